@@ -31,6 +31,7 @@ from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 from noise_mechanisms.integer_subspace import Invariants
 from noise_mechanisms.laws import draw
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 3})
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "a": 2.0})
@@ -137,7 +138,7 @@ DOORS: dict[str, tuple[Callable[[Any], Any], np.ndarray, bool]] = {
 PAIRS = [(door, kind) for door, (_, values, _) in DOORS.items() for kind in broken(values)]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@every("door", DOORS)
 def test_what_is_right_is_taken_in_every_form(door: str) -> None:
     take, values, truth_values = DOORS[door]
     take(values)
@@ -152,7 +153,7 @@ def test_what_is_right_is_taken_in_every_form(door: str) -> None:
             take(values.astype(bool))
 
 
-@pytest.mark.parametrize(("door", "kind"), PAIRS)
+@every(("door", "kind"), PAIRS)
 def test_what_is_no_array_of_numbers_is_refused_by_name(door: str, kind: str) -> None:
     take, values, _ = DOORS[door]
     if door == "P.matvec":  # scipy's own door, which makes an array of a list before it asks us
@@ -215,16 +216,14 @@ LEVELS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("take", LEVELS.values(), ids=LEVELS)
-@pytest.mark.parametrize(
-    "level", [0, 1, -0.5, 95, np.nan, np.inf, "0.95", 0.95j, True, None, [0.95], np.ma.masked, 10**400], ids=repr
-)
+@every("take", LEVELS.values())
+@every("level", [0, 1, -0.5, 95, np.nan, np.inf, "0.95", 0.95j, True, None, [0.95], np.ma.masked, 10**400])
 def test_levels_that_are_none_are_refused_by_name(take: Callable, level: Any) -> None:
     with pytest.raises(ValueError, match=r"^level (is|must lie between 0 and 1)"):
         take(level)
 
 
-@pytest.mark.parametrize("take", LEVELS.values(), ids=LEVELS)
+@every("take", LEVELS.values())
 def test_levels_of_any_kind_are_taken(take: Callable) -> None:
     from decimal import Decimal
     from fractions import Fraction

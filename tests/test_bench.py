@@ -15,12 +15,13 @@ from blue_solvers import blue
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import Spine, gallery
 from constraint_builders.budget import Measure
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if not path.stem.startswith("__"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_benchmark_is_imported(name: str) -> None:
     assert import_module(f"bench.{name}").__doc__
 

@@ -20,6 +20,7 @@ from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
@@ -316,8 +317,8 @@ def results(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[An
     return [*cells, *(array for array in given if isinstance(array, np.ndarray))]
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("name", OURS)
+@every("seed", range(8))
+@every("name", OURS)
 def test_every_kernel_equals_its_reference(name: str, seed: int) -> None:
     """Where numba is missing the loop is interpreted."""
     kernel, (case, tolerance) = KERNELS[name], CASES[name]
@@ -340,7 +341,7 @@ def test_numba_is_asked_for_in_one_file() -> None:
     assert [path.name for path in FILES if re.search(asking, path.read_text())] == ["compiled.py"]
 
 
-@pytest.mark.parametrize("name", OURS)
+@every("name", OURS)
 def test_the_reference_stands_beside_the_loop(name: str) -> None:
     kernel = KERNELS[name]
     assert kernel.reference.__module__ == kernel.loop.__module__

@@ -82,6 +82,13 @@ def test_the_drawing_shows_the_floors_that_are_held() -> None:
         assert lines == sorted(lines), contract["name"]
 
 
+@pytest.mark.parametrize(("row", "figure"), [("Rhode Island's 26,246", "0.14 s"), ("12 binary variables", "2.6 ms")])
+def test_the_figures_of_the_readme_are_those_of_the_page(row: str, figure: str) -> None:
+    [line] = [line for line in (DOCS / "figures.md").read_text().splitlines() if line.startswith(f"| {row}")]
+    assert f"| {figure} |" in line
+    assert figure in README.read_text()
+
+
 def commands() -> list[str]:
     lines = [
         line for page in PAGES for text in blocks(page, "sh", "bash", "console", "shell") for line in text.splitlines()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -45,7 +46,7 @@ def test_example_runs_and_draws(path: Path, monkeypatch: pytest.MonkeyPatch, tmp
     plt.close("all")
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@every("path", EXAMPLES)
 def test_example_asks_and_is_short(path: Path) -> None:
     """Its title is a question, what it reads ships with the package, and it imports no internals."""
     text = path.read_text()

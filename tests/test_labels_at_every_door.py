@@ -34,6 +34,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise, release_counts
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 xarray = pytest.importorskip("xarray")
 
@@ -324,7 +325,7 @@ def test_arrays_in_a_list_have_no_labels_of_their_own(
         take(whole(rows))
 
 
-@pytest.mark.parametrize("door", FLAT_DOORS)
+@every("door", FLAT_DOORS)
 def test_frames_without_an_index_are_refused(door: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     for frame in (pl.DataFrame({"v": Y}), pyarrow.table({"v": Y})):
@@ -352,8 +353,8 @@ SETS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", SETS)
-@pytest.mark.parametrize("kind", [set, frozenset])
+@every("door", SETS)
+@every("kind", [set, frozenset])
 def test_sets_are_refused_where_order_counts(door: str, kind: type) -> None:
     SETS[door](["n1", "n2", "s1"] if door != "groups of a recode" else ["n", "n", "s"])
     with pytest.raises(TypeError, match="set"):

@@ -32,6 +32,7 @@ from constraint_builders.files import measurements_frame, read_long_table, read_
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities
+from tests.helpers.every import every
 from tests.helpers.partitioned import assert_same
 
 VARIABLES = "abc"
@@ -339,8 +340,8 @@ def data_array(values: Float, dims: tuple[str, ...], coords: dict[str, list[str]
     return SimpleNamespace(values=values, dims=dims, coords=found, ndim=values.ndim)
 
 
-@pytest.mark.parametrize("kind", frames())
-@pytest.mark.parametrize("name", ["vote * sex", "sex * vote"])
+@every("kind", frames())
+@every("name", ["vote * sex", "sex * vote"])
 def test_labels_are_followed(kind: str, name: str) -> None:
     given_ = frames()[kind]
     assert PROBLEM.vector({name: given_}).tolist() == CELLS.ravel().tolist()
@@ -366,7 +367,7 @@ def bad_frames() -> list[tuple[object, str]]:
     ]
 
 
-@pytest.mark.parametrize(("given_", "message"), bad_frames())
+@every(("given_", "message"), bad_frames())
 def test_labels_that_do_not_fit_are_refused(given_: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PROBLEM.vector({"vote * sex": given_})

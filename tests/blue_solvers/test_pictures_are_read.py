@@ -27,6 +27,7 @@ from noise_mechanisms.integer_subspace import MeetingTimes
 from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from tests.helpers.drawn_text import texts, unreadable
 from tests.helpers.effort import first_of
+from tests.helpers.every import every
 
 SIZES = [(5.0, 4.0), (10.0, 7.0)]
 SCHEMA = Schema({"sex": 2, "age": 3, "race": 4})
@@ -89,8 +90,8 @@ def said(figure: Figure) -> str:
     return " ".join(" ".join(text.get_text() for text in texts(figure)).split())
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("what", ["residuals", "noisy", "reduction"])
+@every("name", PROBLEMS)
+@every("what", ["residuals", "noisy", "reduction"])
 def test_no_table_vanishes_without_a_word(name: str, what: str) -> None:
     problem = PROBLEMS[name]()
     figure = Figure(figsize=(12, 20), layout="constrained")

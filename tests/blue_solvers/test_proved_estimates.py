@@ -11,6 +11,7 @@ import pytest
 from blue_solvers import ConvergenceError, UnsupportedProblemError, blue, certify, estimate
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 from tests.helpers.oracles.compare import largest
 from tests.helpers.oracles.invent import Invented, Kind, all_kinds, invent
 
@@ -46,8 +47,8 @@ def verdict(invented: Invented, solver: str) -> str:
     return "exact"
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("kind", [kind for kind in all_kinds() if kind.decades != 6], ids=str)
+@every("solver", SOLVERS)
+@every("kind", [kind for kind in all_kinds() if kind.decades != 6])
 def test_what_is_called_exact_is(kind: Kind, solver: str) -> None:
     said = Counter(verdict(found, solver) for seed in range(500, 506) if (found := invent(seed, kind)) is not None)
     assert said["exact"] or kind.decades * kind.count > 1e3 or (solver == "two_pass" and kind.covariance == "sparse")

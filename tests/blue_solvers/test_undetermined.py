@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from blue_solvers import SOLVERS, blue, functionals
 from blue_solvers.cli import main
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+from tests.helpers.every import every
 
 NAMES = "abc"
 
@@ -123,8 +124,8 @@ def test_the_reason_names_the_cell_by_its_labels() -> None:
 SPINE = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
 
 
-@pytest.mark.parametrize("solver", ["dense", "cholesky", "auto", "cg"])
-@pytest.mark.parametrize("whole", [True, False])
+@every("solver", ["dense", "cholesky", "auto", "cg"])
+@every("whole", [True, False])
 def test_one_suppressed_cell_of_a_geography(solver: str, whole: bool) -> None:
     spread = np.array([[1.0, 2.0, 1.5], [3.0, np.inf, np.inf]])
     if whole:

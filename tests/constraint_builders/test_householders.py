@@ -15,6 +15,7 @@ from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.schema import Recode
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 BLOCKS = ["a", "b", "c", "d", "e"]
 SHAPE = (4, 2, 3, 2)  # relationship, sex, race, and tenure, which tells something of householders alone
@@ -218,7 +219,7 @@ def test_tables_of_many_cells_at_many_blocks() -> None:
     assert (both < alone).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("only", "desired", "said"),
     [
         ({"units": {"householder": "yes"}}, None, "only= names problem 'units': there are 'persons', 'households'"),

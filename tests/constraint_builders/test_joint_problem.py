@@ -15,6 +15,7 @@ from blue_solvers import blue, estimate
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
 from constraint_builders.files.settings import production_settings
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 LEVELS, GROUPS = 4, 3  # of the finer variable, and of the coarser one that is a recode of it
 BLOCKS = ["a", "b", "c", "d", "e", "f"]
@@ -343,7 +344,7 @@ def at(leaves: list[str] | int) -> Problem:
     return Problem(SEX.schema, {"Leaf": {"sex": 1.0}}, areas=Areas(leaves, {}))
 
 
-@pytest.mark.parametrize(
+@every(
     ("problems", "options", "said"),
     [
         ([SEX], {}, "two problems or more: got 1"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from constraint_builders import Problem, Schema, Spine, gallery
+from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
 OBSERVED: dict[str, Any] = {"total": 4.0, "sex": 1.0, "detailed": 2.0}
@@ -48,7 +49,7 @@ def test_equal_variances_are_laid_out_where_somebody_asks() -> None:
     assert own.variances.shape == (125,)
 
 
-@pytest.mark.parametrize("value", [True, -1, -1.0, np.nan, 1e-200, 10**400, "2", 2j])
+@every("value", [True, -1, -1.0, np.nan, 1e-200, 10**400, "2", 2j])
 def test_a_number_that_is_no_variance_is_refused_by_name(value: Any) -> None:
     with pytest.raises(ValueError, match=r"^variance of table 'sex'"):
         problem(sex=value)
@@ -92,7 +93,7 @@ def test_what_the_caller_passes_stays_the_callers() -> None:
     assert kept.variances[1] == 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("observed", "message"),
     [
         ({}, "at least one observed table"),
@@ -210,7 +211,7 @@ def test_large_exact_values_are_not_contradictions_by_rounding() -> None:
 EQUALITIES = np.array([[1.0, 1.0, -1.0]])
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "message"),
     [
         ((np.ones((2, 3)) * np.nan, np.ones(3)), "A holds NaN"),

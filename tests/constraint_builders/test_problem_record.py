@@ -14,6 +14,7 @@ from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gal
 from constraint_builders.record import Record
 from constraint_builders.schema_order import in_schema_order
 from constraint_builders.some_tables import of_tables
+from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
 SUMS = sparse.csr_array([[1.0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]])
@@ -60,7 +61,7 @@ def worked_out(name: str) -> Problem:
     return problem
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_no_attribute_can_be_set_or_deleted(name: str) -> None:
     problem = worked_out(name)
     for attribute in (*(field.name for field in fields(Record)), "rank", "tree", "anything"):
@@ -72,7 +73,7 @@ def test_no_attribute_can_be_set_or_deleted(name: str) -> None:
         problem.variances[:1] = 7.0
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_it_pickles_without_what_it_worked_out(name: str) -> None:
     problem = worked_out(name)
     found = pickle.loads(pickle.dumps(problem))
@@ -93,7 +94,7 @@ def test_problems_that_differ_are_not_equal() -> None:
         assert problem != name
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_replacing_nothing_gives_an_equal_problem_and_leaves_the_first_as_it_was(name: str) -> None:
     problem = worked_out(name)
     assert problem.replace() == problem

@@ -17,6 +17,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
+from tests.helpers.every import every
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
 
 numbers = st.floats(-1e6, 1e6)
@@ -54,7 +55,7 @@ def test_a_variance_may_be_one_for_all_cells() -> None:
     assert np.allclose(variances, 0.75)
 
 
-@pytest.mark.parametrize(
+@every(
     ("values", "variances", "message"),
     [
         ([[1.0], [2.0]], [0.0, 0.0], r"cell \(0,\): two sources know it exactly, as 1.0 and 2.0: correct one"),

@@ -6,6 +6,7 @@ from hypothesis import given
 
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.relations.spine_tables import SpineNames
+from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
 from tests.helpers.spines import SCHEMA, spine_problems
 
@@ -77,7 +78,7 @@ def test_names_shapes_and_all() -> None:
     assert problem.desired.shape(("State", "age * sex")) == (1, 3, 2)
 
 
-@pytest.mark.parametrize(
+@every(
     ("observed", "desired", "message"),
     [
         ({"Town": {"total": 1.0}}, None, "no geolevel 'Town'"),
@@ -123,7 +124,7 @@ def test_names_that_are_no_pairs_are_refused(name: object) -> None:
         names(name)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@every("seed", range(60))
 def test_what_several_levels_determine_together_is_what_ranks_say(seed: int) -> None:
     """Tables measured at some geounits of every level; one more table of a level is refused or is what is measured."""
     rng = np.random.default_rng(seed)

@@ -16,6 +16,7 @@ from blue_solvers import blue, estimate
 from blue_solvers.cli import main
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 from tests.helpers.simulated import settings_of, simulate
 
 NOISY = "table,sex,value,variance\ntotal,*,21,4\nsex,female,9.5,1\nsex,male,11,1\n"
@@ -193,7 +194,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
+@every("mistake", MISTAKES)
 def test_the_library_says_what_is_wrong_and_what_to_do(mistake: Mistake) -> None:
     with pytest.raises(mistake.error) as error:
         mistake.attempt()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.every import every
 from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
 from tests.honours.refusals import as_markdown, refusal, refused
@@ -28,8 +29,8 @@ def client() -> Iterator[Any]:
     client.close()
 
 
-@pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("part", PARTS)
+@every("feature", FEATURES)
 def test_every_part_honours_every_feature_or_refuses_it_by_name(
     part: str, feature: str, request: pytest.FixtureRequest
 ) -> None:

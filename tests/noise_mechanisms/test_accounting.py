@@ -20,6 +20,7 @@ from noise_mechanisms.accounting import (
     zcdp_delta,
     zcdp_epsilon,
 )
+from tests.helpers.every import every
 
 rhos = st.floats(min_value=-4, max_value=3).map(lambda power: 10.0**power)
 deltas = st.floats(min_value=-200, max_value=-0.01).map(lambda power: 10.0**power)
@@ -40,8 +41,8 @@ def test_simple_bound() -> None:
     assert zcdp_delta(1, 0.5, "simple") == 1
 
 
-@pytest.mark.parametrize("rho", [0.01, 1.0, 30.0])
-@pytest.mark.parametrize("delta", [1e-30, 1e-10, 0.1])
+@every("rho", [0.01, 1.0, 30.0])
+@every("delta", [1e-30, 1e-10, 0.1])
 def test_tight_epsilon_is_the_minimum_over_alpha(rho: float, delta: float) -> None:
     alpha = 1 + np.geomspace(1e-4, 1e4, 200_001)
     epsilon = alpha * rho + np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)

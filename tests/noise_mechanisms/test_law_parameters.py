@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from constraint_builders import gallery
 from constraint_builders.budget import Budget, gaussian_rho, gaussian_variance
-from constraint_builders.description.reals import shown
 from noise_mechanisms import draw_noise
 from noise_mechanisms.accounting import (
     compose,
@@ -42,6 +41,7 @@ from noise_mechanisms.integer_subspace import (
 )
 from noise_mechanisms.laws import LAWS, DiscreteGaussian, DiscreteLaplace, DiscreteLaw, Law, draw, law
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.numbers_alike import NO_NUMBERS, NOT_POSITIVE, dyadic, kinds_of
 
 KINDS = list(LAWS.values())
@@ -116,8 +116,8 @@ def test_laws_on_whole_numbers_are_those_enumerated(kind: type[DiscreteLaw], par
         assert p == pytest.approx(exact, rel=1e-15 * (4 + value * value * spread), abs=1e-320)
 
 
-@pytest.mark.parametrize("parameter", [1, 2, 25, 100])
-@pytest.mark.parametrize("kind", [DiscreteGaussian, DiscreteLaplace])
+@every("parameter", [1, 2, 25, 100])
+@every("kind", [DiscreteGaussian, DiscreteLaplace])
 def test_probabilities_of_laws_with_whole_parameters_sum_to_one(kind: type[DiscreteLaw], parameter: int) -> None:
     k = np.arange(-20_000, 20_001)
     instance = kind(parameter)
@@ -125,8 +125,8 @@ def test_probabilities_of_laws_with_whole_parameters_sum_to_one(kind: type[Discr
     assert math.fsum(k**2 * instance.pmf(k)) == pytest.approx(instance.variance, rel=1e-13)
 
 
-@pytest.mark.parametrize("name", list(LAWS))
-@pytest.mark.parametrize("bad", NO_NUMBERS + NOT_POSITIVE, ids=shown)
+@every("name", list(LAWS))
+@every("bad", NO_NUMBERS + NOT_POSITIVE)
 def test_everything_else_is_refused_by_name(name: str, bad: Any) -> None:
     what = "sigma2" if "gaussian" in name else "scale"
     with pytest.raises(ValueError, match=f"^{name}: {what} is "):
@@ -135,8 +135,8 @@ def test_everything_else_is_refused_by_name(name: str, bad: Any) -> None:
         law(name, bad)
 
 
-@pytest.mark.parametrize("name", list(LAWS))
-@pytest.mark.parametrize("bad", [True, "1", 1j, None, np.timedelta64(1), -1, np.nan, np.inf, 10**400], ids=shown)
+@every("name", list(LAWS))
+@every("bad", [True, "1", 1j, None, np.timedelta64(1), -1, np.nan, np.inf, 10**400])
 def test_variances_that_are_none_are_refused_by_name(name: str, bad: Any) -> None:
     with pytest.raises(ValueError, match=f"{name}: variance"):
         draw(name, [1.0, bad])
@@ -184,8 +184,8 @@ def test_laws_that_spread_beyond_float64_are_refused_by_name(name: str) -> None:
             LAWS[name](1e200)
 
 
-@pytest.mark.parametrize("parameter", [5e-324, 1e-310, 1e-160, 1e-5, 1.0, 1e13, 2.0**47, 1e150, 1e308])
-@pytest.mark.parametrize("kind", KINDS)
+@every("parameter", [5e-324, 1e-310, 1e-160, 1e-5, 1.0, 1e13, 2.0**47, 1e150, 1e308])
+@every("kind", KINDS)
 def test_extremes_give_no_nan_and_no_warning(kind: type[Law], parameter: float) -> None:
     try:
         instance = kind(parameter)
@@ -222,7 +222,7 @@ def test_accounting_takes_every_kind_alike(loss: Fraction, delta: Fraction) -> N
         assert gaussian_delta(number, number) == gaussian_delta(float(loss), float(loss))
 
 
-@pytest.mark.parametrize("bad", [*NO_NUMBERS[:-2], -1, Fraction(-1), np.nan, np.inf, 10**400], ids=shown)
+@every("bad", [*NO_NUMBERS[:-2], -1, Fraction(-1), np.nan, np.inf, 10**400])
 def test_accounting_refuses_what_is_no_loss(bad: Any) -> None:
     for call in (
         lambda: compose([bad]),
@@ -290,7 +290,7 @@ def test_mechanisms_on_lattices_take_every_kind_alike(value: Fraction) -> None:
         assert stopping_delta(number, 0) == 0
 
 
-@pytest.mark.parametrize("bad", NO_NUMBERS + NOT_POSITIVE, ids=shown)
+@every("bad", NO_NUMBERS + NOT_POSITIVE)
 def test_mechanisms_on_lattices_refuse_what_is_no_parameter(bad: Any) -> None:
     lattice = Lattice(TOTAL)
     calls: list[Callable[[], Any]] = [
@@ -311,7 +311,7 @@ def test_mechanisms_on_lattices_refuse_what_is_no_parameter(bad: Any) -> None:
         GeneralizedLaplace(TOTAL, 1, norm=bad)
 
 
-@pytest.mark.parametrize("bad", [*NO_NUMBERS, -1e-300, 1 + 1e-15, np.nan, 2], ids=shown)
+@every("bad", [*NO_NUMBERS, -1e-300, 1 + 1e-15, np.nan, 2])
 def test_distances_of_chains_that_are_none_are_refused(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"^eta is "):
         stopping_delta(1, bad)

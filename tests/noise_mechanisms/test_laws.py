@@ -31,6 +31,7 @@ from noise_mechanisms.laws import (
     law,
 )
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 FALSE_ALARM = 1e-6
@@ -74,7 +75,7 @@ def chi_square(values: np.ndarray, kind: DiscreteLaw) -> float:
     return float(stats.chisquare(np.add.reduceat(observed[order], starts), np.add.reduceat(expected, starts)).pvalue)
 
 
-@pytest.mark.parametrize("sigma2", [0.01, 0.03, 0.09, 0.25, 0.5, 0.9999, 1.0, 1.0001, 1.5, 2.0, 3.0, 50.0, 1234.5])
+@every("sigma2", [0.01, 0.03, 0.09, 0.25, 0.5, 0.9999, 1.0, 1.0001, 1.5, 2.0, 3.0, 50.0, 1234.5])
 def test_discrete_gaussian_variance_is_exact(sigma2: float) -> None:
     # exp(-1 / (2 sigma2)) alone has a condition number of 1 / (2 sigma2).
     tolerance = 1e-15 * max(1.0, 0.5 / sigma2)
@@ -97,7 +98,7 @@ def test_variance_of_from_variance_is_the_variance(log10_variance: float) -> Non
         assert law(name, variance).variance == pytest.approx(variance, rel=tolerance, abs=0)
 
 
-@pytest.mark.parametrize(("kind", "parameter"), [case for case in DISCRETE if case[1] < 1e5])
+@every(("kind", "parameter"), [case for case in DISCRETE if case[1] < 1e5])
 def test_pmf_sums_to_one_and_has_the_variance(kind: type[DiscreteLaw], parameter: float) -> None:
     instance = kind(parameter)
     half = math.ceil(60 * math.sqrt(instance.variance)) + 60
@@ -121,7 +122,7 @@ def test_densities_agree_with_scipy() -> None:
     np.testing.assert_allclose(Laplace(2.5).pdf(x), stats.laplace.pdf(x, scale=2.5), rtol=1e-13)
 
 
-@pytest.mark.parametrize(("kind", "parameter"), DISCRETE)
+@every(("kind", "parameter"), DISCRETE)
 def test_discrete_samples_follow_the_law(kind: type[DiscreteLaw], parameter: float) -> None:
     instance = kind(parameter)
     values = instance.sample(400_000, rng=20)
@@ -212,7 +213,7 @@ def test_numpys_global_state_is_untouched() -> None:
     assert repr(np.random.get_state()) == before  # noqa: NPY002
 
 
-@pytest.mark.parametrize(("kind", "parameter"), CASES)
+@every(("kind", "parameter"), CASES)
 def test_release_grade_draws_follow_the_law(kind: type[Law], parameter: float) -> None:
     pytest.importorskip("opendp")
     instance = kind(parameter)
@@ -266,8 +267,8 @@ def test_the_extra_asks_for_an_unbiased_opendp() -> None:
     assert "opendp>=0.14.2" in extras["optional-dependencies"]["release"]
 
 
-@pytest.mark.parametrize("name", list(LAWS))
-@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+@every("name", list(LAWS))
+@every("bad", [-1.0, math.nan, math.inf])
 def test_bad_variances_are_refused(name: str, bad: float) -> None:
     with pytest.raises(ValueError, match=name):
         law(name, bad)

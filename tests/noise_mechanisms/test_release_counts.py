@@ -15,6 +15,7 @@ from scipy import stats
 from constraint_builders import Problem, Schema
 from noise_mechanisms import release_counts
 from noise_mechanisms.laws import DiscreteGaussian, Gaussian, law, release
+from tests.helpers.every import every
 
 pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
 
@@ -112,8 +113,8 @@ def test_continuous_noise(released: dict[str, np.ndarray], name: str, place: int
     assert stats.kstest(released[name][place], reference.cdf).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["discrete_gaussian", "discrete_laplace", "gaussian", "laplace"])
-@pytest.mark.parametrize("variance", [1e-6, 1e-3, 1e6, 1e12, 1e24])
+@every("name", ["discrete_gaussian", "discrete_laplace", "gaussian", "laplace"])
+@every("variance", [1e-6, 1e-3, 1e6, 1e12, 1e24])
 def test_every_variance_is_drawn(name: str, variance: float) -> None:
     noise = release(name, np.full(400, variance), np.zeros(400))
     assert np.isfinite(noise).all()

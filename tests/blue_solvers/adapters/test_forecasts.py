@@ -21,6 +21,7 @@ from blue_solvers.adapters.residual_covariance import METHODS, shrunk_covariance
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 GROUPED = np.array(  # total, two regions, two products, region by product
     [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4)], dtype=float
@@ -217,7 +218,7 @@ def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
     pd.testing.assert_frame_equal(reconcile(base, kept, method="ols"), expected)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "options", "message"),
     [
         (lambda b: b[b["unique_id"] != "east"], {}, "Y_hat_df: series 'east' of S_df has no rows"),

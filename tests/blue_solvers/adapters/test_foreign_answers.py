@@ -15,6 +15,7 @@ import pytest
 from blue_solvers import estimate
 from blue_solvers.adapters import answer_from, judge
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": ["a", "b", "c"]}, {"age": {"adult": ["minor", "grown", "grown"]}})
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "age * sex": 4.0, "sex": 2.0})
@@ -66,7 +67,7 @@ SHAPES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@every("kind", SHAPES)
 def test_an_answer_in_any_shape(kind: str) -> None:
     np.testing.assert_allclose(answer_from(PROBLEM, SHAPES[kind]()), BEST.values, rtol=1e-12)
 

@@ -22,6 +22,7 @@ from blue_solvers.adapters import (
 from blue_solvers.adapters.released_marginals import MeasuredMarginal
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms.laws import DiscreteGaussian
+from tests.helpers.every import every
 
 SIZES = {"sex": 2, "age": 3, "race": 2}
 
@@ -90,8 +91,8 @@ def best(own: list[LinearMeasurement]) -> tuple[np.ndarray, np.ndarray]:
     return covariance @ M.T @ (weights * y), covariance
 
 
-@pytest.mark.parametrize("clique", [(), ("race",), ("race", "age"), ("sex", "age", "race")])
-@pytest.mark.parametrize("prefix", [False, True])
+@every("clique", [(), ("race",), ("race", "age"), ("sex", "age", "race")])
+@every("prefix", [False, True])
 def test_any_marginal_and_its_exact_errors(clique: tuple[str, ...], prefix: bool) -> None:
     own = measurements()
     if prefix:

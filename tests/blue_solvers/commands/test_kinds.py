@@ -12,6 +12,7 @@ import pytest
 from blue_solvers import examples
 from blue_solvers.cli import main
 from blue_solvers.commands.estimate import _bytes
+from tests.helpers.every import every
 
 SETTINGS = """
 geolevels = ["County", "Block"]
@@ -93,7 +94,7 @@ def test_memory_is_given_in_any_unit(text: str, count: float) -> None:
     assert _bytes(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "much", "-4e9", "0", "nan", "inf", "1e999", "4 apples", "GB"])
+@every("text", ["", "much", "-4e9", "0", "nan", "inf", "1e999", "4 apples", "GB"])
 def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be a number of bytes, 4e9 for instance"):
         _bytes(text)

@@ -15,6 +15,7 @@ from blue_solvers.commands.common import listed_names
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
 from tests.helpers.command_inputs import good_inputs
 from tests.helpers.effort import lengths
+from tests.helpers.every import every
 
 NUMBERS = [
     "nan", "inf", "-1", "0", "1e400", "1e-400", "", " ", "-inf", "1", "2", "0.5", "1e308", "1e-320", "1e300", "1e-300",
@@ -92,7 +93,7 @@ def test_any_number_is_taken_or_refused_in_one_line(
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@every("command", COMMANDS)
 def test_every_flag_that_takes_a_number_is_tried_here(command: str) -> None:
     actions = _parser([command])._subparsers._group_actions[0].choices[command]._actions  # type: ignore[union-attr, index]
     numbers = {action.dest for action in actions if action.type not in TEXTS}

@@ -14,6 +14,7 @@ import pytest
 from blue_solvers.cli import COMMANDS, _parser, main
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
 from tests.helpers.command_inputs import good_inputs
+from tests.helpers.every import every
 
 GOOD = {"out": "new.csv", "write_schema": "new.toml", "plot": "new.png", "resume": "new.json"}
 FOLDER = {"out": "new"}
@@ -191,7 +192,7 @@ def options_of(command: str) -> list[argparse.Action]:
     return list(actions)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@every("command", COMMANDS)
 def test_every_path_says_whether_it_is_read_or_written_and_is_tried_here(command: str) -> None:
     known = {own for run, own in CASES if RUNS[run][0].split()[0] == command}
     for action in options_of(command):

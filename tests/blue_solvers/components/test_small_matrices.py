@@ -13,6 +13,7 @@ from blue_solvers.components.subspaces import complement, inverse_on, kronecker,
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.messages import Message, Telling, add, combine, part
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -99,8 +100,8 @@ def test_kronecker_products() -> None:
     assert kronecker([A, B, C]) == pytest.approx(np.kron(np.kron(A, B), C))
 
 
-@pytest.mark.parametrize("m", [1, 2, 5, SMALL, SMALL + 1])
-@pytest.mark.parametrize("more", [0, 1, 4])
+@every("m", [1, 2, 5, SMALL, SMALL + 1])
+@every("more", [0, 1, 4])
 def test_least_squares(m: int, more: int) -> None:
     """Gains, information and covariance of many systems, against the pseudoinverse of each."""
     F = np.random.default_rng(m + more).standard_normal((7, m + more, m)) * 10 ** np.linspace(-2, 2, m + more)[:, None]
@@ -117,8 +118,8 @@ def test_least_squares(m: int, more: int) -> None:
     assert within.covariance_root[0] == pytest.approx(Q @ Q.T @ fitted.covariance_root[0])
 
 
-@pytest.mark.parametrize("m", [1, 2, 5, SMALL, SMALL + 1])
-@pytest.mark.parametrize("q", [1, 3, 20])
+@every("m", [1, 2, 5, SMALL, SMALL + 1])
+@every("q", [1, 3, 20])
 def test_square_roots_of_sums_of_products(m: int, q: int) -> None:
     rng = np.random.default_rng(m)
     parts = rng.standard_normal((6, m, q)), rng.standard_normal((6, m, m))

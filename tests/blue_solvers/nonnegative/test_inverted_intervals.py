@@ -11,6 +11,7 @@ from blue_solvers import blue
 from blue_solvers.nonnegative import inverted_intervals
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2, "b": 3})
 PROBLEM = Problem(SCHEMA, {"total": 4.0, "a": 4.0, "detailed": 4.0}, desired="all")
@@ -39,7 +40,7 @@ def functional(place: int) -> np.ndarray:
     raise AssertionError
 
 
-@pytest.mark.parametrize("place", range(12))
+@every("place", range(12))
 def test_ends_have_the_statistic_of_their_critical_values(place: int) -> None:
     found = inverted_intervals(PROBLEM, Y, [place], 0.9, draws=19, rng=1)
     row, free = functional(place), least(Y)

@@ -22,6 +22,7 @@ from blue_solvers.nonnegative import (
 from blue_solvers.nonnegative.price.bounds import PureDP, ZeroConcentratedDP
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
+from tests.helpers.every import every
 from tests.helpers.places import PUMA
 
 needs_data = pytest.mark.skipif(not PUMA.is_dir(), reason=f"needs the folder {PUMA}")
@@ -32,10 +33,8 @@ def cross(rows=5, columns=6):
     return Problem(schema, {"total": 1.0, "rows": 1.0, "columns": 1.0, "detailed": 1.0})
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(
-    "keep", [["total"], ["rows", "total"], ["rows", "columns"], ["half", "rows", "columns", "total"]]
-)
+@every("seed", range(5))
+@every("keep", [["total"], ["rows", "total"], ["rows", "columns"], ["half", "rows", "columns", "total"]])
 def test_controlled_rounding_rounds_everything_that_is_kept(seed, keep):
     problem = cross()
     detail = np.random.default_rng(seed).exponential(2, (5, 6)) * (np.random.default_rng(seed).random((5, 6)) < 0.7)
@@ -197,8 +196,8 @@ def test_benchmark_problems_split_the_budget_evenly():
     np.testing.assert_allclose(variances, [2, 8, 200])
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-@pytest.mark.parametrize("setting", [SETTINGS[2], SETTINGS[5]], ids=repr)
+@every("method", METHODS.values())
+@every("setting", [SETTINGS[2], SETTINGS[5]])
 def test_the_benchmark_is_solved_without_failure(method, setting):
     for counts in synthetic_datasets().values():
         problem = benchmark_problem(counts, setting)

@@ -22,6 +22,7 @@ from blue_solvers.nonnegative.price.private_cells import project_to_simplex
 from blue_solvers.nonnegative.reweighted_fit import low_answers
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 METHODS = [ols, nnls, max_fit, sequential_fit, reweighted_fit, anchored_fit]
 CERTIFIED = 1e-8  # of the largest count: well below the 1e-6 that is promised
@@ -55,8 +56,8 @@ def scipy_reference(problem, y):
     return scipy.optimize.nnls(problem.marginal_matrix().toarray() / std[:, None], y / std)[0]
 
 
-@pytest.mark.parametrize("problem", [two_way(), two_way(9, 24), three_way(), gallery.cube(3, 4)], ids=repr)
-@pytest.mark.parametrize("seed", range(5))
+@every("problem", [two_way(), two_way(9, 24), three_way(), gallery.cube(3, 4)])
+@every("seed", range(5))
 def test_nnls_equals_scipy(problem, seed):
     y = measurements(problem, seed)
     fit = nnls(problem, y)
@@ -101,8 +102,8 @@ def test_variances_may_differ_from_cell_to_cell_and_cells_be_unmeasured():
     np.testing.assert_allclose(nnls(problem, y).detail.ravel(), expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("detailed", [True, False])
+@every("method", METHODS)
+@every("detailed", [True, False])
 def test_exact_tables_are_kept_to_rounding(method, detailed):
     problem = three_way(detailed, c=0.0, halves=0.0)
     y = measurements(problem, 8)
@@ -208,10 +209,8 @@ def test_sequential_fit_of_a_two_way_table_is_projections_on_simplices_and_a_tra
     np.testing.assert_allclose(fit.detail, transport(rows, columns, tables["detailed"]), atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "order", list(itertools.permutations(["total", "a * halves", "b * c", "odd * a", "a * c"]))[::17]
-)
-@pytest.mark.parametrize("detailed", [True, False])
+@every("order", list(itertools.permutations(["total", "a * halves", "b * c", "odd * a", "a * c"]))[::17])
+@every("detailed", [True, False])
 def test_every_stage_of_a_sequential_fit_is_optimal(order, detailed):
     """The answers of each table are those of a stage solved over all detailed cells, with no shortcut."""
     problem = three_way(detailed)
@@ -267,8 +266,8 @@ def reweighted_reference(problem, y, gamma=0.99):
     return scipy.optimize.nnls(np.array(rows) * root[:, None], np.array(answers) * root, maxiter=10_000)[0]
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("seed", range(4))
+@every("noise", ["laplace", "gaussian"])
+@every("seed", range(4))
 def test_reweighted_fit_equals_algorithm_2(noise, seed):
     problem = two_way(9, 12, noise=noise)
     y = measurements(problem, seed, most=60)

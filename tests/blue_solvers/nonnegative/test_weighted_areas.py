@@ -29,6 +29,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.price.bounds import PureDP, conflicts
 from constraint_builders import Areas, Problem, Schema
 from tests.blue_solvers.nonnegative.exact_programmes import LeastSquares
+from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Invented, Kind, invent
 
@@ -211,7 +212,7 @@ def test_promises_over_weighted_areas_are_refused_by_name() -> None:
         conflicts(problem, {("R", "total"): 1e-6, ("Leaf", "total"): 1.0}, PureDP(1.0))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_sequential_fits_of_exact_leaves_keep_their_order(seed: int) -> None:
     """Layers that cross, each known exactly: their common refinement comes in another order than the leaves."""
     rng = np.random.default_rng(seed)

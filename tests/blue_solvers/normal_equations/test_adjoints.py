@@ -12,6 +12,7 @@ from blue_solvers.components import size
 from blue_solvers.structured.nearest import tables_left_out
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.exact import weigh
 from tests.helpers.oracles.invent import Invented, Kind, all_kinds, invent
 
@@ -49,7 +50,7 @@ def furthest(found: Invented, solver: Solver | str, V: np.ndarray) -> float:
     return float(np.divide(beyond, own, out=np.where(beyond > 0, np.inf, 0.0), where=own > 0).max())
 
 
-@pytest.mark.parametrize(("kind", "seed", "solver"), FOUND)
+@every(("kind", "seed", "solver"), FOUND)
 def test_weights_are_right_where_they_were_not(kind: int, seed: int, solver: Solver | str) -> None:
     """Seeds whose weights were 1e-8 standard errors off and more, and those of what is known exactly not 0."""
     found = invent(seed, all_kinds()[kind])

@@ -14,6 +14,7 @@ from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import Equations
 from blue_solvers.normal_equations.settling import Settling
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.compare import largest
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
@@ -41,8 +42,8 @@ def furthest(kind: Kind, seed: int, solver: str) -> float | None:
     return float(off.max()) / (EPSILON * largest(found))
 
 
-@pytest.mark.parametrize("solver", ["cg", "multigrid"])
-@pytest.mark.parametrize(("kind", "seed"), FOUND)
+@every("solver", ["cg", "multigrid"])
+@every(("kind", "seed"), FOUND)
 def test_what_is_known_exactly_is_right_to_rounding(kind: int, seed: int, solver: str) -> None:
     """Seeds that once left known figures 66 to 72,000 roundings off."""
     off = furthest(all_kinds()[kind], seed, solver)

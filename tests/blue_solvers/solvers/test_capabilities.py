@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
@@ -11,6 +10,7 @@ import blue_solvers
 from blue_solvers import blue
 from blue_solvers.solvers.capabilities import as_markdown, capabilities
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 from tests.helpers.places import README
 
 CAPABILITIES = capabilities()
@@ -77,7 +77,7 @@ def reference(problem: Problem, y: np.ndarray) -> np.ndarray:
     return problem.tabulate(x[:, None])[:, 0]
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_each_solver_is_exact_for_what_the_table_says(name: str) -> None:
     problem = PROBLEMS[name]
     assert {c.call for c in CAPABILITIES if c.refusal(problem) is None} & EVERY == EXACT[name]
@@ -91,7 +91,7 @@ def test_each_solver_is_exact_for_what_the_table_says(name: str) -> None:
             assert P.info.exact
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda c: c.call)
+@every("capability", CAPABILITIES)
 def test_the_call_makes_the_solver(capability: object) -> None:
     call = capability.call  # type: ignore[attr-defined]
     solver = eval(call, vars(blue_solvers)) if "(" in call else blue_solvers.SOLVERS[call]()

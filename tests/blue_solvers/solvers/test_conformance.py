@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ from blue_solvers.solvers.conjugate_gradient import WIDEST_SPREAD
 from blue_solvers.testing import check_solver, dot_test, problems
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, first_of
+from tests.helpers.every import every
 from tests.helpers.exact_reference import ExactEstimate, estimable, exact_blue
 from tests.helpers.strategies import Case, cases
 
@@ -31,22 +32,12 @@ CONFIGURED = [
     ConjugateGradient(preconditioner="two_pass"),
     ConjugateGradient(rows="independent"),
 ]
+CROSSING = {name for name in PROBLEMS if "areas that cross" in name}
 each_solver = pytest.mark.parametrize("solver", CONFIGURED, ids=repr)
 each_name = pytest.mark.parametrize("name", SOLVERS)
 
 
-def pairs() -> list[Any]:
-    """Every problem with every solver, of which those that take longest are for ``-m slow``."""
-    return [
-        pytest.param(name, solver, id=f"{name}-{solver!r}", marks=pytest.mark.slow if solver in rare else ())
-        for name in PROBLEMS
-        for rare in [CONFIGURED[len(PLAIN) :] if "areas that cross" in name else []]
-        for solver in CONFIGURED
-    ]
-
-
-@pytest.mark.parametrize(("name", "solver"), pairs())
-def test_contract(name: str, solver: Solver) -> None:
+def _keeps_the_contract(name: str, solver: Solver) -> None:
     problem = PROBLEMS[name]
     with suppress(UnsupportedProblemError):
         check_solver(solver, problem)  # its first law is that `supports` says what `blue` does
@@ -54,6 +45,18 @@ def test_contract(name: str, solver: Solver) -> None:
     with pytest.raises(UnsupportedProblemError, match=solver.name):
         blue(problem, solver)
     assert len(str(solver.supports(problem))) > 20
+
+
+@each_solver
+@every("name", [name for name in PROBLEMS if name not in CROSSING])
+def test_contract(name: str, solver: Solver) -> None:
+    _keeps_the_contract(name, solver)
+
+
+@pytest.mark.parametrize("solver", first_of(CONFIGURED, len(PLAIN)), ids=repr)
+@every("name", sorted(CROSSING))
+def test_contract_over_areas_that_cross(name: str, solver: Solver) -> None:
+    _keeps_the_contract(name, solver)
 
 
 @each_name
@@ -146,8 +149,8 @@ def iteration_bound(solver: Solver, problem: Problem, Y: Float) -> Float | float
     return np.outer(unadjusted, residual) / np.sqrt(smallest)
 
 
-@pytest.mark.parametrize("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(2, 20), lambda: gallery.cube(7, 2)])
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "sea_blue"])
+@every("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(2, 20), lambda: gallery.cube(7, 2)])
+@every("name", [name for name in SOLVERS if name != "sea_blue"])
 def test_larger_tables_agree_with_closed_form(make, name: str) -> None:
     problem = make()
     reference = blue(problem, "sea_blue")

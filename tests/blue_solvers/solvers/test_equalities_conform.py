@@ -21,6 +21,7 @@ from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Invented, Kind, invent
 
@@ -136,8 +137,8 @@ def test_a_solver_without_a_flaw_breaks_none(name: str) -> None:
     check_solver(SpoiltSolver(), problems()[name])
 
 
-@pytest.mark.parametrize("flaw", BROKEN)
-@pytest.mark.parametrize("name", WITH_EQUALITIES)
+@every("flaw", BROKEN)
+@every("name", WITH_EQUALITIES)
 def test_a_wrong_solver_breaks_the_law_that_says_so(name: str, flaw: str) -> None:
     """The message names the solver, the problem, the law and, where there is one, the cell."""
     problem = problems()[name]
@@ -157,7 +158,7 @@ def test_check_solver_on_its_own_problems_names_the_problem() -> None:
         check_solver(SpoiltSolver(flaw="equality dropped"))
 
 
-@pytest.mark.parametrize("name", list(problems()))
+@every("name", list(problems()))
 def test_possible_truths_satisfy_what_is_known(name: str) -> None:
     """Of every kind of problem; and they are all: as many directions as there are consistent vectors."""
     problem, rng = problems()[name], np.random.default_rng(3)

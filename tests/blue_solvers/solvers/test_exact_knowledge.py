@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from blue_solvers import ConjugateGradient, Solver, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 from tests.helpers.spines import SCHEMA, spine_problems
 
 IN_TWO_PASSES = ["two_pass", ConjugateGradient(preconditioner="two_pass")]
@@ -136,8 +137,8 @@ def test_an_equality_that_others_imply_changes_nothing() -> None:
         np.testing.assert_allclose(P @ y + P.offset, blue(plain, "dense") @ y, atol=1e-8)
 
 
-@pytest.mark.parametrize("solver", [*IN_TWO_PASSES, "cholesky", "dense"])
-@pytest.mark.parametrize("spine", [None, SPINE])
+@every("solver", [*IN_TWO_PASSES, "cholesky", "dense"])
+@every("spine", [None, SPINE])
 def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spine | None, solver: str | Solver) -> None:
     observed, zeros = {"detailed": 2.0, "a": 1.0}, {"a": np.array([False, True])}
     if spine is not None:
@@ -154,8 +155,8 @@ def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spin
     assert np.allclose(row @ (P @ np.arange(float(size)) + P.offset), 1.0)
 
 
-@pytest.mark.parametrize("solver", [*IN_TWO_PASSES, "cholesky", "dense", "cg", "multigrid", "auto"])
-@pytest.mark.parametrize("spine", [None, SPINE])
+@every("solver", [*IN_TWO_PASSES, "cholesky", "dense", "cg", "multigrid", "auto"])
+@every("spine", [None, SPINE])
 def test_equalities_of_exact_cells_that_are_known_to_be_empty_are_refused(
     spine: Spine | None, solver: str | Solver
 ) -> None:
@@ -189,8 +190,8 @@ def test_bad_knowledge_is_refused() -> None:
         blue(contradictory, "cholesky")
 
 
-@pytest.mark.parametrize("solver", ["two_pass", "cholesky", "cg", "multigrid", "dense", "auto"])
-@pytest.mark.parametrize(("E", "b"), [([[0, 1, 0]], [3.0]), ([[0, 1, -1]], [1.0]), ([[0, 0, 5]], [-2.0])])
+@every("solver", ["two_pass", "cholesky", "cg", "multigrid", "dense", "auto"])
+@every(("E", "b"), [([[0, 1, 0]], [3.0]), ([[0, 1, -1]], [1.0]), ([[0, 0, 5]], [-2.0])])
 def test_equalities_between_cells_that_were_not_measured(solver: str, E: list, b: list[float]) -> None:
     problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": np.inf}, desired=["total"], equalities=(E, b))
     P = blue(problem, solver)

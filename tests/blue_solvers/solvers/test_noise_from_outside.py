@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
@@ -13,6 +12,7 @@ from blue_solvers import ConjugateGradient, blue
 from blue_solvers.contract import Solver
 from constraint_builders import Problem, Schema
 from constraint_builders.description.noise import Noise
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2, "b": 3})
 CELLS = 11
@@ -51,10 +51,9 @@ class DriftingNoise(Noise):
 SOLVERS: list[str | Solver] = ["auto", "dense", "cg", ConjugateGradient(preconditioner="two_pass")]
 
 
-@pytest.mark.parametrize(
+@every(
     ("solver", "has_entries"),
     [*((solver, False) for solver in SOLVERS), *((solver, True) for solver in [*SOLVERS, "cholesky", "multigrid"])],
-    ids=str,
 )
 def test_every_solver_takes_it(solver: str | Solver, has_entries: bool) -> None:
     noise = DriftingNoise(CELLS, 0.6, has_entries)

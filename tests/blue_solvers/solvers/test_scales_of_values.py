@@ -12,6 +12,7 @@ from blue_solvers.contract import Solver
 from blue_solvers.uncertainty import functionals
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.invent import Invented, Kind, invent
 
 ALL: list[str | Solver] = [*SOLVERS, ConjugateGradient(preconditioner="two_pass")]
@@ -56,7 +57,7 @@ def test_a_multiple_of_the_values_gives_that_multiple(seed: int, scale: float) -
     assert taken >= 3
 
 
-@pytest.mark.parametrize("solver", ALL, ids=str)
+@every("solver", ALL)
 def test_columns_of_any_size_side_by_side_and_denormal_ones(solver: str | Solver) -> None:
     problem = Problem(Schema({"a": 2, "b": 3}), {"total": 1.0, "a": 2.0, "a * b": 4.0})
     y = np.random.default_rng(0).normal(50, 9, problem.observed.size)
@@ -70,7 +71,7 @@ def test_columns_of_any_size_side_by_side_and_denormal_ones(solver: str | Solver
     assert abs(P @ np.full(y.size, SMALLEST)).max() <= 12 * SMALLEST
 
 
-@pytest.mark.parametrize("solver", ALL, ids=str)
+@every("solver", ALL)
 def test_an_estimate_beyond_float64_is_refused(solver: str | Solver) -> None:
     problem = Problem(Schema({"a": 4}), {"a": 1.0}, ["total"])
     with pytest.raises(OverflowError, match="beyond what float64 holds"):

@@ -15,6 +15,7 @@ from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gal
 from noise_mechanisms.add_noise import draw_noise
 from tests.helpers.correlated import dense_operator
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.oracles.quick import answer
 from tests.helpers.spines import SCHEMA, spine_problems
@@ -100,8 +101,8 @@ def special_problems() -> dict[str, Problem]:
     }
 
 
-@pytest.mark.parametrize("solver", EXACT, ids=repr)
-@pytest.mark.parametrize("name", special_problems())
+@every("solver", EXACT)
+@every("name", special_problems())
 def test_every_exact_solver_on_every_kind_of_knowledge(solver: Solver, name: str) -> None:
     problem = special_problems()[name]
     own = problem.with_variances(problem.covariance.diagonal)
@@ -110,7 +111,7 @@ def test_every_exact_solver_on_every_kind_of_knowledge(solver: Solver, name: str
     assert_dense(problem, solver, 1e-6)
 
 
-@pytest.mark.parametrize("solver", EXACT, ids=repr)
+@every("solver", EXACT)
 def test_every_law_of_the_contract(solver: Solver) -> None:
     problem = shared(gallery.cube(2, 3), 2)
     check_solver(solver, problem)
@@ -167,7 +168,7 @@ def test_the_noise_that_is_drawn_has_this_covariance() -> None:
     np.testing.assert_allclose(draws @ draws.T / draws.shape[1], covariance @ np.eye(5), atol=0.08)
 
 
-@pytest.mark.parametrize("seed", [2_000_002, 2_000_019, 2_000_028, *range(2_000_004, 2_000_010)])
+@every("seed", [2_000_002, 2_000_019, 2_000_028, *range(2_000_004, 2_000_010)])
 def test_large_counts_cost_no_digits_of_small_noise(seed: int) -> None:
     """Twelve decades of variances and counts of a million: what is shared is told by residuals."""
     invented = invent(seed, Kind(covariance="shared", decades=12.0, count=1e6, equalities=False), answer=answer)

@@ -15,6 +15,7 @@ from blue_solvers.testing import dot_test
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass", "areas")]
 
@@ -188,7 +189,7 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
             problem.vector({"x": y})
 
 
-@pytest.mark.parametrize(
+@every(
     ("S", "variances", "message"),
     [
         (

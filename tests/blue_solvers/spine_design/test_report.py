@@ -26,6 +26,7 @@ from constraint_builders.geography import (
     regroup_blocks,
 )
 from tests.helpers.effort import first_of, lengths
+from tests.helpers.every import every
 from tests.helpers.random_trees import (
     blocks_below,
     random_entities,
@@ -61,8 +62,8 @@ def dense_variances(strategy, entities):
     return np.einsum("ij,jk,ik->i", W, covariance, W)
 
 
-@pytest.mark.parametrize("measure", ["zcdp", "pure"])
-@pytest.mark.parametrize("seed", range(6))
+@every("measure", ["zcdp", "pure"])
+@every("seed", range(6))
 def test_variances_of_entities_equal_dense_ones(seed, measure):
     rng = np.random.default_rng(seed)
     spine = random_spine(rng, 3, 3)
@@ -130,8 +131,8 @@ def test_report_compares_spines_entity_by_entity():
         compare_spines({"a": even_strategy(spine), "b": even_strategy(other)}, SCHEMA, entities)
 
 
-@pytest.mark.parametrize("objective", ["mean", "worst", "weighted"])
-@pytest.mark.parametrize("seed", range(4))
+@every("objective", ["mean", "worst", "weighted"])
+@every("seed", range(4))
 def test_optimised_groups_keep_the_rules_and_are_what_they_are_said_to_be(seed, objective):
     rng = np.random.default_rng(seed)
     spine, entities = ragged(rng)

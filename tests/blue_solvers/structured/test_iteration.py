@@ -20,6 +20,7 @@ from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.exact_reference import exact_blue
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
@@ -51,8 +52,8 @@ def one_a_step(problem: Problem) -> BlueOperator:
         return blue(problem, SOLVER)
 
 
-@pytest.mark.parametrize("law", ["uniform", "log-uniform"])
-@pytest.mark.parametrize("ratio", [3.0, 1e2, 1e4, 1e8, 1e12])
+@every("law", ["uniform", "log-uniform"])
+@every("ratio", [3.0, 1e2, 1e4, 1e8, 1e12])
 def test_within_its_bound_of_exact_rationals(ratio: float, law: str) -> None:
     problem = drawn(Problem(SMALL, dict.fromkeys(TABLES, 1.0)), ratio, law)
     P = blue(problem, SOLVER)
@@ -189,9 +190,9 @@ CASES: dict[str, Callable[[], Problem]] = {
 }
 
 
-@pytest.mark.parametrize("law", ["uniform", "log-uniform"])
-@pytest.mark.parametrize("ratio", [1e2, 1e4])
-@pytest.mark.parametrize("name", CASES)
+@every("law", ["uniform", "log-uniform"])
+@every("ratio", [1e2, 1e4])
+@every("name", CASES)
 def test_steps_are_few_beside_those_without_leverages(name: str, ratio: float, law: str) -> None:
     problem = drawn(CASES[name](), ratio, law)
     y = noise(problem)

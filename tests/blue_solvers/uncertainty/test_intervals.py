@@ -28,6 +28,7 @@ from constraint_builders.compiled import has_numba
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
 from tests.helpers.effort import lengths
+from tests.helpers.every import every
 
 LEVEL = 0.9
 REPLICATES = 3000
@@ -274,8 +275,8 @@ def test_integer_refinement_never_widens_by_more_than_rounding(size):
     assert (high >= np.floor(upper)).all()
 
 
-@pytest.mark.parametrize("size", [0.0, 1.0, 7.0, 1e6, 1e10])
-@pytest.mark.parametrize("off", [-1, 1])
+@every("size", [0.0, 1.0, 7.0, 1e6, 1e10])
+@every("off", [-1, 1])
 def test_bounds_within_rounding_of_a_whole_number_count_as_it(size, off):
     rounding = off * (0.5e-9 + 0.5e-14 * size)
     low, high = refine_to_integers([size + rounding], [size + rounding])

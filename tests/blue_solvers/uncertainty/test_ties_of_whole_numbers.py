@@ -11,6 +11,7 @@ from blue_solvers.uncertainty import distribution_free_band, distribution_free_e
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
+from tests.helpers.every import every
 
 LAWS = ["discrete_gaussian", "discrete_laplace"]
 VARIANCES = [2e-4, 5e-3, 0.05]
@@ -32,9 +33,9 @@ def noisy(problem: Problem, truth: np.ndarray, replicates: int) -> np.ndarray:
     return (truth[:, None] + draw_noise(problem, replicates, rng=7)).T
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("variance", VARIANCES)
-@pytest.mark.parametrize("law", LAWS)
+@every("size", SIZES)
+@every("variance", VARIANCES)
+@every("law", LAWS)
 def test_distribution_free_statements_cover(law: str, variance: float, size: float) -> None:
     problem, truth = invented(law, variance, size)
     P, W = blue(problem), np.eye(truth.size)
@@ -66,8 +67,8 @@ def test_the_fit_of_right_data_is_seldom_unlikely(law: str, variance: float) -> 
     assert (often <= stats.binom.isf(FALSE_ALARM, len(ps), 0.1)).all(), np.sort(ps, axis=0)
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("seed", range(6))
+@every("law", LAWS)
+@every("seed", range(6))
 def test_the_fit_does_not_depend_on_how_large_counts_are(law: str, seed: int) -> None:
     """The same noise on counts of any size leaves the same residuals, ties with simulated ones among them."""
     found = []

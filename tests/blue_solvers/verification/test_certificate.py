@@ -20,6 +20,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.blue_solvers.verification.answers import Case, case, moved, spoilt
+from tests.helpers.every import every
 from tests.helpers.oracles.invent import Kind, all_kinds
 
 KINDS = [k for k in all_kinds() if k.count == 20 and k.decades < 10]
@@ -32,7 +33,7 @@ def cases(kind: Kind, seeds: range) -> list[Case]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda k: f"{k.covariance or 'plain'}-{k.cellwise}-{k.decades:g}")
+@every("kind", KINDS)
 def test_right_answers_are_proved_and_wrong_ones_never_pass(kind: Kind) -> None:
     """Of every right answer the bound is below 1e-9; of none that is wrong by 1e-6 is it below the true error."""
     rng = np.random.default_rng(0)

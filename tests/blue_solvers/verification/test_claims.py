@@ -16,6 +16,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.effort import first_of
+from tests.helpers.every import every
 from tests.helpers.oracles.exact import Reference, solve
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
@@ -155,8 +156,8 @@ def test_nothing_is_claimed_where_it_is_nan() -> None:
     assert certify(problem, y, x, values).bound > 0.1
 
 
-@pytest.mark.parametrize("desired", [None, ["b", "total"], ["total", "a * b", "a"]])
-@pytest.mark.parametrize("certify_them", [False, None, True])
+@every("desired", [None, ["b", "total"], ["total", "a * b", "a"]])
+@every("certify_them", [False, None, True])
 def test_an_estimate_certifies_its_own_values(desired: list[str] | None, certify_them: bool | None) -> None:
     """Not refined ones that it does not hold: iterations that ended early are far from proved."""
     schema = Schema({"a": 6, "b": 5})

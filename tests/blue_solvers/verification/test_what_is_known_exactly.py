@@ -12,6 +12,7 @@ import blue_solvers.operator
 from blue_solvers import SOLVERS, blue, certify, estimate
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 
 FEW, MANY = 6, 2_100  # levels: whose counts are listed, and whose are not
 FIXING = [([1.0, 0.0], [0.0, 1.0]), ([1.0, 1.0], [1.0, -1.0]), ([3.0, 0.5], [0.25, -7.0])]
@@ -150,8 +151,8 @@ def test_wanted_nodes_that_were_not_measured_are_judged() -> None:
             assert bound is None or bound >= size / est.std_errors[3] * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("counties", [20, 750])
-@pytest.mark.parametrize(("state", "variance"), [("total", 4.0), ("total", 0.0), ("sex", 4.0), (None, np.inf)])
+@every("counties", [20, 750])
+@every(("state", "variance"), [("total", 4.0), ("total", 0.0), ("sex", 4.0), (None, np.inf)])
 def test_exact_totals_of_all_parts_explain_what_the_whole_was_measured_to_be(
     counties: int, state: str | None, variance: float
 ) -> None:

@@ -14,17 +14,27 @@ from scipy import sparse
 
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.spines import spines
 
 MEMBERS = np.array([[1, 1, 0, 0], [0, 0, 1, 1]])
 
 
-@pytest.mark.parametrize(
+@every(
     "layer",
-    [[0, 0, 1, 1], np.array([0, 0, 1, 1]), ["N", "N", "S", "S"], [("N", 1), ("N", 1), ("S", 2), ("S", 2)], [3, 3, 7, 7],
-     MEMBERS, MEMBERS.tolist(), sparse.csr_array(MEMBERS), sparse.coo_array(MEMBERS), pd.Series(["N", "N", "S", "S"])],
-    ids=lambda layer: type(layer).__name__,
-)  # fmt: skip
+    [
+        [0, 0, 1, 1],
+        np.array([0, 0, 1, 1]),
+        ["N", "N", "S", "S"],
+        [("N", 1), ("N", 1), ("S", 2), ("S", 2)],
+        [3, 3, 7, 7],
+        MEMBERS,
+        MEMBERS.tolist(),
+        sparse.csr_array(MEMBERS),
+        sparse.coo_array(MEMBERS),
+        pd.Series(["N", "N", "S", "S"]),
+    ],
+)
 def test_a_layer_is_given_by_labels_or_by_a_matrix(layer: object) -> None:
     areas = Areas(4, {"Region": layer})
     np.testing.assert_array_equal(areas.leaves_of(0).toarray(), MEMBERS)
@@ -56,7 +66,7 @@ def test_any_frame_with_a_row_for_every_leaf(frame: object) -> None:
     assert Areas.from_frame({"Region": [0, 1]}).leaves == 2
 
 
-@pytest.mark.parametrize(
+@every(
     ("leaves", "layers", "words"),
     [
         (3, {"Region": [0, None, 1]}, "'Region' has no label for leaf 1"),

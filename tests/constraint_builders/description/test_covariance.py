@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from constraint_builders import Problem, Schema
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2})
 GOOD = np.array([[2.0, 0.5, 0], [0.5, 1.0, 0.1], [0, 0.1, 3.0]])
@@ -28,7 +29,7 @@ def changed(i: int, j: int, value: float) -> np.ndarray:
     return matrix
 
 
-@pytest.mark.parametrize(
+@every(
     ("matrix", "message"),
     [
         (GOOD[:2, :2], r"must have shape \(3, 3\)"),

@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema
+from tests.helpers.every import every
 
 D = np.array([2.0, 0.5, 1.0])
 U = np.array([[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]])
@@ -47,7 +48,7 @@ def test_a_problem_reads_it() -> None:
         Problem.from_matrix(np.ones((1, 4)), LowRankPlusDiagonal([1, 1, 1], U))
 
 
-@pytest.mark.parametrize(
+@every(
     ("diagonal", "factor", "message"),
     [
         ([1.0, -1.0, 1.0], U, "negative"),

@@ -21,6 +21,7 @@ from constraint_builders.description.reals import (
     whole_array,
     whole_number,
 )
+from tests.helpers.every import every
 from tests.helpers.numbers_alike import NO_NUMBERS, dyadic, kinds_of
 
 RATIONALS = dyadic(-1000, 900, 40) | dyadic(-8, 8, 8)
@@ -45,7 +46,7 @@ def test_arrays_of_every_kind_hold_the_same_floats(values: list[Fraction]) -> No
     assert real_array(np.array([*mixed, None], dtype=object)[:-1], "x").tolist() == wanted
 
 
-@pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
+@every("bad", NO_NUMBERS)
 def test_no_number_is_refused_by_name(bad: Any) -> None:
     for read in (real_number, positive_number, share, unit_number):
         with pytest.raises(ValueError, match=r"^x is .*: give a number, not "):
@@ -54,16 +55,29 @@ def test_no_number_is_refused_by_name(bad: Any) -> None:
         whole_number(bad, "x", 0)
 
 
-@pytest.mark.parametrize(
+@every(
     "bad",
     [
-        [True, 2.0], np.array([True]), [np.array([False]), np.array([1.0])], ["1", "2"], np.array([b"1"]), [1j, 2],
-        np.array([1 + 0j]), [None, 1.0], [[1.0, 2.0], [3.0]], np.array(["2020-01-01"], dtype="M8[D]"),
-        np.array([3], dtype="m8[s]"), np.array([1.0, "2"], dtype=object), [10**400, 1], {"a": 1}, "12",
-        np.array([np.longdouble("1e4000")]), np.array([np.longdouble("1e-4000")]), [Fraction(1, 10**400), 1],
+        [True, 2.0],
+        np.array([True]),
+        [np.array([False]), np.array([1.0])],
+        ["1", "2"],
+        np.array([b"1"]),
+        [1j, 2],
+        np.array([1 + 0j]),
+        [None, 1.0],
+        [[1.0, 2.0], [3.0]],
+        np.array(["2020-01-01"], dtype="M8[D]"),
+        np.array([3], dtype="m8[s]"),
+        np.array([1.0, "2"], dtype=object),
+        [10**400, 1],
+        {"a": 1},
+        "12",
+        np.array([np.longdouble("1e4000")]),
+        np.array([np.longdouble("1e-4000")]),
+        [Fraction(1, 10**400), 1],
     ],
-    ids=repr,
-)  # fmt: skip
+)
 def test_arrays_of_something_else_are_refused_by_name(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"^(an entry of )?x (is|does not hold|holds)"):
         real_array(bad, "x")

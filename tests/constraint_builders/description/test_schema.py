@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from constraint_builders import Schema
+from tests.helpers.every import every
 
 
 def test_levels_by_number_or_label() -> None:
@@ -31,7 +32,7 @@ def test_equality_hash_pickle_repr() -> None:
     assert "r 2 groups of b" in repr(schema)
 
 
-@pytest.mark.parametrize(
+@every(
     ("variables", "message"),
     [
         ({}, "at least one variable"),
@@ -92,7 +93,7 @@ def test_levels_of_wrong_type_refused(levels: object) -> None:
         Schema({"a": levels})  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize(
+@every(
     ("recodes", "message"),
     [
         ({"z": {"r": [0, 0, 1]}}, "not a variable"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Spine
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 
 def test_geoids_make_census_levels() -> None:
@@ -60,7 +61,7 @@ def test_levels_may_be_skipped_and_chains_single() -> None:
     assert spine.rank_in_level.tolist() == [0, 0, 0, 1]
 
 
-@pytest.mark.parametrize(
+@every(
     ("parent", "levels", "codes", "message"),
     [
         ([-1, -1], ["A", "A"], None, "exactly one root.*got 2"),

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2, "b": 3, "c": 4}, recodes={"c": {"halves": [0, 0, 1, 1]}})
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "canonical", "shape"),
     [
         ("total", "total", ()),
@@ -34,7 +35,7 @@ def test_any_order_is_read(name: str, canonical: str, shape: tuple[int, ...]) ->
     assert list(table.in_schema_order().axes) == sorted(table.axes)
 
 
-@pytest.mark.parametrize("name", ["zip", "a * zip", "a * a", "c * halves", "a *", "", "a * total", "a b", 3, None])
+@every("name", ["zip", "a * zip", "a * a", "c * halves", "a *", "", "a * total", "a b", 3, None])
 def test_what_names_no_table_is_refused(name: object) -> None:
     with pytest.raises(ValueError, match=r"table"):
         parse_table(SCHEMA, name)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from constraint_builders import Problem, Schema, Spine, problem_of_sources
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2, "b": 3})
 SPINE = Spine([-1, 0, 0], ["US", "State", "State"])
@@ -24,14 +25,14 @@ DOORS: dict[str, Callable[[float], object]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("value", [5e-324, 1e-310, 1e-300, 9e-101])
+@every("door", DOORS)
+@every("value", [5e-324, 1e-310, 1e-300, 9e-101])
 def test_too_small_a_variance_is_refused(door: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"is {value:g}, {TOO_SMALL}"):
         DOORS[door](value)
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("value", [1e-100, 1.0, 0.0])
+@every("door", DOORS)
+@every("value", [1e-100, 1.0, 0.0])
 def test_others_are_read(door: str, value: float) -> None:
     DOORS[door](value)

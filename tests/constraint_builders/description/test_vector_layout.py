@@ -10,6 +10,7 @@ from hypothesis import given
 
 from constraint_builders import Problem, Schema
 from constraint_builders.description.layout import Layout
+from tests.helpers.every import every
 from tests.helpers.strategies import Case, cases
 
 PROBLEM = Problem(Schema({"a": 2, "b": 3}), {"b * a": 1.0, "total": 1.0, "b": 2.0})
@@ -34,9 +35,9 @@ def test_many_columns_get_a_trailing_axis() -> None:
     assert np.array_equal(LAYOUT.vector(tables), Y)
 
 
-@pytest.mark.parametrize("name", LAYOUT.names)
-@pytest.mark.parametrize("columns", [(), (2,)])
-@pytest.mark.parametrize("spoil", ["an axis before", "an axis behind", "other columns", "a cell more"])
+@every("name", LAYOUT.names)
+@every("columns", [(), (2,)])
+@every("spoil", ["an axis before", "an axis behind", "other columns", "a cell more"])
 def test_the_table_of_another_shape_is_the_one_that_is_named(name: str, columns: tuple[int, ...], spoil: str) -> None:
     tables = {own: np.ones(LAYOUT.shape(own) + columns) for own in LAYOUT.names}
     shape = {
@@ -77,7 +78,7 @@ def test_cells_are_located_and_described() -> None:
         LAYOUT.locate(10)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         ({"zip": 1}, "no table 'zip'"),

@@ -16,6 +16,7 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import measurements_frame, read_long_table, write_frame, write_schema_file
 from constraint_builders.files.measured_table import read_measured_table
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
 
 SEX = Schema({"sex": ["f", "m"]})
@@ -221,7 +222,7 @@ PARENTS = pl.DataFrame(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         ({"parent": [None, "z", "a"]}, "B 'b' has the parent 'z', which has no rows: give it some"),

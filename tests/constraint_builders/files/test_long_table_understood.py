@@ -20,6 +20,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, problem_from
 from constraint_builders.files import frame_like, measurements_frame, read_long_table
 from constraint_builders.files.numbers import decimal_mark, read_numbers
+from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
 PROBLEM = Problem(SCHEMA, {"total": 4.0, "adult * sex": [[1.0, 2.25], [3.0, 16.0]], "sex": np.inf, "detailed": 9.0})
@@ -69,7 +70,7 @@ def test_precision_may_be_given_by_coefficients_of_variation(name: str) -> None:
     agrees(as_text.with_columns(pl.col(name).replace("inf %", "inf")))
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         ({"moe": 1.0}, "column 'moe' does not say its level: name it moe_90 if it is of 90 %, as the ACS's are"),

@@ -25,6 +25,7 @@ from constraint_builders.files import (
     write_schema_file,
 )
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
     "polars": lambda frame: frame,
@@ -175,7 +176,7 @@ def test_the_survey_of_a_state_by_its_own_names() -> None:
     np.testing.assert_array_equal(est.tables["State", "total"], [309])
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "message"),
     [
         ({}, "'value' is missing.*call one 'value' in columns=, or give names_to="),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders.files.safe_paths import inside, path_component
+from tests.helpers.every import every
 
 SAFE = re.compile(r"""(?![ .])[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\=:<>"|?*]+(?<![ .])""")
 
@@ -36,7 +37,7 @@ def test_ordinary_names_are_accepted(name: str) -> None:
     assert path_component(name, "geolevel") == name
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "reason"),
     [
         ("", "it is empty"),

@@ -7,6 +7,7 @@ import pytest
 
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, NotComposableError, compositions, leaves, osed, summarise_osed
+from tests.helpers.every import every
 from tests.helpers.random_trees import blocks_below, random_entities, random_spine, uneven_spine
 
 
@@ -23,7 +24,7 @@ def fewest_geounits(spine, usable=None):
     return best
 
 
-@pytest.mark.parametrize("seed", range(60))
+@every("seed", range(60))
 def test_osed_equals_exhaustive_search_for_every_entity(seed):
     rng = np.random.default_rng(seed)
     spine = uneven_spine(rng, int(rng.integers(1, 9)))
@@ -34,7 +35,7 @@ def test_osed_equals_exhaustive_search_for_every_entity(seed):
     assert osed(spine, entities).tolist() == [best[tuple(blocks)] for blocks in contains.tolist()]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_compositions_compose_with_as_many_geounits_as_the_distance(seed):
     rng = np.random.default_rng(seed)
     spine = random_spine(rng, int(rng.integers(1, 5)), 5) if seed % 2 else uneven_spine(rng, int(rng.integers(2, 60)))
@@ -44,7 +45,7 @@ def test_compositions_compose_with_as_many_geounits_as_the_distance(seed):
     assert np.array_equal(np.diff(signs.indptr), osed(spine, entities))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@every("seed", range(60))
 def test_compositions_of_usable_geounits_equal_exhaustive_search(seed):
     rng = np.random.default_rng(seed)
     spine = uneven_spine(rng, int(rng.integers(1, 9)))
@@ -76,7 +77,7 @@ def test_a_geounit_is_one_from_the_spine_and_its_complement_two():
     assert signs[1, spine.position("Block", "11d")] == -1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_entities_from_geounits_at_any_level(seed):
     rng = np.random.default_rng(seed)
     spine = uneven_spine(rng, int(rng.integers(2, 40)))

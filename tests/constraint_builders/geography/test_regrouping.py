@@ -16,6 +16,7 @@ from constraint_builders.geography import (
     partitions,
     regroup_blocks,
 )
+from tests.helpers.every import every
 from tests.helpers.random_trees import random_entities, random_spine
 
 WIDTHS = {"State": 1, "County": 2, "Tract": 3, "Block_Group": 4, "Block": 6}
@@ -127,7 +128,7 @@ def greedy_by_definition(spine, entities, most_of):
     return groups, now
 
 
-@pytest.mark.parametrize("seed", range(8))
+@every("seed", range(8))
 def test_tract_groups_equal_the_greedy_rule_by_definition(seed):
     rng = np.random.default_rng(seed)
     geoids = blocks(counties=2, tracts=5, groups=1, size=4)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from constraint_builders.relations.elimination import eliminate, relations_between_rows
+from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
 
 
@@ -68,8 +69,8 @@ def solved_exactly(A: np.ndarray) -> list[float]:
     return [float(row[-1]) for row in M]
 
 
-@pytest.mark.parametrize("small", [3e-6, 3e-7, 3e-8])
-@pytest.mark.parametrize(
+@every("small", [3e-6, 3e-7, 3e-8])
+@every(
     ("matrix", "place"),
     [
         ([[-1, 1, -1, 0], [-1, -1, -1, 0], [0, -1, 1, -1], [1, -1, -1, 0]], (0, 3)),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from blue_solvers import Dense, blue
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.relations.summing_out import sum_out
+from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": 4, "race": 3}, {"age": {"grown": [0, 0, 1, 1], "old": [0, 0, 0, 1]}})
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["State", "County", "County", "Block", "Block", "Block"])
@@ -22,8 +22,8 @@ def observed(recoded: bool) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
-@pytest.mark.parametrize("recoded", [False, True])
-@pytest.mark.parametrize("table", ["total", "sex", "race", "sex * race"])
+@every("recoded", [False, True])
+@every("table", ["total", "sex", "race", "sex * race"])
 def test_variances_stay_what_they_are(table: str, recoded: bool) -> None:
     desired = {"County": [table], "Block": [table]}
     full = blue(Problem(SCHEMA, observed(recoded), desired, spine=SPINE), Dense())

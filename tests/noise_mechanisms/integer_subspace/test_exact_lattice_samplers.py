@@ -31,6 +31,7 @@ from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSamp
 from noise_mechanisms.integer_subspace.sampler import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
 from tests.helpers.effort import first_of
+from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     enumerate_law,
@@ -74,7 +75,7 @@ KLEIN_CASES = {
 }
 
 
-@pytest.mark.parametrize("name", L1_CASES)
+@every("name", L1_CASES)
 def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
     invariants, make, epsilon, reach = L1_CASES[name]
     draws = make(invariants, epsilon).sample(60_000, rng=1)
@@ -83,7 +84,7 @@ def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
     assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", L1_CASES)
+@every("name", L1_CASES)
 def test_mixtures_of_scales_follow_the_enumerated_law(name: str) -> None:
     invariants, _, epsilon, reach = L1_CASES[name]
     draws = ScaleMixtureSampler(Lattice(invariants), epsilon).sample(40_000, rng=7)

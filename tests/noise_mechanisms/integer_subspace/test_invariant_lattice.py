@@ -17,6 +17,7 @@ from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.integer_subspace.unimodular import rank_modulo, unimodular_null_basis
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 PRIMES = (2, 3, 5, 7, 11)
@@ -45,7 +46,7 @@ def incidence_matrices() -> st.SearchStrategy[np.ndarray]:
     return st.tuples(st.integers(1, 6), st.integers(1, 12)).flatmap(matrix)
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_bases_are_saturated_bases_of_the_null_lattice(name: str) -> None:
     invariants = CASES[name]
     lattice = Lattice(invariants)
@@ -54,7 +55,7 @@ def test_bases_are_saturated_bases_of_the_null_lattice(name: str) -> None:
     assert lattice.dimension == invariants.records - fmpz_mat(invariants.matrix.toarray().tolist()).rank()
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_closed_forms_and_elimination_span_the_same_lattice(name: str) -> None:
     lattice = Lattice(CASES[name])
     if lattice.dimension == 0:
@@ -108,7 +109,7 @@ def test_rank_modulo_a_prime_drops_where_the_prime_divides() -> None:
     assert [rank_modulo(matrix, prime) for prime in (2, 3, 5)] == [2, 2, 3]
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_gram_schmidt_is_that_of_the_basis(name: str) -> None:
     lattice = Lattice(CASES[name])
     basis, form = lattice.basis.toarray().astype(float), gram_schmidt(lattice)
@@ -119,7 +120,7 @@ def test_gram_schmidt_is_that_of_the_basis(name: str) -> None:
     np.testing.assert_allclose(orthogonal.T @ orthogonal, np.diag(form.norms**2), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_fronts_depend_on_earlier_fronts_only(name: str) -> None:
     form = gram_schmidt(Lattice(CASES[name]))
     drawn = np.zeros(form.norms.size, dtype=bool)
@@ -138,7 +139,7 @@ def test_gram_schmidt_norms_of_two_way_margins_lie_between_1_and_2() -> None:
     assert len(gram_schmidt(Lattice(margins((9, 24), "a", "b"))).fronts) == 9 + 24 - 3
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "everything"])
+@every("name", [name for name in CASES if name != "everything"])
 def test_basic_moves_generate_the_lattice(name: str) -> None:
     lattice = Lattice(CASES[name])
     moves = basic_moves(lattice)
@@ -194,7 +195,7 @@ def test_overlapping_sets_have_no_blocks() -> None:
     assert np.array_equal(CASES["tree"].blocks >= 0, [True] * 5 + [False] * 2)
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: Invariants([[1, 2, 0]]), "0 and 1 only: got 2"),

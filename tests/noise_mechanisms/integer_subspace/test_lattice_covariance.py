@@ -20,6 +20,7 @@ from noise_mechanisms.integer_subspace import (
 )
 from noise_mechanisms.integer_subspace.lattice_covariance import gaussian_error
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
+from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     enumerate_law,
     gaussian_cost,
@@ -171,9 +172,9 @@ def test_lattice_is_reused() -> None:
     assert mechanism.lattice == Lattice(FOUR_BY_FOUR)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 0.02, 1e3, 1e6, 1e12])
-@pytest.mark.parametrize("tables", [("total",), ("a", "b"), ("detailed",)])
-@pytest.mark.parametrize("norm", [1, 2, None])
+@every("scale", [1e-3, 0.02, 1e3, 1e6, 1e12])
+@every("tables", [("total",), ("a", "b"), ("detailed",)])
+@every("norm", [1, 2, None])
 def test_covariances_of_any_scale_are_finite_and_say_how_sure_they_are(
     scale: float, tables: tuple[str, ...], norm: Literal[1, 2] | None
 ) -> None:

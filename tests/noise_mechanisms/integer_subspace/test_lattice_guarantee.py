@@ -21,6 +21,7 @@ from noise_mechanisms.integer_subspace import (
     stopping_delta,
 )
 from noise_mechanisms.integer_subspace.guarantee import Norm
+from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import enumerate_law, gaussian_cost, l1_cost, l2_cost, margins
 
 TWO_BY_THREE = margins((2, 3), "a", "b")
@@ -187,7 +188,7 @@ def test_every_mechanism_keeps_its_promise_for_releases() -> None:
         assert str(released).startswith("release: ")
 
 
-@pytest.mark.parametrize(
+@every(
     ("act", "message"),
     [
         (lambda: GeneralizedLaplace(TWO_BY_THREE, 0.0), "epsilon is 0.0"),

@@ -13,6 +13,7 @@ from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import functionals
 from constraint_builders import Problem, Schema, Spine, gallery, memory
 from constraint_builders.geography import Entities, leaves
+from tests.helpers.every import every
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_covariance, spine_problems, spines
 
 
@@ -148,7 +149,7 @@ def test_equalities_are_left_to_adjoint_applies() -> None:
     assert found[-1, -1] < 1e-9  # the sum of all is known
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@every("solver", SOLVERS)
 def test_every_solver_gives_the_covariance_of_its_own_estimate(solver: str) -> None:
     problem = gallery.berkeley()
     P = blue(problem, solver)

@@ -23,6 +23,7 @@ from blue_solvers.nonnegative.price.private_cells import (
     truncated_laplace,
 )
 from constraint_builders import Problem, Schema
+from tests.helpers.every import every
 
 PRIVACIES = [PureDP(0.1), PureDP(1.0), ApproximateDP(0.5, 1e-6), ZeroConcentratedDP(0.005), ZeroConcentratedDP(0.5)]
 
@@ -53,8 +54,8 @@ def test_pure_privacy_reads_as_in_theorem_3():
     assert ratio.min() == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("privacy", PRIVACIES, ids=repr)
-@pytest.mark.parametrize("d", [100, 100_000])
+@every("privacy", PRIVACIES)
+@every("d", [100, 100_000])
 def test_lower_bounds_do_not_contradict_the_mechanisms(privacy, d):
     for point, total in (upper_bounds_accurate_points(d, privacy), upper_bounds_accurate_sum(d, privacy)):
         assert is_possible(np.sqrt(point), np.sqrt(total), d, privacy)
@@ -130,8 +131,8 @@ def test_truncated_laplace_draws():
     assert draws.var() == pytest.approx(variance, rel=0.02)
 
 
-@pytest.mark.parametrize("privacy", PRIVACIES, ids=repr)
-@pytest.mark.parametrize("counts", [np.eye(1, 60)[0] * 50, np.ones(60), np.arange(60.0)], ids=["one", "flat", "stair"])
+@every("privacy", PRIVACIES)
+@every("counts", [np.eye(1, 60)[0] * 50, np.ones(60), np.arange(60.0)])
 def test_mechanisms_keep_their_upper_bounds(privacy, counts):
     rng = np.random.default_rng(5)
     for mechanism, bounds in (
@@ -168,7 +169,7 @@ def test_conflicts_of_guarantees():
     assert {("total", "detailed"), ("state", "detailed")} <= pairs
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         (lambda: PureDP(0.0), "epsilon is 0.0: give a positive"),
