@@ -163,6 +163,8 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) ->
     def listed() -> Bounds:
         return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
 
+    if not problem.is_tabular:
+        return listed()
     by_list = [listed] if can_be_listed(problem, made) else []
     by_equalities = by_list if problem.equalities is not None else []
     held = holds_all(problem, made) is not None
