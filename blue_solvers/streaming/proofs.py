@@ -107,7 +107,7 @@ class PartProof:
     fit : FitOfParts or None
         None where no variances were wanted.
     below : Below or None
-        What the tree above has to know; None of the top.
+        What the tree above has to know; None of the top, and of a part that is all of the tree.
     """
 
     tally: Tally | None
@@ -163,8 +163,9 @@ def prove_part(
     fit = _fit(design, part, claim, kept) if claim.variances else None
     if part.areas is not None:
         return PartProof(None, "areas cross inside parts, where no sums over a tree prove anything", fit)
+    is_all = part.level_of[0] == 0 and 0 in kept  # it has the root of the tree: nothing is above it
     try:
-        tally, below = _summed_up(design, part, claim, handed, is_top)
+        tally, below = _summed_up(design, part, claim, handed, is_top or is_all)
     except NotCertifiedError as refusal:
         return PartProof(None, str(refusal), fit)
     return PartProof(tally, "", fit, below)
@@ -251,6 +252,8 @@ def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Resul
         own.refusal for own in proofs.values()
     ):  # nothing is proved of the top, whose measurements count all the same
         last = PartProof(None, fit=_fit(design, top, claimed, kept) if claimed.variances else None)
+    elif not kept.size and all(own.below is None for own in proofs.values()):  # a part is all of it
+        last = PartProof(Tally(), fit=_fit(design, top, claimed, kept) if claimed.variances else None)
     else:
         handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
         last = prove_part(design, top, claimed, handed, kept, is_top=True)

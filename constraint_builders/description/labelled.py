@@ -200,7 +200,7 @@ def _data_array(values: Any, dimensions: Sequence[Dimension], what: str) -> NDAr
     array, coordinates = np.asarray(values.values), getattr(values, "coords", {})
     for axis, name in enumerate(values.dims):
         dimension = dimensions[wanted.index(names[axis])]
-        beside = [other for other, own in coordinates.items() if own.dims == (name,)]
+        beside = [other for other, own in coordinates.items() if getattr(own, "dims", ()) == (name,)]
         if beside and name not in beside:
             raise ValueError(
                 f"{what} has labels {beside[0]!r} along {name!r}: name the dimension after them, or, {INSTEAD}"
