@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,3 +26,18 @@ settings.load_profile("usual")
 def _free_memory_is_asked_anew() -> None:
     """What one test says is free is not what is free in the next, within the same second."""
     memory._free_in.cache_clear()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``few`` so many cases are tried by default, evenly spread; the others are slow."""
+    cases = defaultdict(list)
+    for item in items:
+        few, slow = item.get_closest_marker("few"), item.get_closest_marker("slow")
+        if few is not None and slow is None:
+            cases[item.nodeid.split("[")[0], few.args[0]].append(item)
+    for (_, number), own in cases.items():
+        tried = {i * len(own) // number for i in range(number)}
+        for i, item in enumerate(own):
+            if i not in tried:
+                item.add_marker(pytest.mark.slow)

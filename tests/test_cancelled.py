@@ -126,6 +126,7 @@ def test_a_benchmark_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
     assert benchmark(problems, ["two_pass", "dense", "cg"], resume=file)["apply"].is_not_null().all()
 
 
+@pytest.mark.few(0)
 def test_a_run_on_dask_goes_on(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     from blue_solvers.streaming.cluster import estimate
@@ -146,6 +147,7 @@ def test_a_run_on_dask_goes_on(tmp_path: Path) -> None:
             assert_same(problem, y, blue(problem, "two_pass"), out)
 
 
+@pytest.mark.few(0)
 def test_workers_of_joblib_end_with_their_parent(tmp_path: Path) -> None:
     """Ctrl-C in a terminal goes to all of them."""
     (tmp_path / "mine.py").write_text(

@@ -135,6 +135,7 @@ class Outsider(Solver):
         return (Capability(cls.name, cls(), "anything small", "much memory"),)
 
 
+@pytest.mark.few(0)
 def test_a_solver_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(SOLVERS, Outsider.name, Outsider)
     check_solver(Outsider())
@@ -196,6 +197,7 @@ sys.exit(main(["estimate", sys.argv[1] + "/table.csv", "--out", sys.argv[1] + "/
 """
 
 
+@pytest.mark.few(0)
 def test_two_places_are_all_that_a_solver_needs(tmp_path: Path) -> None:
     """In a copy of the packages."""
     for package in PACKAGES:

@@ -137,6 +137,7 @@ Passes(Nation("16", SMALL, LIMIT), Path(sys.argv[1]), lambda line: print(line, f
 """
 
 
+@pytest.mark.few(0)
 def test_killed_at_random_and_started_again_it_ends_with_the_same_checksums(tmp_path: Path) -> None:
     Passes(Nation("16", SMALL, LIMIT), tmp_path / "undisturbed").run()
     rng, killed, ended = np.random.default_rng(17), 0, False

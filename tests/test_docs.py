@@ -51,6 +51,7 @@ def test_doctests() -> None:
     assert tried > 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

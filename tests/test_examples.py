@@ -22,6 +22,7 @@ NEEDS = {"dask_cluster": "distributed", "pandas_frames": "pandas"}
 FEWEST = 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs_and_draws(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("polars")

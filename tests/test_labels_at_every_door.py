@@ -273,6 +273,7 @@ FLAT_DOORS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("door", FLAT_DOORS)
 @examples(12)
 @given(order=st.permutations(range(5)))

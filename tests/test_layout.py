@@ -49,6 +49,7 @@ def imported(path: Path) -> set[str]:
     return whole | {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
 
+@pytest.mark.few(0)
 def test_what_tests_share_is_imported_from_the_root() -> None:
     own = {path.stem for path in SOURCES} | {path.name for path in TESTS.rglob("*") if path.is_dir()}
     for path in SOURCES:
@@ -82,6 +83,7 @@ def test_no_name_of_a_file_means_two_things() -> None:
     assert not [name for name, times in names.items() if times > 1]
 
 
+@pytest.mark.few(0)
 def test_no_name_of_a_class_means_two_things() -> None:
     trees = [parsed(path) for path in OURS]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))

@@ -79,6 +79,7 @@ def test_threads_describe_and_simulate_each_for_itself() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_processes_are_sent_an_operator(method: str) -> None:
     """Made before the workers are, also where they are copies of a process that has worked already."""

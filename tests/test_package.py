@@ -93,6 +93,7 @@ def test_names_loaded_when_asked_are_those_that_type_checkers_see(package: Modul
         _ = package.bleu
 
 
+@pytest.mark.few(0)
 def test_only_the_command_prints() -> None:
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):

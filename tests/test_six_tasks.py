@@ -70,6 +70,7 @@ def test_a_foreign_estimate() -> None:
     assert before == pytest.approx(now, rel=1e-6)
 
 
+@pytest.mark.few(0)
 def test_solvers_measured() -> None:
     problems, solvers = {"toy": gallery.toy(), "cube": gallery.cube(3, 3)}, ["two_pass", "cholesky"]
     before, now = six_tasks.measured_before(problems, solvers), six_tasks.measured_now(problems, solvers)

@@ -54,6 +54,7 @@ def planted(plant: str) -> Solver:
     return Planted()
 
 
+@pytest.mark.few(0)
 def test_a_handful_of_problems_agree(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "7", "--problems", "6", "--size", "small", "--solver", "auto", "--solver", "dense"]) == 0
     printed = capsys.readouterr().out
@@ -61,6 +62,7 @@ def test_a_handful_of_problems_agree(capsys: pytest.CaptureFixture[str]) -> None
     assert "runs" in printed
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("plant", ["values", "variances", "transpose", "functionals"])
 def test_planted_errors_are_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
     counts = soak(range(4), "small", {"planted": planted(plant)})
@@ -79,6 +81,7 @@ def test_a_wrong_degree_of_freedom_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert soak(range(3), "small", {"auto": Auto()}).disagreements
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", FOUND, ids=FOUND.get)
 def test_what_was_found_stays_mended(seed: int) -> None:
     solvers = {name: solver() for name, solver in SOLVERS.items()}

@@ -34,6 +34,7 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
 NEAR = 1e-10  # standard errors: what is left, where nothing is moved back to areas
+MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 ROUNDS = 4  # of moving back, while that halves what is left
 KEPT = 4  # groups of leaves whose own residuals are kept, instead of being worked out again
 
@@ -250,7 +251,7 @@ class MovedResiduals:
         square, levels = self._left(careful=False), range(first, len(self.places.levels))
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (exact, *[levels] * ROUNDS):
-            if np.sqrt(square) <= NEAR:
+            if np.sqrt(square) <= max(NEAR, MOST_BESIDE * np.sqrt(self.tally.apart)):
                 break
             for number in tried:
                 self._take_back(number, free=tried is exact)

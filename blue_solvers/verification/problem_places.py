@@ -20,7 +20,7 @@ from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.marginals import cell_map, refines
 
-PART = 2**21  # cells of leaves worked on at a time
+PART = 2**16  # cells of leaves worked on at a time
 MOST_LINKED = 300  # tables of a level
 MOST_HOLDING = 40  # tables of one place, each compared with each
 MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others

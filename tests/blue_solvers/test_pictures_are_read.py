@@ -66,6 +66,7 @@ def draw(problem: Problem, what: str, ax: Axes) -> None:
         plots.sparsity(ax, problem)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("size", first_of(SIZES, 1))
 @pytest.mark.parametrize("what", ["residuals", "quantiles", "noisy", "reduction", "sparsity"])
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -90,6 +91,7 @@ def said(figure: Figure) -> str:
     return " ".join(" ".join(text.get_text() for text in texts(figure)).split())
 
 
+@pytest.mark.few(0)
 @every("name", PROBLEMS)
 @every("what", ["residuals", "noisy", "reduction"])
 def test_no_table_vanishes_without_a_word(name: str, what: str) -> None:
@@ -181,6 +183,7 @@ def test_large_tables_are_drawn_by_their_quartiles() -> None:
     assert beyond == 12  # one per cent at either end
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_command_draws_a_picture_that_can_be_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

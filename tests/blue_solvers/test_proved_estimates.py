@@ -47,6 +47,7 @@ def verdict(invented: Invented, solver: str) -> str:
     return "exact"
 
 
+@pytest.mark.few(0)
 @every("solver", SOLVERS)
 @every("kind", [kind for kind in all_kinds() if kind.decades != 6])
 def test_what_is_called_exact_is(kind: Kind, solver: str) -> None:

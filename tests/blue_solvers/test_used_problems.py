@@ -46,6 +46,7 @@ USES: dict[str, Callable[[Problem, np.ndarray], Any]] = {
 }
 
 
+@pytest.mark.few(0)
 @every("name", PROBLEMS)
 def test_use_changes_neither_hash_nor_pickle_nor_token(name: str) -> None:
     problem = pickle.loads(pickle.dumps(PROBLEMS[name]))

@@ -100,6 +100,7 @@ def invented(seed: int, *, exact: bool = True) -> Invented:
     return Invented(problems, measurements, np.vstack(rows), np.vstack(wanted), [])
 
 
+@pytest.mark.few(0)
 @examples(60, 4)
 @given(seed=st.integers(0, 100_000))
 def test_beside_dense_least_squares(seed: int) -> None:
@@ -116,6 +117,7 @@ def test_beside_dense_least_squares(seed: int) -> None:
     assert (found.certificate().bound or 0.0) < 1e-9
 
 
+@pytest.mark.few(0)
 @examples(40, 6)
 @given(seed=st.integers(0, 100_000))
 def test_zeros_and_equalities_go_along(seed: int) -> None:

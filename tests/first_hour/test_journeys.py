@@ -138,6 +138,7 @@ def test_a_demographer_has_measurements_and_41_places(monkeypatch: pytest.Monkey
     assert abs((written["estimate"] - truth) / written["std_error"]).max() < 5
 
 
+@pytest.mark.few(0)
 def test_a_numerical_analyst_has_a_solver(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     way = journey("A new solver, checked and timed")
     assert way.steps <= 20

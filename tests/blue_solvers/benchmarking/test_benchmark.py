@@ -47,6 +47,7 @@ class Sleeper(Wrong):
         raise AssertionError("nobody waited")
 
 
+@pytest.mark.few(0)
 def test_what_is_measured() -> None:
     problems = {"toy": gallery.toy(), "cube": gallery.cube(3, 3)}
     frame = benchmark(problems, ["dense", "sea_blue"], columns=3, alone=False)
@@ -79,6 +80,7 @@ def test_a_wrong_answer_has_its_error_by_certificate() -> None:
     assert size * (1 - 1e-9) <= frame["error"].item() < 1.01 * size
 
 
+@pytest.mark.few(0)
 def test_every_pair_has_a_process_of_its_own() -> None:
     problem = gallery.cube(3, 3)
     frame = benchmark({"cube": problem}, {"mine": Wrong(), "theirs": "dense"}, columns=2)
@@ -88,6 +90,7 @@ def test_every_pair_has_a_process_of_its_own() -> None:
     assert frame["error"][0] > 1e-3 > frame["error"][1]
 
 
+@pytest.mark.few(0)
 def test_large_matrices_are_seen_in_memory() -> None:
     large, small = benchmark({"large": gallery.cube(4, 4), "small": gallery.toy()}, ["dense"], columns=1)["memory"]
     assert large - small > (5**4 - 4**4) ** 2 * 8  # a row and a column for every constraint
@@ -218,6 +221,7 @@ def test_the_plot() -> None:
         plots.benchmark_times(ax, frame.filter(pl.col("solver") == "b"))
 
 
+@pytest.mark.few(0)
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.csv").write_text(TABLE)
     out, plot, kept = tmp_path / "out.parquet", tmp_path / "out.png", tmp_path / "kept.jsonl"

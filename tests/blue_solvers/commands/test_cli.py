@@ -136,6 +136,7 @@ def recommended(printed: str) -> list[str]:
     return shlex.split(printed.partition("The same from files:\n")[2])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ["", str(Path(sys.executable).parent)])
 def test_the_command_that_the_demo_recommends_works(
     path: str, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: Any
@@ -334,6 +335,7 @@ def test_a_run_that_fails_while_writing_leaves_nothing(
     assert list(Path(out).parent.iterdir()) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_killed_run_leaves_nothing(number: signal.Signals, code: int, out: str) -> None:

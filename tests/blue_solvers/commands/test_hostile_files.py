@@ -114,6 +114,7 @@ def some(cases: Iterable[Any], number: int, every: int) -> Iterator[Any]:
     return islice(cases, number % every, None, every)
 
 
+@pytest.mark.few(5)
 @lengths("every", 23, 1)
 @pytest.mark.parametrize("who", OF_TABLES)
 def test_hostile_tables_are_refused_in_one_line(who: str, every: int, made: Path, command: LimitedCommand) -> None:
@@ -192,6 +193,7 @@ def test_hostile_measurement_folders_are_refused_in_one_line(name: str, made: Pa
     assert not found, "\n".join(found)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("who", OF_RESULTS)
 def test_hostile_results_are_refused_in_one_line(who: str, made: Path, command: LimitedCommand) -> None:
     good = read_sealed_json(made / "result" / "result.json")

@@ -37,6 +37,7 @@ def units(pair: CensusPair) -> tuple[Path, np.ndarray]:
     return folder, np.array(counts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("at", ["DHC", "units"])
 def test_occupied_units_are_householders(
     at: str, pair: CensusPair, units: tuple[Path, np.ndarray], tmp_path: Path, capsys: pytest.CaptureFixture

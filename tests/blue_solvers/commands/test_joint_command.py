@@ -246,6 +246,7 @@ def test_the_command_says_what_became_of_the_rows_of_both(
     assert "fits: all tables" in said
 
 
+@pytest.mark.few(0)
 def test_variables_that_zeros_tell_apart(pair: CensusPair, tmp_path: Path) -> None:
     """Facilities that are not there, in block groups that cross: by relationship alone, from the equations."""
     words = ["--variables", "relgq", "--desired", "hhgq8lev", "--no-fit", "--out", str(tmp_path / "out")]
@@ -291,6 +292,7 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
         assert (error == 0) == (i in EMPTY)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("inputs", "words", "told"),
     [

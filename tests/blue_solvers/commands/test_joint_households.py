@@ -58,6 +58,7 @@ def test_what_is_stored_is_the_best_estimate_of_all(name: str, place: Place, sto
             np.testing.assert_allclose(error[rank], np.sqrt(np.diag(M @ covariance @ M.T)), atol=1e-8)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "counts"),
     [

@@ -63,6 +63,7 @@ def here(found_by_patterns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return tmp_path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", STRANGE)
 def test_folders_of_any_name_are_read_and_written_as_themselves(name: str, capsys: pytest.CaptureFixture) -> None:
     simulate(Path(name), 7)
@@ -78,6 +79,7 @@ def test_folders_of_any_name_are_read_and_written_as_themselves(name: str, capsy
         assert answers[0] == answers[1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", STRANGE)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_tables_of_any_name_are_read_and_written_as_themselves(name: str, suffix: str, here: Path) -> None:

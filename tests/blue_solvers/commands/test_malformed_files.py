@@ -161,6 +161,7 @@ CASES: list[tuple[str, list[str], str]] = [
 ]
 
 
+@pytest.mark.few(2)
 @lengths("every", 13, 1)
 @pytest.mark.parametrize(("kind", "command", "name"), CASES)
 def test_malformed_files_are_refused_in_one_line(

@@ -78,6 +78,7 @@ def complaints(line: list[str], capfd: pytest.CaptureFixture) -> Iterator[str]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+@pytest.mark.few(2)
 @lengths("every", 3, 1)
 @pytest.mark.parametrize("run", RUNS)
 def test_any_number_is_taken_or_refused_in_one_line(

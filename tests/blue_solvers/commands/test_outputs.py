@@ -140,6 +140,7 @@ def refused(line: list[str], folder: Path, capsys: pytest.CaptureFixture) -> lis
     return complaints + ["changed something"] * (state_of(folder) != before)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("run", "option"), CASES)
 def test_bad_places_are_refused_and_nothing_is_changed(
     run: str, option: str, folder: Path, capsys: pytest.CaptureFixture
@@ -157,6 +158,7 @@ def test_bad_places_are_refused_and_nothing_is_changed(
     assert tried > 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("run", RUNS)
 def test_good_places_are_taken_and_the_mode_of_what_was_there_is_kept(run: str, folder: Path) -> None:
     pytest.importorskip("matplotlib")

@@ -38,6 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("streamed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WITHIN)
 def test_a_part_says_so_or_is_refused(

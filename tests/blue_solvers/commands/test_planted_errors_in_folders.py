@@ -131,6 +131,7 @@ def estimated(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.Cap
     return said
 
 
+@pytest.mark.few(1)
 def test_all_is_well_in_two_lines(estimated: Callable, tmp_path: Path) -> None:
     write(tmp_path / "in")
     fit, residual = estimated(tmp_path / "in")
@@ -182,6 +183,7 @@ def test_a_geounit_that_is_not_in_the_files(estimated: Callable, tmp_path: Path)
     assert code[:5] in geounit
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("misread", "ages"),
     [(0.12, 100), (-0.12, 100), (0.01, 400)],

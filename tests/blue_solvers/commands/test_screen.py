@@ -121,6 +121,7 @@ def said(folder: Path, label: str, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     return found
 
 
+@pytest.mark.few(0)
 def test_labels_places_and_paths_are_text_on_the_screen_and_on_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -145,6 +146,7 @@ def run(command: str, folder: Path, environment: dict[str, str] | None = None) -
 ESTIMATE = f"blue estimate {examples.BERKELEY} --out out.csv"
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(os.name != "posix", reason="descriptors of POSIX")
 @pytest.mark.parametrize(
     ("command", "code"),
@@ -167,6 +169,7 @@ def test_the_work_is_done_whoever_listens(command: str, code: int | None, tmp_pa
     assert (tmp_path / "out.csv").read_text().count("\n") == 64
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(os.name != "posix", reason="descriptors of POSIX")
 @pytest.mark.parametrize(
     ("command", "code", "error"),

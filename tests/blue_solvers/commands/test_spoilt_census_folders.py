@@ -54,6 +54,7 @@ def test_there_are_sixty_of_all_kinds() -> None:
     assert min(kinds.count(kind) for kind in (REFUSED, NAMED, RIGHT)) >= 6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_what_becomes_of_a_spoilt_folder(
     name: str, whole: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -44,6 +44,7 @@ def write(frame: pl.DataFrame, path: Path) -> None:
         {".csv": frame.write_csv, ".parquet": frame.write_parquet, ".arrow": frame.write_ipc}[path.suffix](path)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".xlsx"])
 @pytest.mark.parametrize("shape", ["long", "wide"])
 def test_every_format_long_and_wide(

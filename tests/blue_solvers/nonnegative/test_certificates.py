@@ -61,6 +61,7 @@ def check(fit, reference: LeastSquares, optimum: float) -> None:
     assert fit.margin_residual <= 1e-9 * max(1.0, abs(reference.a).max())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("start", first_of(range(0, SEEDS, 50), 4))
 def test_small_fits_are_the_exact_optimum(start: int) -> None:
     solved = 0
@@ -79,6 +80,7 @@ def test_small_fits_are_the_exact_optimum(start: int) -> None:
     assert solved >= 90
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("start", first_of(range(0, SEEDS, 50), 4))
 def test_fits_are_no_worse_than_scipys(start: int) -> None:
     for seed in range(start, start + 50):
@@ -99,6 +101,7 @@ def test_fits_are_no_worse_than_scipys(start: int) -> None:
             assert distance <= fit.error_bound + slack
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_every_method_converges_wherever_there_is_a_fit(method) -> None:
     """With structural zeros, equalities and geographies too; counts are non-negative, so that there always is."""

@@ -40,6 +40,7 @@ def functional(place: int) -> np.ndarray:
     raise AssertionError
 
 
+@pytest.mark.few(0)
 @every("place", range(12))
 def test_ends_have_the_statistic_of_their_critical_values(place: int) -> None:
     found = inverted_intervals(PROBLEM, Y, [place], 0.9, draws=19, rng=1)
@@ -71,6 +72,7 @@ def test_far_from_zero_it_is_the_interval_around_the_blue() -> None:
     np.testing.assert_allclose(found.upper - found.lower, 2 * multiple * np.sqrt(P.variances()[[0, 1, 8]]), rtol=2e-3)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("runs", [12, pytest.param(80, marks=pytest.mark.slow)])
 def test_coverage_is_the_level_or_more_and_empty_cells_are_known_better(runs: int) -> None:
     truth = M @ np.array([30.0, 0, 0, 0, 0, 0])

@@ -142,6 +142,7 @@ def test_truth_must_say_what_was_not_measured() -> None:
         coverage(problem, truth, nnls, 2, np.random.default_rng(0))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_coverage_on_a_spine_is_that_of_its_definition(method) -> None:
     observed = {"US": {"total": 0.0}, "State": {"sex": 2.0}, "County": {"detailed": 4.0}}

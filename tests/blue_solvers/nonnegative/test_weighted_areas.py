@@ -99,6 +99,7 @@ def require_consistent(one: Invented, y: np.ndarray, fit: Fit, q: LeastSquares) 
     return x
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("method", "signed"), [(nnls, False), (ols, True)], ids=["nnls", "ols"])
 def test_least_squares_are_the_optimum_worked_out_in_rationals(method, signed) -> None:
     done = 0
@@ -118,6 +119,7 @@ def test_least_squares_are_the_optimum_worked_out_in_rationals(method, signed) -
     assert done > 60
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", [ols, nnls, max_fit, anchored_fit], ids=lambda method: method.__name__)
 def test_without_noise_the_measurements_come_back(method) -> None:
     for one in invented():
@@ -130,6 +132,7 @@ def test_without_noise_the_measurements_come_back(method) -> None:
         np.testing.assert_allclose(fit.observed[measured], one.truth[measured], atol=1e-6 * max(1.0, one.truth.max()))
 
 
+@pytest.mark.few(0)
 def test_max_fit_has_the_least_largest_deviation() -> None:
     for one in invented():
         q = programme(one, one.y)
@@ -150,6 +153,7 @@ def test_max_fit_has_the_least_largest_deviation() -> None:
         np.testing.assert_allclose(fit.objective, q.objective(x), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.few(0)
 def test_anchored_fits_hold_the_unbiased_sum_where_there_is_one() -> None:
     held = 0
     for one in invented():
@@ -175,6 +179,7 @@ def is_partition(rows: np.ndarray) -> bool:
     return bool(((rows != 0).sum(axis=0) == 1).all() and (rows[rows != 0] == 1).all())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", [sequential_fit, reweighted_fit], ids=["sequential", "reweighted"])
 def test_tables_that_are_no_partition_are_refused_before_anything_is_solved(method, monkeypatch) -> None:
     solved = []
@@ -272,6 +277,7 @@ def test_the_objective_of_cells_that_are_all_empty_is_that_of_the_measurements()
         )
 
 
+@pytest.mark.few(0)
 def test_refined_intervals_leave_every_possible_value_in() -> None:
     """Limits are never narrower than a linear programme's, and intervals that hold the truth hold it still."""
     cut = 0

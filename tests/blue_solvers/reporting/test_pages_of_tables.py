@@ -301,6 +301,7 @@ FORMS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_table_that_is_estimated_is_shown_and_its_estimates_are_judged(form: str, tmp_path: Path) -> None:
     """To any number of digits; what is further off than these explain is not the best estimate."""

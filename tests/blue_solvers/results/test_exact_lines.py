@@ -34,6 +34,7 @@ def facilities(written: Written, geoid: str, kind: int) -> int:
     )
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("geolevel", ["county", "tract", "block"])
 @pytest.mark.parametrize("kind", range(7))
 def test_where_there_is_no_facility_nobody_lives_in_one(
@@ -47,6 +48,7 @@ def test_where_there_is_no_facility_nobody_lives_in_one(
         assert there or row["estimate"] == row["lower"] == row["upper"] == 0
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("geolevel", ["county", "tract", "block"])
 @pytest.mark.parametrize("kind", range(7))
 def test_nothing_is_divided_by_what_is_known_to_be_0(state: tuple[Written, Result], geolevel: str, kind: int) -> None:

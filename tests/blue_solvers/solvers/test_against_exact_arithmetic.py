@@ -46,18 +46,21 @@ def tolerance_of(kind: Kind) -> Tolerance:
     return Tolerance(estimate=1e-6) if hard else Tolerance(estimate=1e-7) if kind.covariance else Tolerance()
 
 
+@pytest.mark.few(1)
 @lengths("number", 5, 12)
 @pytest.mark.parametrize("kind", all_kinds(), ids=str)
 def test_direct_solvers(kind: Kind, number: int) -> None:
     trial(kind, range(number), DIRECT, tolerance_of(kind))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [kind for kind in all_kinds() if kind.decades <= 6 and kind.count < 1e3], ids=str)
 @lengths("number", 5, 12)
 def test_iterations(kind: Kind, number: int) -> None:
     trial(kind, range(number), ITERATIVE, Tolerance())
 
 
+@pytest.mark.few(1)
 @lengths("number", 4, 12)
 @pytest.mark.parametrize("decades", [2.0, 12.0])
 @pytest.mark.parametrize("cellwise", [False, True])
@@ -69,6 +72,7 @@ def test_weights_of_any_size(areas: str, coefficients: str, cellwise: bool, deca
     trial(kind, range(200, 200 + number), solvers, Tolerance(estimate=1e-7))
 
 
+@pytest.mark.few(1)
 @lengths("number", 16, 40)
 @pytest.mark.parametrize("decades", [2.0, 6.0, 8.0, 12.0])
 def test_plain_tables_and_recodes_at_large_counts(decades: float, number: int) -> None:

@@ -47,12 +47,14 @@ def _keeps_the_contract(name: str, solver: Solver) -> None:
     assert len(str(solver.supports(problem))) > 20
 
 
+@pytest.mark.few(1)
 @each_solver
 @every("name", [name for name in PROBLEMS if name not in CROSSING])
 def test_contract(name: str, solver: Solver) -> None:
     _keeps_the_contract(name, solver)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", first_of(CONFIGURED, len(PLAIN)), ids=repr)
 @every("name", sorted(CROSSING))
 def test_contract_over_areas_that_cross(name: str, solver: Solver) -> None:
@@ -149,6 +151,7 @@ def iteration_bound(solver: Solver, problem: Problem, Y: Float) -> Float | float
     return np.outer(unadjusted, residual) / np.sqrt(smallest)
 
 
+@pytest.mark.few(0)
 @every("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(2, 20), lambda: gallery.cube(7, 2)])
 @every("name", [name for name in SOLVERS if name != "sea_blue"])
 def test_larger_tables_agree_with_closed_form(make, name: str) -> None:
@@ -220,5 +223,6 @@ def test_check_solver_finds_the_broken_law(flaw: str) -> None:
         check_solver(BrokenSolver(flaw=flaw), PROBLEMS["berkeley"])
 
 
+@pytest.mark.few(0)
 def test_check_solver_on_its_own_problems() -> None:
     check_solver(SOLVERS["dense"]())

@@ -61,6 +61,7 @@ def some_with(seed: int, kind: Kind, wanted: Callable[[Description], bool]) -> I
     raise AssertionError("no invention is wanted")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [EQUAL, WEIGHED], ids=["sets", "weights"])
 @pytest.mark.parametrize("solver", ["areas", "auto"])
 @examples(60, 4)
@@ -70,6 +71,7 @@ def test_equal_variances_beside_exact_arithmetic(solver: str, kind: Kind, seed: 
     require_right(some(seed, kind), solver)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", ["areas", "auto"])
 @pytest.mark.parametrize("what", ["zeros", "equalities", "both"])
 @examples(50, 2)

@@ -73,6 +73,7 @@ def pairs() -> list[Any]:
     ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("kind", "solver"), pairs())
 @examples(25, 1)
 @given(seed=SEEDS)
@@ -132,11 +133,13 @@ BROKEN = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", WITH_EQUALITIES)
 def test_a_solver_without_a_flaw_breaks_none(name: str) -> None:
     check_solver(SpoiltSolver(), problems()[name])
 
 
+@pytest.mark.few(0)
 @every("flaw", BROKEN)
 @every("name", WITH_EQUALITIES)
 def test_a_wrong_solver_breaks_the_law_that_says_so(name: str, flaw: str) -> None:
@@ -152,12 +155,14 @@ def test_a_wrong_solver_breaks_the_law_that_says_so(name: str, flaw: str) -> Non
     assert f"breaks {law!r}: " in str(raised.value)
 
 
+@pytest.mark.few(0)
 def test_check_solver_on_its_own_problems_names_the_problem() -> None:
     """A solver that knows nothing of equalities is right until the first of them."""
     with pytest.raises(AssertionError, match="solver 'spoilt' on equalities breaks 'equalities hold"):
         check_solver(SpoiltSolver(flaw="equality dropped"))
 
 
+@pytest.mark.few(0)
 @every("name", list(problems()))
 def test_possible_truths_satisfy_what_is_known(name: str) -> None:
     """Of every kind of problem; and they are all: as many directions as there are consistent vectors."""
@@ -226,6 +231,7 @@ def _crossing(S: np.ndarray) -> bool:
     return any(one & other and not (one <= other or other <= one) for one in sets for other in sets)
 
 
+@pytest.mark.few(0)
 def test_areas_in_pieces_that_nothing_ties() -> None:
     """Two geographies side by side, an empty area, twice the same, and weights below 0; an equality across both."""
     incidence = [[1, 1, 0, 0], [1, 0, -1, 0], [0, 0, 0, 0], [1, 1, 0, 0]]

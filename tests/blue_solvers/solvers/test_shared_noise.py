@@ -101,6 +101,7 @@ def special_problems() -> dict[str, Problem]:
     }
 
 
+@pytest.mark.few(0)
 @every("solver", EXACT)
 @every("name", special_problems())
 def test_every_exact_solver_on_every_kind_of_knowledge(solver: Solver, name: str) -> None:

@@ -76,6 +76,7 @@ def test_invented_problems(seed: int, kind: Kind) -> None:
     assert_supports_says_what_blue_takes(made(described(seed, kind).problem))
 
 
+@pytest.mark.few(0)
 @examples(25)
 @given(seed=SEEDS, areas=st.sampled_from(["weights", "floats", "large"]), decades=st.sampled_from([4.0, 12.0]))
 def test_areas_with_weights(seed: int, areas: str, decades: float) -> None:

@@ -21,6 +21,7 @@ def equations_in_other_units(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     return A.astype(float), rng.uniform(0.5, 2, columns), rng.normal(0, 10, columns), units
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("solver", ["dense", "cholesky", "cg", "multigrid", "auto"])
 @given(equations_in_other_units())
 def test_estimates_and_variances_follow_the_units(solver: str, given_: tuple) -> None:

@@ -142,6 +142,7 @@ def files(out: Path) -> dict[str, str]:
     return {**digests(out), "checksums": (out / "checksums.json").read_text()}
 
 
+@pytest.mark.few(0)
 def test_the_bytes_are_those_of_streaming(client, job, tmp_path: Path) -> None:
     folder, _, _ = job
     stream(folder / "in", tmp_path / "streamed")
@@ -241,6 +242,7 @@ def test_a_worker_does_not_remember_what_was_at_the_same_place_before(client, tm
         assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 
 
+@pytest.mark.few(0)
 def test_two_runs_into_one_folder(client, job, tmp_path: Path) -> None:
     folder, _, _ = job
     refused = []

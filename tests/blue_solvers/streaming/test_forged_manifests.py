@@ -31,6 +31,7 @@ def problem(kind: str) -> Problem:
     return Problem(SCHEMA, MEASURED, {"S": ["sex"], "B": ["sex"]}, spine=SPINE, zeros=zeros, equalities=sums)
 
 
+@pytest.mark.few(1)
 @lengths("every", 29, 1)
 @pytest.mark.parametrize("kind", ["plain", "zeros", "equalities", "areas"])
 def test_what_a_manifest_says_is_used_or_refused(kind: str, every: int, tmp_path: Path) -> None:

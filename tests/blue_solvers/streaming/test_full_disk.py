@@ -65,6 +65,7 @@ def test_a_streamed_run_goes_on_when_there_is_space(release: Path, disk: Path, c
     assert os.listdir(disk) == ["out"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["folder", "csv", "parquet"])
 def test_others_leave_nothing(kind: str, release: Path, disk: Path, capsys: pytest.CaptureFixture) -> None:
     source = str(release if kind == "folder" else examples.BERKELEY)

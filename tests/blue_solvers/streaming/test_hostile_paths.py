@@ -116,6 +116,7 @@ def test_a_hostile_result_is_refused(change: dict[str, Any], message: str, tmp_p
         Result(tmp_path / "result")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["level", ".work", ".work/up", ".work/temporary", ".work/done"])
 def test_links_out_of_the_folder_are_not_followed(job: Path, where: str) -> None:
     stream(job / "in", job / "whole")

@@ -104,6 +104,7 @@ def disturb(job: Job, out: Path, seed: int, kills: int) -> int:
     return killed
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("seed", first_of(range(7), 1))
 def test_a_disturbed_run_ends_as_an_undisturbed_one_or_is_refused(job: Job, seed: int, tmp_path: Path) -> None:
     disturb(job, tmp_path / "out", seed, 3)
@@ -156,6 +157,7 @@ def resume_damaged(job: Job, state: Path, out: Path, rng: random.Random, capsys:
     return code == 0
 
 
+@pytest.mark.few(0)
 @lengths("every", 4, 1)
 def test_what_killed_runs_left_is_believed_only_if_it_is_intact(
     every: int, job: Job, killed_runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture
@@ -176,6 +178,7 @@ def test_many_damages(
             resume_damaged(job, state, tmp_path / state.name, rng, capsys)
 
 
+@pytest.mark.few(1)
 @lengths("damages", 5, 40)
 @pytest.mark.parametrize("place", ["in", "out"])
 def test_damaged_parts_give_the_right_bytes_or_an_error(place: str, damages: int, tmp_path: Path) -> None:

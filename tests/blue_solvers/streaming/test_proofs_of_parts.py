@@ -130,6 +130,7 @@ def recorded_split(folder: Path, monkeypatch: pytest.MonkeyPatch):
 KINDS = [*((seed, at) for seed in (4, 5, 7) for at in (0, 2)), "split"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", first_of([KINDS[-1], *KINDS[1::2], *KINDS[:-1:2]], 2))
 def test_no_spoilt_cell_passes(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell of any part and table, off by 1e-6 standard errors and up, or 1e-10 of the largest where it is known."""
@@ -214,6 +215,7 @@ def test_split_parts_prove_and_fit_as_whole_ones_do(tmp_path: Path) -> None:
     assert found["split"].fit.largest[0].residual == pytest.approx(found["whole"].fit.largest[0].residual, rel=1e-12)
 
 
+@pytest.mark.few(0)
 def test_a_bare_leaf_is_proved_by_what_was_measured_above_it(tmp_path: Path) -> None:
     """Nothing was measured there that tells its cells apart."""
     problem, y = with_equalities(0)

@@ -94,6 +94,7 @@ def test_equals_the_passes_in_memory(problem: Problem, seed: int, share: float) 
         assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("seed", first_of(range(4), 1))
 def test_several_parts_of_siblings_under_one_parent(seed: int, tmp_path: Path) -> None:
     """Branches of uneven depth, exact totals, geounits that were not measured; siblings in several levels."""
@@ -129,6 +130,7 @@ def test_zeros_of_siblings(seed: int, tmp_path: Path) -> None:
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("seed", first_of(range(3), 1))
 def test_equalities_within_siblings_and_over_several(seed: int, tmp_path: Path) -> None:
     problem, y = with_equalities(seed)

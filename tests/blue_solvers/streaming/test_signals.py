@@ -20,6 +20,7 @@ from tests.helpers.places import ROOT
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", list(SAID))
 @lengths("runs", 4, 12)
 def test_at_any_moment(number: signal.Signals, runs: int) -> None:

@@ -56,6 +56,7 @@ def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarra
     return read_estimates(folder / "out", problem), read_estimates(folder / "out", problem, "std_error") ** 2
 
 
+@pytest.mark.few(0)
 @examples(60, 1)
 @given(seed=SEEDS)
 @example(seed=4)  # parts of one leaf
@@ -80,6 +81,7 @@ def test_beside_exact_arithmetic(seed: int) -> None:
     assert cuts
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layer", ["County", "Tract"])
 def test_equals_areas_in_memory(layer: str, tmp_path: Path) -> None:
     """Names and tables out of the schema's order; tables that are checked, but not desired; a total that is exact."""
@@ -149,6 +151,7 @@ def test_memory_chooses_where_to_cut(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("above", [True, False])
 @pytest.mark.parametrize("share", first_of([0.45, 0.7], 1))
 def test_siblings_that_fit_together_are_one_part(share: float, above: bool, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.helpers.places import ROOT
 from tests.helpers.spines import SCHEMA
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("seed", "level"), first_of([(0, 2), (1, 1), (0, 0), (2, 3), (3, 2)], 2, of_several=True))
 def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_path: Path) -> None:
     problem, y = with_equalities(seed)

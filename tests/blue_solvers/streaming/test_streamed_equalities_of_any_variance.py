@@ -68,6 +68,7 @@ def large_observed(problem: Problem) -> dict:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("decades", [2.0, 6.0, 12.0])
 @lengths("enough", ENOUGH // 10, ENOUGH)
 def test_invented_spines_against_600_bits(decades: float, enough: int, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def problem_of(feature: Feature) -> tuple[Problem, np.ndarray]:
     return problem, y
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("feature", FEATURES, ids=NAMES)
 @pytest.mark.parametrize("at", ["State", "County"])
 def test_streaming_honours_it_or_refuses_it_by_name(feature: Feature, at: str, tmp_path: Path) -> None:
@@ -146,6 +147,7 @@ def test_streaming_honours_it_or_refuses_it_by_name(feature: Feature, at: str, t
     assert_same(problem, y, blue(problem, Dense()), tmp_path / "out")
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("feature", FEATURES, ids=NAMES)
 @pytest.mark.parametrize("solver", ["auto", "cg"])
 def test_results_honour_it_or_refuse_it_by_name(feature: Feature, solver: str, tmp_path: Path) -> None:

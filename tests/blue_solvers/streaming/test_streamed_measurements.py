@@ -85,6 +85,7 @@ def whole(release: Path) -> Path:
     return release.parent / "whole"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(range(4), 1))
 @pytest.mark.parametrize("desired", [None, "all", ["total", "adult"]])
 def test_answers_are_those_in_memory(

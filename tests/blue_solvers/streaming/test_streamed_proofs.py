@@ -55,6 +55,7 @@ def proof_of(folder: Path, problem: Problem, x: np.ndarray) -> StoredProof:
     return proof_of_all(parts, proofs, ResultToProve(cells(parts.read("top")), {}))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", first_of(range(12), 2))
 @pytest.mark.parametrize("at", [1, 2, "siblings together"])
 def test_parts_prove_what_the_whole_does_and_never_too_much(tmp_path: Path, seed: int, at: int | str) -> None:

@@ -123,6 +123,7 @@ def test_a_source_with_structural_zeros(desired: object, tmp_path: Path) -> None
         partition_source(tmp_path / "other", SCHEMA, spine, observed, desired, read, zeros=zeros, at="L1")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("at", ["A", "B", "C"])
 @pytest.mark.parametrize("wrong", ["A", "B", "C"])
 def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: str, tmp_path: Path) -> None:
@@ -149,6 +150,7 @@ def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.few(0)
 def test_killed_again_and_again_it_ends_with_the_same_bytes(job, tmp_path: Path) -> None:
     folder, _, _ = job
     out = tmp_path / "out"
@@ -261,6 +263,7 @@ def test_a_limit_too_small_names_the_geounit() -> None:
         choose_cut(spine, np.array([1024.0, 1024.0, 1024.0]), 2048)
 
 
+@pytest.mark.few(0)
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from Linux's /proc")
 def test_the_memory_limit_is_kept(tmp_path: Path) -> None:
     """Peak memory of a second run in one process, beside that of a small first one, which loads all that is needed."""

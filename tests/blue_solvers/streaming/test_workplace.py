@@ -56,6 +56,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.few(0)
 def test_only_one_process_at_a_time_is_inside(tmp_path: Path) -> None:
     runs = [python(CONTEND, str(tmp_path / "folder")) for _ in range(4)]
     for run in runs:

@@ -190,6 +190,7 @@ CASES: dict[str, Callable[[], Problem]] = {
 }
 
 
+@pytest.mark.few(0)
 @every("law", ["uniform", "log-uniform"])
 @every("ratio", [1e2, 1e4])
 @every("name", CASES)

@@ -33,6 +33,7 @@ def noisy(problem: Problem, truth: np.ndarray, replicates: int) -> np.ndarray:
     return (truth[:, None] + draw_noise(problem, replicates, rng=7)).T
 
 
+@pytest.mark.few(0)
 @every("size", SIZES)
 @every("variance", VARIANCES)
 @every("law", LAWS)

@@ -33,6 +33,7 @@ def cases(kind: Kind, seeds: range) -> list[Case]:
     return found
 
 
+@pytest.mark.few(0)
 @every("kind", KINDS)
 def test_right_answers_are_proved_and_wrong_ones_never_pass(kind: Kind) -> None:
     """Of every right answer the bound is below 1e-9; of none that is wrong by 1e-6 is it below the true error."""
@@ -80,6 +81,7 @@ def test_thousands_of_wrong_answers_never_pass(number: int) -> None:
     assert corruptions >= TRIED
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", ["auto", "dense", "cholesky", "cg", "multigrid", "sea_blue", "two_pass"])
 def test_answers_of_every_solver(solver: str) -> None:
     counted: Counter[str] = Counter()
@@ -99,6 +101,7 @@ def test_answers_of_every_solver(solver: str) -> None:
     assert counted["proved"] > 2 * counted["loose"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("covariance", ["", "sparse", "shared"])
 @pytest.mark.parametrize("decades", [2.0, 6.0])
 def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
@@ -177,6 +180,7 @@ def test_wide_tables_need_no_joint_table(total: float) -> None:
         assert found.bound is None or found.bound > 1e-7
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("known", ["noise alone", "a total", "an equality", "empty cells"])
 def test_recodes_end_no_proof_of_wide_tables(known: str) -> None:
     """Nested ones, and two that cross of two tables; whatever else is known exactly. A wrong cell is seen."""

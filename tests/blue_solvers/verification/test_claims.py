@@ -83,6 +83,7 @@ def bounds(w: Wanted, figures: np.ndarray) -> list[float | None]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", first_of(KINDS, 9), ids=str)
 def test_right_figures_are_proved_and_wrong_ones_never_pass(kind: Kind) -> None:
     rng, proved, refused = np.random.default_rng(0), 0, 0

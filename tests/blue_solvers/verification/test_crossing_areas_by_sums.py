@@ -49,6 +49,7 @@ def crossing(seed: int, kind: Kind) -> tuple[Invented, Problem]:
     raise AssertionError("no invention crosses")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @examples(30, 5)
 @given(seed=st.integers(0, 50_000))
@@ -60,6 +61,7 @@ def test_right_answers_are_proved(kind: Kind, seed: int) -> None:
     assert proof.bound < 1e-6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @examples(30, 5)
 @given(seed=st.integers(0, 50_000))
@@ -100,6 +102,7 @@ def test_sums_are_those_of_the_matrix(seed: int) -> None:
     np.testing.assert_allclose(sums.figures_of(d, power=2)[: v.size], M**2 @ d, atol=1e-11)
 
 
+@pytest.mark.few(0)
 def test_a_crossing_whose_counts_are_too_many_to_list_is_proved() -> None:
     """Regions by products, the total of all known exactly; a wrong answer is seen."""
     rng = np.random.default_rng(5)

@@ -26,6 +26,7 @@ def knows_sums(described: Description) -> bool:
     return (described.equalities is not None or (v == 0).any()) and (v > 0).any() and v.size <= 40
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.areas or f"spine {kind.spine}")
 def test_what_exact_figures_are_missed_by_is_part_of_the_bound(kind: Kind) -> None:
     proved = 0

@@ -100,6 +100,7 @@ def vars_of(described: Description) -> dict:
     return {name: getattr(described, name) for name in Description.__dataclass_fields__}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("knows", [False, True], ids=["noise alone", "what is known exactly"])
 @pytest.mark.parametrize("kind", HELD_BY)
 @examples(40, 6)
@@ -120,6 +121,7 @@ def test_bounds_are_never_below_the_error(kind: str, knows: bool, seed: int) -> 
         assert right.bound < 1e-8
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("knows", [False, True], ids=["noise alone", "what is known exactly"])
 @pytest.mark.parametrize("kind", HELD_BY)
 @examples(30, 5)
@@ -212,6 +214,7 @@ def joint_answer() -> JointAnswer:
     return JointAnswer(problem, y, est, errors, chosen, alike / (abs(alike)[cells] / errors[cells]).max())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
 def test_errors_planted_in_a_joint_answer_are_seen(size: float) -> None:
     own = joint_answer()

@@ -20,6 +20,7 @@ KINDS = sorted((kind for kind in all_kinds() if kind.count == 20), key=lambda ki
 ROOM = 1e-15  # of the reference's own rounding
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", first_of(KINDS, 4), ids=str)
 def test_the_true_variance_is_between(kind: Kind) -> None:
     """Recodes, spines, zeros, equalities, exact and unmeasured cells, every covariance, in exact arithmetic."""
@@ -41,6 +42,7 @@ def test_the_true_variance_is_between(kind: Kind) -> None:
     assert proved > (0.95 if kind.decades < 10 else 0.85) * tried
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
 def test_no_column_that_is_wrong_excludes_the_true_variance(size: float) -> None:
     rng, tried = np.random.default_rng(0), 0

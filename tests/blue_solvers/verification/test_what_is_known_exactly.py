@@ -57,6 +57,7 @@ def places_of(kind: str, levels: int) -> tuple[Any, dict[str, Any]]:
     return {"State": {"total": 1.0}, "Leaf": {"a": 0.0}}, {"areas": areas, "zeros": {("Leaf", "a"): leaves}}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("levels", [FEW, MANY])
 @pytest.mark.parametrize("kind", ["one place", "a spine", "areas"])
 def test_a_cell_that_holds_something_and_is_known_to_be_empty(kind: str, levels: int) -> None:

@@ -107,6 +107,7 @@ def test_bounds_say_how_many_facilities_and_housing_units_there_are(whole: tuple
             assert found == {kind: count for kind, count in counts.items() if count}
 
 
+@pytest.mark.few(0)
 def test_totals_that_bounds_imply_are_tested(whole: tuple[Path, Written, Release], tmp_path: Path) -> None:
     _, written, release = whole
     people = {code: sum(b.persons.size for b in written.within(1, code)) for code in ("044", "009", "109")}
@@ -118,6 +119,7 @@ def test_totals_that_bounds_imply_are_tested(whole: tuple[Path, Written, Release
     assert read_noisy_measurements(tmp_path / "plain", PL94).read.implied == ()
 
 
+@pytest.mark.few(0)
 def test_totals_that_disagree_are_said(whole: tuple[Path, Written, Release], tmp_path: Path) -> None:
     pl94(tmp_path / "us")
     for path in (tmp_path / "us" / "State.parquet" / "Constraint").rglob("*.parquet"):
@@ -149,6 +151,7 @@ def test_what_lies_outside_of_prefixes_is_counted(whole: tuple[Path, Written, Re
     assert sum(own.used for own in release.read.rows if own.kind == "DPQuery") == inside
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("within", [None, ["044"], ["009", "109"], ["044", "009"]])
 def test_state_totals_hold_of_both_branches_together(
     within: list[str] | None, whole: tuple[Path, Written, Release], tmp_path: Path
@@ -188,6 +191,7 @@ def test_totals_of_states_that_are_taken_in_part_are_said(whole: tuple[Path, Wri
     )
 
 
+@pytest.mark.few(0)
 def test_a_constraint_that_nobody_vouches_for_is_not_taken_as_true(tmp_path: Path) -> None:
     said = {"hhgq": "detailed", "votingage": "*", "hispanic": "*", "cenrace": "*"}
     pl94(tmp_path / "us", untrue={"hhgq_published_con": said})
@@ -228,6 +232,7 @@ def test_totals_of_units_are_exact_in_every_geounit(tmp_path: Path) -> None:
     assert {own.unused for own in release.read.rows} == {0}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variables", [["hhgq", "votingage"], ["votingage", "hhgq", "hispanic"]])
 def test_sums_over_variables_that_nothing_couples_lose_nothing(
     variables: list[str], whole: tuple[Path, Written, Release]
@@ -280,6 +285,7 @@ def test_sums_over_others_are_said_to_lose(whole: tuple[Path, Written, Release])
         read_noisy_measurements(folder, PL94, variables=["age"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
     [

@@ -37,6 +37,7 @@ def test_the_zeros_are_as_many_as_the_facts_say() -> None:
     assert len(PRODUCT.zeros) == 22
 
 
+@pytest.mark.few(1)
 def test_each_histogram_is_read_by_itself(housing: tuple[Path, Written, dict]) -> None:
     folder, written, _ = housing
     release = read_noisy_measurements(folder, HOUSEHOLDS, variables=["hisp", "race"])
@@ -67,6 +68,7 @@ def test_all_22_rules_are_structural_zeros(housing: tuple[Path, Written, dict]) 
         assert np.array_equal(zeros.empty[position], ~allowed)
 
 
+@pytest.mark.few(1)
 def test_histograms_are_tied_by_tenure(housing: tuple[Path, Written, dict]) -> None:
     """What was measured of units counts for households, as in a reference that has both histograms in full."""
     folder, written, _ = housing

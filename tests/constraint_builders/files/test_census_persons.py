@@ -30,6 +30,7 @@ def dhc(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written]:
     )
 
 
+@pytest.mark.few(0)
 def test_persons_of_dhc_are_read(dhc: tuple[Path, Written]) -> None:
     folder, written = dhc
     release = read_noisy_measurements(folder, SETTINGS, variables=["relgq", "age"], desired=["age_18_64_116"])
@@ -59,6 +60,7 @@ def test_persons_of_dhc_are_read(dhc: tuple[Path, Written]) -> None:
             assert np.array_equal(values[level, name][rank], drawn)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]])
 def test_persons_of_dhc_by_sex_and_race_run_to_the_end(
     memory: list[str], dhc: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture
@@ -91,6 +93,7 @@ def estimated(folder: Path, settings: str, out: Path, *words: str) -> pl.DataFra
     return pl.read_parquet(out / "estimates" / "County.parquet", hive_partitioning=False)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("memory", first_of([["--memory", "2GB"], []], 1))
 def test_persons_of_dhc_with_all_variables(
     memory: list[str], dhc: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture
@@ -128,6 +131,7 @@ def of_pl94(folder: Path, product: Product, state: str, root: str) -> Written:
     return write_census_files(folder, product, blocks, rng, types="hhgq", total_at=root)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]])
 @pytest.mark.parametrize(
     ("settings", "product", "state", "root"),
@@ -164,6 +168,7 @@ def test_redistricting_persons_of_both_runs(
     assert counties["geocode"].str.slice(0, 3).unique().to_list() == [state]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("memory", first_of([[], ["--memory", "1GB"]], 1))
 def test_housing_runs_to_the_end(memory: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     schema = production_settings("dhc_pr_units").schema
@@ -191,6 +196,7 @@ def test_housing_runs_to_the_end(memory: list[str], tmp_path: Path, capsys: pyte
     )
 
 
+@pytest.mark.few(0)
 def test_state_totals_hold_in_memory_and_streamed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     rng = np.random.default_rng(8)
     places = {"044": {"001": [3]}, "009": {"001": [3]}, "109": {"001": [3]}}

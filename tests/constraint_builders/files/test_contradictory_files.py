@@ -78,6 +78,7 @@ def refused(folder: Path, said: str) -> None:
     assert not out.exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["hhgq_total_lb_con", "hhgq_total_ub_con"])
 @pytest.mark.parametrize("other", [list, lambda values: [2 * value for value in values]])
 @pytest.mark.parametrize("level", ["State", "Block"])
@@ -116,6 +117,7 @@ def test_exact_counts_are_whole_numbers(persons: Path) -> None:
     refused(persons, r"total_con of US '' is \d+\.5: no count is broken")
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("name", "sign"), first_of([("hhgq_total_lb_con", "="), ("hhgq_total_ub_con", ">=")], 1, True))
 def test_bounds_with_the_sign_of_something_else_are_not_used(persons: Path, name: str, sign: str) -> None:
     right = read_noisy_measurements(persons, PL94)
@@ -136,6 +138,7 @@ def test_a_geolevel_of_constraints_alone_is_refused(persons: Path) -> None:
     refused(persons, re.escape("there are no measurements at 'Tract', only constraints: copy Tract.parquet/DPQuery"))
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("apart", first_of([True, False], 1))
 def test_units_given_twice_are_not_two_measurements(housing: tuple[Path, Written], apart: bool) -> None:
     folder, _ = housing
@@ -150,6 +153,7 @@ def test_units_given_twice_are_not_two_measurements(housing: tuple[Path, Written
         read_noisy_measurements(folder, HOUSING, variables=["hisp", "tenure"])
 
 
+@pytest.mark.few(0)
 def test_facilities_and_units_known_twice_are_refused(housing: tuple[Path, Written]) -> None:
     folder, _ = housing
     change(folder, "Block", "Constraint", again("gq_vect", lambda values: [values[0] + 5, *values[1:]]))

@@ -233,6 +233,7 @@ def summed(query: str, cells: np.ndarray, kept: Sequence[str]) -> np.ndarray:
     return cells.reshape(shape).sum(axis=axes).ravel()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kept", [["votingage"], ["hhgq"]])
 def test_tables_that_become_one_are_tested_as_they_are_read(kept: list[str], tmp_path: Path) -> None:
     """In memory and streamed; one county has a total that is known besides, of which its measurements are tested."""

@@ -136,6 +136,7 @@ def recut(path: Path, size: int, order: Sequence[int] | None = None) -> pl.DataF
     return frame
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("size", [1, 3, 5, 100])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_row_groups_and_orders_change_nothing(size: int, shuffled: bool, few_cells: int, folder: Path) -> None:

@@ -103,6 +103,7 @@ def test_noise_of_heavier_tails_explains_more() -> None:
         refuse_doubtful(SCHEMA, known, position, SPINE, *tables, {}, "gaussian")
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("bounds", first_of([True, False], 1))
 def test_state_totals_are_compared_with_bounds_and_measurements(bounds: bool, tmp_path: Path) -> None:
     settings = parse_settings(SETTINGS, "small")

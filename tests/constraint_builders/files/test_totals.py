@@ -194,6 +194,7 @@ def test_arrays_of_labels_ask_too() -> None:
             problem_from(source)
 
 
+@pytest.mark.few(0)
 def test_numbers_that_have_nothing_to_do_with_one_another_are_not_taken_for_sums() -> None:
     """Of 300 problems whose numbers contradict one another, as the test of the fit says, 3 at most are asked about."""
     complaints = []

@@ -30,6 +30,7 @@ def precision(shares, measure):
     return shares**2 if measure == "pure" else shares
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("measure", ["pure", "zcdp"])
 def test_bypassing_harms_no_geounit_exactly_when_the_rule_says_so(measure):
     rng = np.random.default_rng(6)

@@ -75,6 +75,7 @@ KLEIN_CASES = {
 }
 
 
+@pytest.mark.few(0)
 @every("name", L1_CASES)
 def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
     invariants, make, epsilon, reach = L1_CASES[name]
@@ -84,6 +85,7 @@ def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
     assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
 
 
+@pytest.mark.few(0)
 @every("name", L1_CASES)
 def test_mixtures_of_scales_follow_the_enumerated_law(name: str) -> None:
     invariants, _, epsilon, reach = L1_CASES[name]
@@ -133,6 +135,7 @@ def test_klein_without_rejection_would_fail_this_test() -> None:
     assert p_value(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) < FALSE_ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", first_of(KLEIN_CASES, 3))
 def test_release_grade_gaussian_noise_follows_the_enumerated_law(name: str) -> None:
     pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
@@ -153,6 +156,7 @@ def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, eps
     assert p_value(draws, *enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)) > FALSE_ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["l2_ladder", "l1_proposals"])
 @pytest.mark.parametrize(
     ("invariants", "epsilon", "reach"),

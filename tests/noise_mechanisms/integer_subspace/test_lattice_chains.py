@@ -93,6 +93,7 @@ def test_kinks_restore_the_absolute_values() -> None:
         assert np.array_equal(direct, by_kinks)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["two-way", "intersecting", "large steps"])
 def test_heat_bath_converges_to_the_enumerated_law(name: str) -> None:
     lattice = Lattice(margins((3, 3), "a", "b")) if name == "two-way" else LATTICES[name]
@@ -190,6 +191,7 @@ def test_the_bound_warns_where_it_cannot_inform() -> None:
         meetings.iterations_for(0.1)
 
 
+@pytest.mark.few(0)
 def test_chains_from_dispersed_starts_come_to_agree() -> None:
     kernel = HeatBathKernel(FOUR_BY_FOUR, 0.25)
     states = dispersed_starts(kernel, chains=8, rng=13)
@@ -219,6 +221,7 @@ def test_autocorrelation_time_of_an_autoregression() -> None:
     assert autocorrelation_time(noise) == pytest.approx(1.0, rel=0.12)
 
 
+@pytest.mark.few(0)
 def test_the_chain_agrees_with_the_exact_sampler() -> None:
     exact = GeneralizedLaplace(FOUR_BY_FOUR.invariants, 0.25).sample(5000, rng=16)
     started, settled = (

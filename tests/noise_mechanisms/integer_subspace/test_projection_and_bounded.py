@@ -88,6 +88,7 @@ BLOCKS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_bounded_blocks_follow_their_law(name: str) -> None:
     listed, epsilon, binary = BLOCKS[name]

@@ -76,6 +76,7 @@ def test_estimates_and_errors_equal_dense_least_squares(seed: int, how: tuple[in
     assert (found[1][~D.any(axis=1)] <= 1e-24 * found[1].max(initial=0.0)).all()
 
 
+@pytest.mark.few(0)
 @examples(10)
 @given(st.integers(0, 2**32 - 1), CUTS)
 def test_streamed_like_in_memory(seed: int, how: tuple[int, int, int]) -> None:

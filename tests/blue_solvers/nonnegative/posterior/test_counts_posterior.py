@@ -76,6 +76,7 @@ def prior(tables: np.ndarray, a: float) -> np.ndarray:
     return multinomial + parts + gammaln(d * a) - gammaln(total + d * a)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("concentration", [1.0, 0.3, math.inf, None])
 def test_agrees_with_every_table_under_gaussian_noise(concentration: float | None) -> None:
     tables = every_table(6, 7)
