@@ -94,6 +94,8 @@ class StoredEstimates(StoredResult):
         """Precision by geolevel and table, as `precision_rows` gives it."""
         measured, found = self.medians_measured(), []
         for geolevel, table in self.tables():
+            if not any(table.name in self._rows_of(geolevel, name) for name in self._files(geolevel)):
+                raise DamagedError(f"{self.folder}: no file has table {table.name!r} at {geolevel}: estimate again")
             median, largest, cells = median_and_largest(partial(self._errors, geolevel, table))
             found.append((geolevel, table.name, cells, measured.get((geolevel, table.name)), median, largest))
         names = [GEOLEVEL, TABLE, "cells", MEASURED, STD_ERROR, LARGEST]

@@ -76,7 +76,8 @@ class StoredResult:
     @cached_property
     def tied(self) -> TiedTogether:
         """What ties the numbers together; equations as many as the fit has degrees of freedom."""
-        sources = tuple(self.description[JOINED]["order"]) if JOINED in self.description else ()
+        joined = self.description.get(JOINED)
+        sources = () if joined is None else tuple(joined["order"])
         levels = read_parquet(self._intact(SPINE), ["geolevel"])["geolevel"].value_counts(sort=False).rows()
         counts = dict(levels)
         order = [level for level in self.description["tables"] if level in counts]
@@ -117,7 +118,7 @@ class StoredResult:
     @property
     def fit_schema(self) -> Schema:
         """The schema in whose terms the fit names tables."""
-        return self.measured.solved_schema if JOINED in self.description else self.schema
+        return self.schema if self.description.get(JOINED) is None else self.measured.solved_schema
 
     @property
     def in_part(self) -> PlacesInPart:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.crossing_areas.anchored_form import AnchoredForm
 from blue_solvers.crossing_areas.table_slots import Component
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
@@ -70,7 +71,7 @@ class CrossingForm:
         problem = self._problem(variance, [])
         form = AnchoredForm(problem, self._groupings, self._anchor)
         cells, told = form.told(variance, self._lay_out(problem, None))
-        return Upward(cells, [told[component] for component in self._components])
+        return Upward(cells, [told[component] for component in self._components], self._part.least)
 
     def estimates(self, above: Downward, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
@@ -80,7 +81,8 @@ class CrossingForm:
         form = AnchoredForm(problem, self._groupings, self._anchor, roots)
         x = form.apply(self._lay_out(problem, above.cells))[:, 0]
         cells = self._cut(problem, x, wanted)
-        spreads = self._cut(problem, form.variances(), wanted) if variances else {}
+        nothing = NOTHING * above.least * float(abs(self._incidence.data).min()) ** 2
+        spreads = self._cut(problem, without_rounding(form.variances(), nothing), wanted) if variances else {}
         return Estimates(cells, spreads, {}, {})
 
     def _problem(self, anchored: float, wanted: Sequence[int]) -> Problem:

@@ -182,7 +182,7 @@ class Job:
         """The message of a part that is split."""
         total = self.share(name, 0)
         for number in range(1, len(self.shares(name))):
-            total = Upward(total.cells + self.share(name, number).cells, total.messages)
+            total = replace(total, cells=total.cells + self.share(name, number).cells)
         return total
 
     def crown(self) -> None:

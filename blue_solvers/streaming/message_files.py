@@ -20,7 +20,7 @@ NAMES = tuple(field.name for field in fields(Message))
 
 def pack_upward(message: Upward) -> bytes:
     """A message in bytes; the inverse of `unpack_upward`."""
-    arrays = {"cells": message.cells}
+    arrays = {"cells": message.cells, "least": np.array(message.least)}
     for i, own in enumerate(message.messages):
         for name in NAMES:
             pieces = own.pieces if isinstance(own, PieceMessages) else None
@@ -38,12 +38,12 @@ def unpack_upward(data: bytes) -> Upward:
             messages.append(PieceMessages([Message(*own) for own in zip(*parts, strict=True)]))
         else:
             messages.append(Message(*(part for part in parts if not isinstance(part, list))))
-    return Upward(arrays["cells"], messages)
+    return Upward(arrays["cells"], messages, float(arrays["least"]))
 
 
 def pack_downward(message: Downward) -> bytes:
     """A message in bytes; the inverse of `unpack_downward`."""
-    arrays = {"cells": message.cells}
+    arrays = {"cells": message.cells, "least": np.array(message.least)}
     for i, root in enumerate(message.roots):
         arrays |= _named(f"root{i}", root.pieces if isinstance(root, PieceRoots) else root)
     return pack_arrays(arrays)
@@ -53,7 +53,8 @@ def unpack_downward(data: bytes) -> Downward:
     """The message that `pack_downward` wrote."""
     arrays = unpack_arrays(data)
     roots = _found(arrays, "root")
-    return Downward(arrays["cells"], [PieceRoots(own) if isinstance(own, list) else own for own in roots])
+    pieces = [PieceRoots(own) if isinstance(own, list) else own for own in roots]
+    return Downward(arrays["cells"], pieces, float(arrays["least"]))
 
 
 def _named(name: str, found: Float | Sequence[Float]) -> dict[str, Float]:

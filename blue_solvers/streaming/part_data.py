@@ -141,6 +141,13 @@ class Part:
             return sparse.csr_array((count, sum(values.size for values in self.values)))
         return self.combinations
 
+    @property
+    def least(self) -> float:
+        """The least variance of noise in it, in units of the leaves that are weighed; infinite without noise."""
+        noisy = (own.min(initial=np.inf, where=own > 0) for own in self.variances)
+        weight = 1.0 if self.areas is None else float(abs(self.areas.data).max())
+        return float(min(noisy, default=np.inf)) / weight**2
+
     def own(self, design: Design) -> Index:
         """Positions of the geounits that are the problem's."""
         return np.flatnonzero(~np.isin(self.level_of, design.put_in))
@@ -166,10 +173,13 @@ class Upward:
         The root's estimate from the subtree alone, zero along directions that nothing there determines.
     messages : list of Message, arrays (1, m, m), or of PieceMessages
         For every component.
+    least : float
+        The least variance of noise in it; infinite without noise.
     """
 
     cells: Float
     messages: Sequence[Message | PieceMessages]
+    least: float
 
 
 @dataclass(frozen=True)
@@ -182,10 +192,13 @@ class Downward:
         Its estimate.
     roots : list of ndarray, (m, m), or of PieceRoots
         Square roots of the covariance of group sums, for every component.
+    least : float
+        The least variance of noise in the whole problem, beside which variances are nothing.
     """
 
     cells: Float
     roots: Sequence[Float | PieceRoots]
+    least: float
 
 
 @dataclass(frozen=True)

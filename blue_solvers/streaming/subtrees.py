@@ -24,6 +24,7 @@ from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.piecewise import PUT_TOGETHER, Composed, PieceRoots, array_of
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
@@ -179,6 +180,8 @@ class SubtreeForm(TreeForm):
         self._subproblem = Subproblem.of_part(design, part, sorted(self._anchors), chosen)
         self._messages = {position: message.messages for position, message in (below or {}).items()}
         self._above = None if above is None else above.roots
+        told = (message.least for message in (below or {}).values())
+        self._least = min(part.least, *told, np.inf) if above is None else above.least
         super().__init__(self._subproblem)
 
     def _make_plan(self) -> TreePlan:
@@ -192,7 +195,7 @@ class SubtreeForm(TreeForm):
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         with self._workers(Y) as workers:
             _, root = next(self._estimates(Y, workers))
-        return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients])
+        return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients], self._least)
 
     def estimates(self, variances: bool = True) -> Estimates:
         """Go up and down."""
@@ -207,11 +210,11 @@ class SubtreeForm(TreeForm):
                 for position in self._below:
                     if place.start <= position < place.stop:
                         own = cells[position - place.start].reshape(-1, self._columns).copy()
-                        below[position] = Downward(own, self._posterior_roots(position))
+                        below[position] = Downward(own, self._posterior_roots(position), self._least)
                 contradictions += self._contradictions(levels[number], cells)
         return Estimates(
             self._cut(X[:, 0]),
-            self._cut(self.variances()) if variances else {},
+            self._cut(without_rounding(self.variances(), NOTHING * self._least)) if variances else {},
             below,
             self._cut(X[:, 1:]) if self._columns > 1 else {},
             next(iter(contradictions), ""),

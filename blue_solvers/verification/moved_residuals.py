@@ -218,8 +218,12 @@ class MovedResiduals:
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
             if some.told is not None:
-                known = self.tally.returned.get(level.name, 0.0)
-                self.tally.returned[level.name] = known + weighed(said[0], variance)
+                returned = self.tally.returned.get(level.name, 0.0)
+                for sheet in level.sheets if careful else ():
+                    own = sheet.variance[some.rows]
+                    if (np.isfinite(own) & (own > 0)).any():
+                        returned += weighed(put_back(level, sheet, own, said, variance), own)
+                self.tally.returned[level.name] = returned + weighed(said[0], variance)
                 continue
             for sheet in level.others if careful else ():
                 own = sheet.variance[some.rows]

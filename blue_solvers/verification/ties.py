@@ -64,7 +64,8 @@ class Ties:
         k, chosen = len(equal_to), {*self.chosen}
         square = len(self.inverse) == len(self.chosen) and all(len(row) == len(self.chosen) for row in self.inverse)
         fit = self.equal_to == equal_to and len(self.units) == k and len(chosen) == len(self.chosen)
-        return fit and square and chosen <= {*range(k)} and min(self.length, self.least, 1 + self.reach) > 0
+        lengths = all(0 < own < np.inf for own in (self.length, self.least, 1 + self.reach))
+        return fit and square and chosen <= {*range(k)} and lengths
 
     def moved(self, tied: list[list[float]], corrected: float, scale: float) -> float:
         """By how much counts have to be moved at most for every combination of them to be what it is known to be.
