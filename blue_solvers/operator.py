@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
@@ -345,7 +345,10 @@ class BlueOperator(OverLayouts):
     @property
     def covariance(self) -> LinearOperator:
         """Covariance P Sigma P' of the estimate, (m, m): columns by applying it to unit vectors."""
-        product = self @ self.problem.noise_covariance @ self.T
+        if self.problem.noise.is_singular:  # small, and a product would leave rounding where nothing is
+            product = aslinearoperator(self.functional_covariance(np.eye(self.shape[0])))
+        else:
+            product = self @ self.problem.noise_covariance @ self.T
         return ProductOverLayouts(product, self.problem.desired, self.problem.desired)
 
     def variances_by_table(self) -> TableVariances:

@@ -30,7 +30,7 @@ def _free_memory_is_asked_anew() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``few`` so many cases are tried by default, evenly spread; the others are slow."""
+    """Of a test that is marked ``few`` so many cases are tried by default, evenly spread; the others are ``left_out``."""
     cases = defaultdict(list)
     for item in items:
         few, slow = item.get_closest_marker("few"), item.get_closest_marker("slow")
@@ -41,3 +41,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for i, item in enumerate(own):
             if i not in tried:
                 item.add_marker(pytest.mark.slow)
+                item.add_marker(pytest.mark.left_out)

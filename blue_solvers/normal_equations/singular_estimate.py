@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared
 from constraint_builders import Problem
@@ -60,5 +61,17 @@ class SingularEstimate(Prepared):
 
     def variances(self) -> Float:
         """Sums of squares; 0 of what the equations and measurements without noise determine."""
-        lengths, all_ = (np.linalg.norm(self.problem.tabulate(root), axis=1) for root in (self._root, self._spread))
-        return np.where(lengths > RANK_TOLERANCE * all_, lengths, 0.0) ** 2
+        root, spread = (self.problem.tabulate(own) for own in (self._root, self._spread))
+        return (_without_rounding(root, spread) ** 2).sum(axis=1)
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        """W' P Sigma P' W as a product of roots; 0 of what the equations and measurements without noise determine."""
+        root, spread = (W.T @ self.problem.tabulate(own) for own in (self._root, self._spread))
+        root = _without_rounding(root, spread)
+        return np.asarray(root @ root.T)
+
+
+def _without_rounding(root: Float, spread: Float) -> Float:
+    """Rows of a root of the estimate's covariance, 0 where little is left of what the measurements have there."""
+    lengths, before = (np.linalg.norm(own, axis=1) for own in (root, spread))
+    return np.where((lengths > RANK_TOLERANCE * before)[:, None], root, 0.0)

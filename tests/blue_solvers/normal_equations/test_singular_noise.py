@@ -73,6 +73,12 @@ def test_every_solver_is_right_or_refuses_it_by_name(names: list[str], kind: str
         np.testing.assert_allclose(P @ y, x, rtol=0, atol=1e-8 * unit)
         np.testing.assert_allclose(P.variances(), (root**2).sum(axis=1), rtol=1e-6, atol=1e-12 * unit**2)
         np.testing.assert_allclose(P.T @ np.eye(len(M)), (P @ np.eye(len(M))).T, rtol=0, atol=1e-12)
+        weights = np.column_stack([np.eye(len(M)), rng.integers(-2, 3, len(M))])
+        covariance, known = P.functional_covariance(weights), np.linalg.norm(weights.T @ root, axis=1) <= 1e-9 * unit
+        assert not covariance[known].any()  # not 1e-16, of which somebody takes the root
+        assert not (P.covariance @ weights)[known[:-1]].any()
+        np.testing.assert_allclose(covariance, weights.T @ root @ root.T @ weights, rtol=1e-6, atol=1e-11 * unit**2)
+        np.testing.assert_allclose(weights.T @ (P.covariance @ weights), covariance, rtol=1e-9, atol=1e-12 * unit**2)
         found = functionals(P, y, np.ones(len(M)))
         np.testing.assert_allclose(found.estimate, x.sum(), rtol=1e-9, atol=1e-7 * unit)
     assert taken == {"auto", "dense"}
