@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+import zlib
 from collections import defaultdict
 
 import pytest
@@ -28,8 +29,13 @@ def _free_memory_is_asked_anew() -> None:
     memory._free_in.cache_clear()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A share of what was chosen otherwise."""
+    parser.addoption("--share", metavar="I/N", help="of N equal shares of the chosen tests number I, from 0 on")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a test that is marked ``few`` so many cases are tried by default, evenly spread; the others are ``left_out``."""
     cases = defaultdict(list)
     for item in items:
@@ -42,3 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if i not in tried:
                 item.add_marker(pytest.mark.slow)
                 item.add_marker(pytest.mark.left_out)
+    if share := config.getoption("share"):
+        number, of = map(int, share.split("/"))
+        others = [item for item in items if zlib.crc32(item.nodeid.encode()) % of != number]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % of == number]
