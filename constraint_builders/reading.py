@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.labelled import Nodes, aligned, refuse_sets, row_labels
 from constraint_builders.description.layout import Layout, by_table
@@ -86,7 +86,7 @@ def read_problem(
         known = replace(measured, noise=measured.noise.had_been_measured(assumed, ASSUMED_VARIANCE))
     wanted = _read_desired(schema, known, desired)
     if truth is not None:
-        wanted["truth"] = _read_truth(measured.observed, truth)
+        wanted["truth"] = _read_truth(measured, truth)
     record = Record.of(known, **wanted)
     refuse_unestimable(record)
     if assumed.size:
@@ -185,9 +185,7 @@ def _refuse_filled_zeros(measured: Measured) -> None:
     """Refuse equalities that put something into cells known to be empty."""
     if measured.zeros is None or measured.equalities is None:
         return
-    places, (E, b) = measured.domain.places, measured.equalities
-    own = zip(measured.observed_levels, measured.observed_tables, strict=True)
-    empty = np.concatenate([measured.zeros.cells(table, places.members[level]).ravel() for level, table in own])
+    (E, b), empty = measured.equalities, _empty_cells(measured)
     filled = np.flatnonzero((b != 0) & (abs(E) @ empty > 0) & (abs(E) @ ~empty == 0))
     if filled.size:
         row = int(filled[0])
@@ -196,6 +194,15 @@ def _refuse_filled_zeros(measured: Measured) -> None:
             f"equality {row} and the structural zeros contradict one another: it makes {b[row]:.6g} of cells that are "
             f"known to be empty, such as {cell}: correct its right-hand side, or leave out the zeros"
         )
+
+
+def _empty_cells(measured: Measured) -> Flags:
+    """Observed cells that structural zeros say are empty, (n,)."""
+    places, zeros = measured.domain.places, measured.zeros
+    own = zip(measured.observed_levels, measured.observed_tables, strict=True)
+    if zeros is None:
+        return np.zeros(measured.observed.size, dtype=bool)
+    return np.concatenate([zeros.cells(table, places.members[level]).ravel() for level, table in own])
 
 
 def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
@@ -249,8 +256,15 @@ def _all_names(schema: Schema, of: Measured) -> list[str]:
     return [table.name for table in sorted(plain.values(), key=attrgetter("sort_key"))]
 
 
-def _read_truth(observed: Layout, truth: Any) -> Float:
+def _read_truth(measured: Measured, truth: Any) -> Float:
+    observed = measured.observed
     vector = observed.vector(truth) if isinstance(truth, Mapping) else read_vector(truth, observed.size, "truth")
+    filled = np.flatnonzero(_empty_cells(measured) & (vector != 0))
+    if filled.size:
+        cell = observed.describe(int(filled[0]))
+        raise ValueError(
+            f"truth is {vector[filled[0]]:.6g} in {cell}, which structural zeros say is empty: correct one of the two"
+        )
     vector.flags.writeable = False
     return vector
 

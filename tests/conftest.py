@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``few`` so many cases are tried by default, evenly spread; the others are ``left_out``."""
+    """Of a test marked ``few`` so many cases are tried by default, evenly spread; the others are ``left_out``."""
     cases = defaultdict(list)
     for item in items:
         few, slow = item.get_closest_marker("few"), item.get_closest_marker("slow")

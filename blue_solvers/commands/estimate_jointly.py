@@ -33,10 +33,12 @@ from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.commands.table_input import once, read_table
 from blue_solvers.goodness import NOT_TESTED, doubt_of
+from constraint_builders.files.doubts import copied_inputs
 from constraint_builders.files.remarks import doubtful
 
 if TYPE_CHECKING:
-    from constraint_builders import Schema
+    from constraint_builders import Problem, Schema
+    from constraint_builders.arrays import Float
     from constraint_builders.description.counted_parts import CountedParts
     from constraint_builders.geography.joined_releases import JoinedReleases
 
@@ -279,8 +281,9 @@ def _run_on_folders(args: argparse.Namespace) -> None:
     for name, release in joined.releases.items():
         say(f"product    {name}{', at whose geolevels tables are stored' if name == joined.stored else ''}")
         report_rows(release)
+    copied = _copied({name: (own.problem, own.y) for name, own in joined.releases.items()})
     noticed = doubtful([remark for own in joined.releases.values() for remark in own.read.remarks])
-    refuse_doubt(args, doubt_of(proof.fit, noticed))
+    refuse_doubt(args, doubt_of(proof.fit, noticed), *copied)
 
 
 def _read_folders(args: argparse.Namespace) -> JoinedReleases:
@@ -345,7 +348,16 @@ def _run_on_tables(args: argparse.Namespace) -> None:
     report(est, args.out, est.tied)
     if fit.line:
         say(f"fit        {fit.line}")
-    refuse_doubt(args, fit.doubt, *(note for own in problems for note in own.understood.notes))
+    copied = _copied(dict(zip(names, read, strict=True)))
+    refuse_doubt(args, fit.doubt, *(note for own in problems for note in own.understood.notes), *copied)
+
+
+def _copied(inputs: Mapping[str, tuple[Problem, Float]]) -> tuple[str, ...]:
+    """Say which inputs are copies of others."""
+    found = copied_inputs({name: (own.observed, y, own.variances) for name, (own, y) in inputs.items()})
+    for line in found:
+        say(f"doubtful   {line}")
+    return found
 
 
 def _print_matches(parts: CountedParts, schemas: Mapping[str, Schema], recodes: Mapping[str, str]) -> None:

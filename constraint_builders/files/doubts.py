@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -84,3 +84,14 @@ def copies(tables: Iterable[Sequence[SourceTable]]) -> Iterator[str]:
                 f"sources {one_name!r} and {other_name!r} have the same values in all {cells[one_name, other_name]:,} "
                 "cells that both measured: is one a copy?"
             )
+
+
+def copied_inputs(inputs: Mapping[str, tuple[Layout, Float, Float]]) -> tuple[str, ...]:
+    """Inputs of a joint estimate, of each its layout, values and variances, of which one is a copy of another."""
+    given: dict[tuple[Any, int], list[SourceTable]] = {}
+    for name, (layout, y, variances) in inputs.items():
+        for table in layout.names:
+            place = layout.slice(table)
+            own = SourceTable(name, y[place], variances[place])
+            given.setdefault((table, own.values.size), []).append(own)
+    return tuple(copies(given.values()))

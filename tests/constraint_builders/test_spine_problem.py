@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.relations.spine_tables import SpineNames
@@ -157,3 +158,21 @@ def test_what_several_levels_determine_together_is_what_ranks_say(seed: int) -> 
     else:
         with pytest.raises(ValueError, match=r"not estimable|nothing|at least one|no table"):
             Problem(schema, observed, desired=wanted, spine=spine)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_truth_in_cells_that_are_empty_is_refused(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    schema, spine = Schema({"a": 2, "b": 3}), Spine([-1, 0, 0], ["State", "Block", "Block"])
+    empty = rng.random((2, 2, 3)) < 0.3
+    counts = np.where(empty, 0, rng.integers(1, 9, (2, 2, 3)))
+    observed, zeros = {"State": {"a": 1.0}, "Block": {"b": 1.0, "a * b": 2.0}}, {"Block": {"a * b": empty}}
+
+    def truth() -> dict:
+        return {"State": {"a": counts.sum((0, 2))[None]}, "Block": {"b": counts.sum(1), "a * b": counts}}
+
+    assert Problem(schema, observed, spine=spine, zeros=zeros, truth=truth()).truth is not None
+    if empty.any():
+        counts[tuple(np.argwhere(empty)[0])] = 1
+        with pytest.raises(ValueError, match="structural zeros say is empty"):
+            Problem(schema, observed, spine=spine, zeros=zeros, truth=truth())

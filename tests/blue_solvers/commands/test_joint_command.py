@@ -411,6 +411,17 @@ def survey(path: Path, variable: str, yes: int, no: int) -> str:
     return str(path)
 
 
+def test_an_input_that_is_a_copy_of_another_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    rows = "a,value,std_error\n*,3103,30\nx,1951,20\ny,1149,20\n"
+    for name in ("first.csv", "second.csv"):
+        (tmp_path / name).write_text(rows)
+    command = ["joint", *(str(tmp_path / name) for name in ("first.csv", "second.csv"))]
+    assert main([*command, "--out", str(tmp_path / "both.csv")]) == 0
+    assert "have the same values in all 3 cells that both measured: is one a copy?" in capsys.readouterr().out
+    assert main([*command, "--out", str(tmp_path / "strict.csv"), "--strict"]) == 3
+    assert "is one a copy?" in capsys.readouterr().err
+
+
 def test_variables_are_the_same_by_name_and_labels_or_because_it_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
