@@ -20,6 +20,7 @@ FOUND = {  # what each of these seeds found
     1000071: "relations between exact cells alone made a certificate NaN",
     1000145: "coefficients of rounded equations decide the answer: 2.7 standard errors off, called exact",
     1000828: "said to be taken, and then refused: areas with weights",
+    61000163: "an equality of uneven weights let rounding pass for the variance of figures known exactly",
 }
 
 

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.linalg import cholesky, lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.claims import Claim, matrix_of_claims
 from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.time_limit import require_time
@@ -111,6 +112,7 @@ def _counts(problem: Problem, made: Sequence[Claim]) -> tuple[sparse.csr_array, 
     return sparse.csr_array(M[:, possible]), sparse.csr_array(claimed[:, possible])
 
 
+@one_blas_thread()
 def certify_listed(
     problem: Problem, noise: WeighedNoise, y: Float, x: Float, made: Sequence[Claim] = ()
 ) -> tuple[float, float]:

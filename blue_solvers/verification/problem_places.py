@@ -18,7 +18,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import StructuralZeros
-from constraint_builders.relations.marginals import cell_map, refines
+from constraint_builders.relations.marginals import cell_map, keeps, refines
 
 PART = 2**16  # cells of leaves worked on at a time
 MOST_LINKED = 300  # tables of a level
@@ -32,9 +32,13 @@ def finest_tables(
     """For every geolevel a table that holds all of it and of those above; None where that of the last does not."""
     found: list[Table] = []
     for level in reversed(range(levels)):
-        over = [table for own, table in (*observed, *claimed) if own <= level]
+        axes: dict[str, int] = {}
+        for own, table in (*observed, *claimed):
+            if own <= level:
+                axes.update(zip(table.factors, table.axes, strict=True))
+        factors = [(axis, factor) for factor, axis in axes.items()]
         here = (table for own, table in observed if own == level)
-        holding = next((table for table in here if all(refines(schema, table, other) for other in over)), None)
+        holding = next((table for table in here if keeps(schema, table, factors)), None)
         if holding is None and not found:
             return None
         found.append(found[-1] if holding is None else holding)

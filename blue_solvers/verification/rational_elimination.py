@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
@@ -9,12 +10,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import qr
 
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Index
 
 MOST_OPERATIONS = 3_000_000
+MOST_DENSE = 1_000_000  # entries of a matrix whose columns are sorted by what they tell
 Row = dict[int, "int | Fraction"]
 
 
@@ -39,15 +42,40 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
     single = _single_counts(noisy)
     if not free.shape[0] and (single >= 0).all():
         return _beside_single_counts(noisy, single)
-    columns = noisy.shape[1]
-    counts = np.bincount(noisy.indices, minlength=columns) + np.bincount(free.indices, minlength=columns)
-    rows: list[tuple[int, Row, Row]] = [(*_read(row), {i: 1}) for i, row in enumerate(_rows(noisy))]
-    rows += [(*_read(row), {}) for row in _rows(free)]
-    rows.sort(key=lambda row: row[0])
+    rows = [_read(row) for row in (*_rows(noisy), *_rows(free))]
+    chosen = _telling_columns(sparse.csr_array(sparse.vstack([noisy, free], format="csr")))
+    found = _relations_of([{j: row[j] for j in row if j in chosen} for row in rows] if chosen else rows)
+    if chosen and not all(_is_relation(own, rows) for own in found):
+        found = _relations_of(rows)
+    of_noisy = ({i: value for i, value in own.items() if i < noisy.shape[0]} for own in found)
+    return _matrix([own for own in of_noisy if own], noisy.shape[0])
+
+
+def _telling_columns(matrix: sparse.csr_array) -> set[int]:
+    """As many counts as rows at most, of which rows are combinations of one another if they are of all; or none."""
+    rows, columns = matrix.shape
+    if columns <= rows or rows * columns > MOST_DENSE:
+        return set()
+    *_, order = qr(matrix.toarray().astype(float), mode="r", pivoting=True)
+    return set(order[:rows].tolist())
+
+
+def _is_relation(combination: Row, rows: list[Row]) -> bool:
+    total: Row = {}
+    for i, value in combination.items():
+        _subtract(total, rows[i], value)
+    return not total
+
+
+def _relations_of(rows: list[Row]) -> list[Row]:
+    """Combinations of rows that are 0 and make up all others, by elimination."""
+    counts = Counter(j for row in rows for j in row)
     pivots: dict[int, tuple[Row, Row]] = {}
     found: list[Row] = []
     operations = 0
-    for _, row, own in rows:
+    for i in sorted(range(len(rows)), key=lambda i: len(rows[i])):
+        row: Row = dict(rows[i])
+        own: Row = {i: 1}
         waiting = list(row)
         while waiting:
             hit = waiting.pop()
@@ -64,9 +92,9 @@ def relations(noisy: sparse.csr_array, free: sparse.csr_array) -> sparse.csr_arr
                 raise NotCertifiedError("working out which cells must agree in rational numbers takes too long")
         if row:
             pivots[min(row, key=lambda j: counts[j])] = row, own
-        elif own:
+        else:
             found.append(own)
-    return _matrix(found, noisy.shape[0])
+    return found
 
 
 def _single_counts(noisy: sparse.csr_array) -> Index:
@@ -93,11 +121,11 @@ def _rows(matrix: sparse.csr_array) -> Iterable[tuple[NDArray, NDArray]]:
         yield matrix.indices[start:stop], matrix.data[start:stop]
 
 
-def _read(entries: tuple[NDArray, NDArray]) -> tuple[int, Row]:
+def _read(entries: tuple[NDArray, NDArray]) -> Row:
     row: Row = {}
     for j, value in zip(entries[0].tolist(), entries[1].tolist(), strict=True):
         row[j] = row.get(j, 0) + (int(value) if value.is_integer() else Fraction(value))
-    return len(row), {j: value for j, value in row.items() if value}
+    return {j: value for j, value in row.items() if value}
 
 
 def _ratio(a: int | Fraction, b: int | Fraction) -> int | Fraction:

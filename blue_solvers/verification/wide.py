@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -124,8 +124,7 @@ class Separated:
 
     def norms(self, cells: Float) -> Float:
         """Of every table."""
-        places = pairwise(self.tables.offsets.tolist())
-        return np.sqrt([cells[start:stop] @ cells[start:stop] for start, stop in places])
+        return np.sqrt(np.add.reduceat(cells * cells, self.tables.offsets[:-1]))
 
     def views(self, cells: Float, rows: Index) -> Iterator[tuple[int, int, Float, Float]]:
         """Of some steps the two tables, and their cells: (before, levels, after), and without the axis."""

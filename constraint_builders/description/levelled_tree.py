@@ -51,13 +51,10 @@ class LevelledTree(Described):
 
     def ancestors_at(self, nodes: NDArray[np.intp], level: int) -> NDArray[np.intp]:
         """For every one of some nodes its ancestor (or itself) at a level, or -1."""
-        found = np.full(nodes.size, -1, dtype=np.intp)
-        current = nodes.copy()
-        while (current >= 0).any():
-            here = (current >= 0) & (self.level_of[current] == level)
-            found[here] = current[here]
-            current = np.where(current >= 0, self.parent[current], -1)
-        return found
+        current = nodes
+        while (below := self.level_of[current] > level).any():
+            current = np.where(below, self.parent[current], current)
+        return np.where(self.level_of[current] == level, current, -1)
 
     def inherited(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What holds for whole nodes and so for all below, (N, ...)."""

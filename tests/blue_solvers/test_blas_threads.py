@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from blue_solvers import blas_threads, blue
+from blue_solvers import blas_threads, blue, certify
 from blue_solvers.blas_threads import one_blas_thread
+from blue_solvers.verification import matrices
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
 
@@ -127,3 +128,16 @@ def test_an_interrupt_on_the_way_is_made_good_by_the_next_visitor(moment: int, m
         with one_blas_thread():
             assert set(counts()) == {1}
         assert counts() == before
+
+
+def test_proofs_by_lists_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = np.zeros((1, 19))
+    row[0, :4] = 1
+    observed = {"a": 1.0, "b": [1.0, 2.0, 3.0], "a * b": np.arange(1.0, 13.0).reshape(4, 3)}
+    problem = Problem(Schema({"a": 4, "b": 3}), observed, equalities=(row, [30.0]))
+    y, before, seen = np.full(19, 2.0), counts(), []
+    P, fit_counts = blue(problem), matrices._fit_counts
+    monkeypatch.setattr(matrices, "_fit_counts", lambda *given: (seen.append(counts()), fit_counts(*given))[1])
+    certify(problem, y, P @ y + P.offset)
+    assert {count for own in seen for count in own} == {1}
+    assert counts() == before
