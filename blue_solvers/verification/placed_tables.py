@@ -108,7 +108,7 @@ class Level:
     def __post_init__(self) -> None:
         self.sheets.sort(key=lambda sheet: sheet.table.size)
 
-    @property
+    @cached_property
     def columns(self) -> list[slice]:
         """Where the cells of its tables are in a row."""
         return [slice(a, b) for a, b in pairwise(np.cumsum([0, *(table.size for table in self.tables)]).tolist())]

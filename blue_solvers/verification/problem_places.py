@@ -21,7 +21,7 @@ from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.marginals import cell_map, keeps, refines
 
 PART = 2**16  # cells of leaves worked on at a time
-MOST_LINKED = 300  # tables of a level
+MOST_LINKED, LEAST_LINKED = 300, 2**15  # tables of a level; figures, of which summing takes less than finding links
 MOST_HOLDING = 40  # tables of one place, each compared with each
 MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
 
@@ -293,7 +293,8 @@ def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargin
 def _link(schema: Schema, sheets: Sequence[Sheet]) -> None:
     """Let every sheet be summed from the smallest that holds it, but for those that are read each time anew."""
     known = [sheet for sheet in sheets if isinstance(sheet.x, np.ndarray)]
-    for sheet in known if len(known) <= MOST_LINKED else ():
+    worth_it = any(sheet.variance.shape[0] * sheet.table.size > LEAST_LINKED for sheet in known)
+    for sheet in known if worth_it and len(known) <= MOST_LINKED else ():
         larger = (own for own in known if own.holder == sheet.holder and own.table.size > sheet.table.size)
         finer = [own for own in larger if refines(schema, own.table, sheet.table)]
         if finer:

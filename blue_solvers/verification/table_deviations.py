@@ -20,7 +20,7 @@ def table_deviations(problem: Problem) -> Float | None:
         return None
     tables, density = family.tables, family.densities(family.steepest)
     independent = np.ones_like(density)
-    for finer, _, levels in tables.by_axis():
+    for finer, _, levels in tables.by_axis:
         independent[finer] *= levels - 1
     without = {(table, axis): coarser for table, coarser, axis in tables.up[:, :3].tolist()}
     variances = []

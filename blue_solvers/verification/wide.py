@@ -58,7 +58,7 @@ class Separated:
         factors = {factor for table in problem.observed_tables for factor in table.factors}
         if special or not factors.issubset(problem.domain.schema.names):
             raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
-        keys, starts = [table.axes for table in problem.observed_tables], problem.observed.offsets[:-1]
+        keys, starts = tuple(table.axes for table in problem.observed_tables), problem.observed.offsets[:-1]
         try:
             self.tables = ClosedTables.of(problem.domain.schema.shape, keys, MOST_CELLS * problem.observed.size + 1e6)
         except TooManyTablesError:
@@ -75,17 +75,17 @@ class Separated:
     def densities(self, sd: Float) -> Float:
         """Information about every set's part, for each table that contains it 1 / (variance * levels outside)."""
         found = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0)
-        for table, without, levels in self.tables.by_axis():
+        for table, without, levels in self.tables.by_axis:
             found[without] += found[table] / levels
         return found
 
     def least_variances(self) -> Float:
         """Of a cell of every table, were all variances within each table as small as the least."""
         density, share = self.densities(self.least), np.ones_like(self.least)
-        for table, _, levels in self.tables.by_axis():
+        for table, _, levels in self.tables.by_axis:
             share[table] *= 1 - 1 / levels
         found = np.divide(share, density, out=np.where(share > 0, np.inf, 0.0), where=density > 0)
-        for table, without, levels in self.tables.by_axis():
+        for table, without, levels in self.tables.by_axis:
             found[table] += found[without] / levels**2
         return found
 
@@ -175,7 +175,7 @@ def _parts(family: Separated, rho: Float) -> float:
     cells[: rho.size] = rho
     added = family.norms(cells)  # sizes of what is added up in every table
     squares = np.empty(len(tables.up))
-    take_parts.fastest()(cells, tables.steps(tables.up), squares)
+    take_parts.fastest()(cells, tables.finest_first, squares)
     means = np.sqrt(squares)
     np.add.at(added, tables.up[:, 0], means * np.sqrt(tables.up[:, 4]))
     np.add.at(added, tables.up[:, 1], means)
@@ -194,11 +194,10 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
     known exactly and for what is not claimed.
     """
     tables, gaps = family.tables, np.zeros(cells.size)
-    upwards = tables.up[np.argsort(tables.variables[tables.up[:, 0]], kind="stable")]
-    spread_gaps.fastest()(certain, gaps, tables.steps(upwards))
+    spread_gaps.fastest()(certain, gaps, tables.coarsest_first)
     values, found = family.norms(certain), family.norms(gaps)
     rounding = np.zeros(found.size)
-    for steps in np.split(upwards, np.flatnonzero(np.diff(tables.variables[upwards[:, 0]])) + 1):
+    for steps in np.split(tables.upwards, np.flatnonzero(np.diff(tables.variables[tables.upwards[:, 0]])) + 1):
         table, without, levels = steps[:, 0], steps[:, 1], steps[:, 4]
         summing = (ROUNDING * (levels + 2)) ** 2 * (values[table] + values[without])  # compensated
         spreading = 4 * ROUNDING * ((levels + 4) * found[table] + found[without])
@@ -246,7 +245,7 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
             raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
         found[own] = y[own]
     exact = known.copy()
-    for finer, coarser, _ in tables.by_axis():
+    for finer, coarser, _ in tables.by_axis:
         exact[coarser] |= exact[finer]
     for _, without, whole, sums in family.views(found, np.flatnonzero(exact[tables.up[:, 0]])):
         total = whole.sum(axis=1, dtype=np.longdouble)
