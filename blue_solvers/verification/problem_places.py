@@ -37,8 +37,8 @@ def finest_tables(
             if own <= level:
                 axes.update(zip(table.factors, table.axes, strict=True))
         factors = [(axis, factor) for factor, axis in axes.items()]
-        here = (table for own, table in observed if own == level)
-        holding = next((table for table in here if keeps(schema, table, factors)), None)
+        largest = max((table for own, table in observed if own == level), key=lambda table: table.size, default=None)
+        holding = largest if largest is not None and keeps(schema, largest, factors) else None
         if holding is None and not found:
             return None
         found.append(found[-1] if holding is None else holding)
