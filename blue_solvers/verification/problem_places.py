@@ -18,7 +18,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import StructuralZeros
-from constraint_builders.relations.marginals import cell_map, keeps, refines
+from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**16  # cells of leaves worked on at a time
 MOST_LINKED, LEAST_LINKED = 300, 2**15  # tables of a level; figures, of which summing takes less than finding links
@@ -32,13 +32,12 @@ def finest_tables(
     """For every geolevel a table that holds all of it and of those above; None where that of the last does not."""
     found: list[Table] = []
     for level in reversed(range(levels)):
-        axes: dict[str, int] = {}
-        for own, table in (*observed, *claimed):
-            if own <= level:
-                axes.update(zip(table.factors, table.axes, strict=True))
-        factors = [(axis, factor) for factor, axis in axes.items()]
-        largest = max((table for own, table in observed if own == level), key=lambda table: table.size, default=None)
-        holding = largest if largest is not None and keeps(schema, largest, factors) else None
+        over = (table for own, table in (*observed, *claimed) if own <= level)
+        holding = max((table for own, table in observed if own == level), key=lambda table: table.size, default=None)
+        if holding is not None:
+            factors = {*holding.factors}
+            if not all(factors.issuperset(table.factors) or refines(schema, holding, table) for table in over):
+                holding = None
         if holding is None and not found:
             return None
         found.append(found[-1] if holding is None else holding)

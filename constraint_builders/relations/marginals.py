@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
@@ -45,16 +45,11 @@ def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[
 
 def refines(schema: Schema, fine: Table, coarse: Table) -> bool:
     """Whether every cell of `coarse` is a sum of cells of `fine`; a variable of one level need not be in `fine`."""
-    return keeps(schema, fine, zip(coarse.axes, coarse.factors, strict=True))
-
-
-def keeps(schema: Schema, fine: Table, factors: Iterable[tuple[int, str]]) -> bool:
-    """Whether every cell of tables of these factors, given by axis, is a sum of cells of `fine`; see `refines`."""
     own = dict(zip(fine.axes, fine.factors, strict=True))
     return all(
         schema.shape[axis] == 1
         or (axis in own and (own[axis] == factor or group_map(schema, own[axis], factor) is not None))
-        for axis, factor in factors
+        for axis, factor in zip(coarse.axes, coarse.factors, strict=True)
     )
 
 
