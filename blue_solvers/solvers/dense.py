@@ -18,7 +18,7 @@ from blue_solvers.normal_equations.singular_estimate import SingularEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.elimination import eliminate, scaling
 
 WIDE_SPREAD = 1e8  # ratio of variances from which the squares in A Sigma A' would lose digits
 MOST_OPERATOR_CELLS = 3_000  # of a covariance operator whose entries are found by applying it to every unit vector
@@ -151,10 +151,9 @@ def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:
     """What follows from exact cells, (n, e), and a basis of what they leave open, (n, q)."""
     if not exact.any() or not Z.shape[1]:
         return np.zeros((len(Z), int(exact.sum()))), Z
-    lengths = _lengths(Z[exact])
-    scale = np.where(lengths > 0, lengths, 1.0)[:, None]  # a weight is no reason to count less
-    known = Z[exact] / scale
-    return Z @ np.linalg.pinv(known, rcond=RANK_TOLERANCE) / scale.T, Z @ linalg.null_space(known, rcond=RANK_TOLERANCE)
+    rows, columns = scaling(sparse.csr_array(Z[exact]))  # a weight is no reason to count less
+    known, Z = rows[:, None] * Z[exact] * columns, Z * columns
+    return Z @ np.linalg.pinv(known, rcond=RANK_TOLERANCE) * rows, Z @ linalg.null_space(known, rcond=RANK_TOLERANCE)
 
 
 def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:

@@ -73,7 +73,7 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp], most_work: float =
         If they leave more.
     """
     scaled = sparse.csr_array(A, dtype=np.float64)
-    row_scale, column_scale = _scaling(scaled)
+    row_scale, column_scale = scaling(scaled)
     work = sparse.csr_array(sparse.diags_array(row_scale) @ scaled @ sparse.diags_array(column_scale))
     row_ids = np.arange(work.shape[0])
     waiting = np.asarray(columns, dtype=np.intp)
@@ -117,7 +117,7 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp], most_work: float =
     )
 
 
-def _scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Powers of two for rows and columns that bring all entries near 1, so that no unit decides what is zero."""
     rows, columns = np.ones(A.shape[0]), np.ones(A.shape[1])
     sizes = abs(A.data[A.data != 0])
