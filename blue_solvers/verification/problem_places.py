@@ -87,7 +87,7 @@ def tree_places(
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
-        told = np.isin(whole, list(handed or {}))
+        told = np.isin(whole, list(handed)) if handed else np.zeros(whole.size, dtype=bool)
         maps = [_map(schema, finest[number], finest[above]) for above in range(number)]
         for nodes, below in ((whole[~told], None), (whole[told], handed)):
             for some in _pieces(nodes, finest[number].size):
