@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import add_up, spread_out, sum_rounding
-from blue_solvers.verification.placed_tables import PlacedTables, Reach
+from blue_solvers.verification.placed_tables import NO_MAP, PlacedTables, Reach
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index, Long
@@ -56,25 +56,39 @@ class LeafCells:
         """Whether nothing is said of some leaves' cells."""
         levels = self.places.levels
         self.total = [self.room(number) if own.size else None for number, own in enumerate(self.inner)]
-        self.error, size, count = ([np.zeros(level.rows) for level in levels] for _ in range(3))
+        sizes, counts = [np.zeros((level.rows, 2)) for level in levels], [np.zeros(level.rows) for level in levels]
         lacks = False
         for number, some in enumerate(self.places.leaves):
             require_time()
             cells, error = self.of(number)
             lacks |= bool(np.isnan(cells[0]).any())
-            sizes = np.nansum(abs(cells[0]), axis=1)
-            for above, reach in some.reach.items():
-                total = self.total[above]
-                if total is not None:
-                    add(cells, reach, total)
-                    weight, row = abs(reach.weights), reach.rows
-                    most = len(total[0])
-                    size[above] += np.bincount(reach.areas, weight * sizes[row], most)
-                    self.error[above] += np.bincount(reach.areas, weight * error[row], most)
-                    count[above] += np.bincount(reach.areas, minlength=most)
-        for number, level in enumerate(levels):
-            self.error[number] += sum_rounding(int(count[number].max(initial=0)), level.width) * size[number]
+            own = np.column_stack([np.nansum(abs(cells[0]), axis=1), error])
+            self._hand_up(some.above, (cells, own, np.ones(error.size)), sizes, counts)
+        for number in reversed(range(len(levels))):
+            total = self.total[number]
+            if total is not None and levels[number].above:
+                self._hand_up(levels[number].above, (total, sizes[number], counts[number] + 1), sizes, counts)
+        self.error = [
+            own[:, 1] + sum_rounding(int(count.max(initial=0)), level.width) * own[:, 0]
+            for own, count, level in zip(sizes, counts, levels, strict=True)
+        ]
         return lacks
+
+    def _hand_up(
+        self, areas: dict[int, Reach], own: tuple[Cells, Float, Float], sizes: list[Float], counts: list[Float]
+    ) -> None:
+        """Add cells of some places to those of the areas that they are in.
+
+        With them go their sizes and errors, (rows, 2), and how many were added to make them, (rows,).
+        """
+        cells, size, count = own
+        for above, reach in areas.items():
+            total = self.total[above]
+            if total is not None:
+                add(cells, reach, total)
+                every = Reach(reach.starts, reach.areas, abs(reach.weights), NO_MAP)
+                add((size, EXACTLY), every, (sizes[above], np.zeros(sizes[above].shape)))
+                counts[above] += np.bincount(reach.areas, count[reach.rows], len(total[0]))
 
     def of(self, number: int) -> tuple[Cells, Float]:
         """Those of some leaves, and how far all cells of a row may be off together."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.leaf_cells import EXACTLY, Cells, LeafCells, add, plus, spread
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Reach, Sheet
 from blue_solvers.verification.table_residuals import (
     put_back,
     said_by_tables,
@@ -160,13 +160,7 @@ class MovedResiduals:
             said, variance = (told.share.astype(float), np.zeros(told.share.shape)), told.variance
         else:
             said, variance = self._own(number), level.variances(some.rows)
-        size = abs(said[0]).max(axis=1, initial=0.0)
-        for above, reach in some.reach.items():
-            given = self._said[above]
-            if given is not None:
-                spread(given, reach, said)
-                most = abs(given[0]).max(axis=1, initial=0.0)[reach.areas]
-                size += np.bincount(reach.rows, abs(reach.weights) * most, size.size)
+        size = abs(said[0]).max(axis=1, initial=0.0) + self._hand_down(some.above, said)
         if some.empty is not None:
             said[0][some.empty] = said[1][some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
@@ -182,6 +176,26 @@ class MovedResiduals:
             self._rounded[number] = float((finite.max(axis=1, initial=0.0) * moved**2).sum()) * level.width
         self._drop(some, level, said, variance)
         return said, variance
+
+    def _hand_down(self, areas: dict[int, Reach], said: Cells) -> Float:
+        """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
+        size = np.zeros(len(said[0]))
+        for above, reach in areas.items():
+            given, most = self._handed[above]
+            if given is not None:
+                spread(given, reach, said)
+                size += np.bincount(reach.rows, abs(reach.weights) * most[reach.areas], size.size)
+        return size
+
+    def _hand_on(self) -> None:
+        """Work out what is said of all places with what is said of those above them."""
+        self._handed: list[tuple[Cells | None, Float]] = []
+        for level, own in zip(self.places.levels, self._said, strict=True):
+            if own is None or not level.above:
+                self._handed.append((own, np.zeros(0) if own is None else abs(own[0]).max(axis=1, initial=0.0)))
+                continue
+            said = own[0].copy(), own[1].copy()
+            self._handed.append((said, abs(own[0]).max(axis=1, initial=0.0) + self._hand_down(level.above, said)))
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed."""
@@ -213,6 +227,7 @@ class MovedResiduals:
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
         self.tally.left, self.tally.returned = 0.0, {}
+        self._hand_on()
         for number, some in enumerate(self.places.leaves):
             require_time()
             said, variance = self._residuals(number)
@@ -288,6 +303,7 @@ class MovedResiduals:
         """What the leaves' cells in places of a level have in common, and their variance together."""
         total, squares, unmeasured = (self.cells.room(number) for _ in range(3))
         rest = self.cells.room(number)[0]
+        self._hand_on()
         for i, some in enumerate(self.places.leaves):
             reach = some.reach.get(number)
             if reach is None:
@@ -311,6 +327,7 @@ class MovedResiduals:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
         said, total = self._said[0], self.cells.total[0]
         if said is None or total is None:
+            self._hand_on()
             ((share, rest), variance), ((high, low), error) = self._residuals(0), self.cells.of(0)
             self._kept[0] = np.zeros(share.shape), rest
             low = low if low.size else np.zeros(high.shape)

@@ -95,6 +95,8 @@ class Level:
         PlacedTables that may be all of the one above: they have no siblings.
     weight, squares : ndarray, (rows,), float
         The largest weight of a leaf in every place, and the most that squared weights of a leaf come to.
+    above : dict of int to Reach
+        By level the places that those are in to which sums of the leaves are handed on; see `Leaves.above`.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Level:
     alone: Flags
     weight: Float
     squares: float = 1.0
+    above: dict[int, Reach] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sheets.sort(key=lambda sheet: sheet.table.size)
@@ -235,8 +238,10 @@ class Leaves:
     level : int
     rows : ndarray of int
         Among the places of that level.
-    reach : dict of int to Reach
-        By level the areas that they are in, but for themselves.
+    above : dict of int to Reach
+        By level the areas that take their sums: all that they are in, but where areas nest, and these hand them on.
+    areas : callable
+        Gives all areas that they are in, but for themselves, by level.
     margins : CommonMargins or None
         Where several tables hold all others.
     empty : ndarray of bool, (leaves, cells), or None
@@ -247,10 +252,16 @@ class Leaves:
 
     level: int
     rows: Index
-    reach: dict[int, Reach]
+    above: dict[int, Reach]
+    areas: Callable[[], dict[int, Reach]]
     margins: CommonMargins | None = None
     empty: Flags | None = None
     told: Told | None = None
+
+    @cached_property
+    def reach(self) -> dict[int, Reach]:
+        """By level all areas that they are in, but for themselves."""
+        return self.areas()
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -83,29 +84,54 @@ def tree_places(
             sheet.into = _map(schema, finest[number], sheet.table)
         _link(schema, own)
         alone = (siblings[members] == 1) | (tree.parent[members] < 0)
-        levels.append(Level(tree.levels[number], members.size, (finest[number],), own, alone, np.ones(members.size)))
+        inner = np.where(tree.child_counts[members] > 0, members, -1)
+        above = _parents(schema, tree, finest, number, inner)
+        tables, ones = (finest[number],), np.ones(members.size)
+        levels.append(Level(tree.levels[number], members.size, tables, own, alone, ones, above=above))
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
         told = np.isin(whole, list(handed)) if handed else np.zeros(whole.size, dtype=bool)
-        maps = [_map(schema, finest[number], finest[above]) for above in range(number)]
         for nodes, below in ((whole[~told], None), (whole[told], handed)):
             for some in _pieces(nodes, finest[number].size):
-                ancestors = (tree.ancestors_at(some, above) for above in range(number))
-                reach = {
-                    above: Reach.of_sets(np.where(own >= 0, tree.rank_in_level[own], -1), maps[above])
-                    for above, own in enumerate(ancestors)
-                    if (own >= 0).any()
-                }
                 empty = (
                     None
                     if zeros is None or below is not None
                     else zeros.cells(finest[number], some).reshape(some.size, -1)
                 )
-                rows = tree.rank_in_level[some]
+                rows, above = tree.rank_in_level[some], _parents(schema, tree, finest, number, some)
+                ancestors = partial(_ancestors, schema, tree, finest, number, some)
                 roots = None if below is None else Told.of([below[node] for node in some.tolist()])
-                leaves.append(Leaves(number, rows, reach, None, empty, roots))
+                leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
+
+
+def _parents(
+    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index
+) -> dict[int, Reach]:
+    """The parents of some nodes of a level, -1 for none, by their levels."""
+    parent = np.where(nodes >= 0, tree.parent[nodes], -1)
+    level = np.where(parent >= 0, tree.level_of[parent], -1)
+    return {
+        above: Reach.of_sets(
+            np.where(level == above, tree.rank_in_level[parent], -1), _map(schema, finest[number], finest[above])
+        )
+        for above in range(number)
+        if (level == above).any()
+    }
+
+
+def _ancestors(
+    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index
+) -> dict[int, Reach]:
+    """All places that some nodes of a level are in, by their levels."""
+    found = {}
+    for above in range(number):
+        own = tree.ancestors_at(nodes, above)
+        if (own >= 0).any():
+            area = np.where(own >= 0, tree.rank_in_level[own], -1)
+            found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
+    return found
 
 
 def problem_places(
@@ -206,7 +232,7 @@ def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
         elif margins is None and problem.zeros is not None:
             empty = problem.zeros.cells(tables[0], problem.domain.leaves[some]).reshape(some.size, -1)
-        leaves.append(Leaves(last, some, reach, margins, empty))
+        leaves.append(Leaves(last, some, reach, reach.copy, margins, empty))
     return PlacedTables(schema, levels, leaves, nest=False)
 
 
@@ -226,7 +252,7 @@ def _one_place(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
         empty = None
         if margins is not None and not margins.free.all():
             empty = ~margins.free[None]
-        leaves.append(Leaves(0, some, {}, margins, empty))
+        leaves.append(Leaves(0, some, {}, dict, margins, empty))
     return PlacedTables(schema, [level], leaves, nest=False)
 
 
