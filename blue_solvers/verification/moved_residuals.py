@@ -36,7 +36,7 @@ from constraint_builders.relations.marginals import cell_map, refines
 NEAR = 1e-10  # standard errors: what is left, where nothing is moved back to areas
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 ROUNDS = 4  # of moving back, while that halves what is left
-KEPT = 4  # groups of leaves whose own residuals are kept, instead of being worked out again
+KEPT = 16  # groups of leaves whose own residuals are kept, instead of being worked out again
 
 
 class MovedResiduals:

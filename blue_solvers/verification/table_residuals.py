@@ -23,15 +23,16 @@ def weighted_residuals(sheet: Sheet, rows: Index, x: Float | None, tally: Tally 
     measured = np.isfinite(variance) & (variance > 0)
     if not measured.any():
         return None
-    q = np.where(measured, sheet.y[rows] - x, 0.0)
-    precision = np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
-    rounding = float((q**2 * precision).sum()) * (6 * ROUNDING) ** 2
-    q *= precision
+    q = sheet.y[rows] - x
+    if not measured.all():
+        q = np.where(measured, q, 0.0)
+    weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
+    rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2
     if sheet.tied is not None:
-        rounding += sheet.tied.pull(q, variance, rows)
+        rounding += sheet.tied.pull(weighted, variance, rows)
     if tally is not None:
         tally.weighted += rounding
-    return q
+    return weighted
 
 
 def said_by_tables(level: Level, rows: int, residuals: Callable[[Sheet], Float | None]) -> Cells:
