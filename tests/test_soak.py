@@ -21,6 +21,8 @@ FOUND = {  # what each of these seeds found, and of which size
     (1000145, "small"): "coefficients of rounded equations decide the answer: 2.7 standard errors off, called exact",
     (1000828, "small"): "said to be taken, and then refused: areas with weights",
     (61000163, "small"): "beside uneven equalities rounding passed for the variance of what is known exactly",
+    (61000674, None): "said to be taken, and then no end of iterations: noise that cells share",
+    (61000713, None): "equalities of uneven weights let rounding pass for the variance of a functional known exactly",
     (61000403, None): "dense: uneven weights of areas between exact cells cost digits, 2.5e-6 standard errors",
 }
 

@@ -75,8 +75,9 @@ class Solver(ABC):
     def supports(self, problem: Problem) -> str | None:
         """None if this solver can take the problem, otherwise the reason why not.
 
-        That equations or equalities contradict one another, that rounding would decide what areas with weights say, or
-        that a covariance operator is not one, shows only in the work: such problems are prepared to find out.
+        That equations or equalities contradict one another, that rounding would decide what areas with weights say,
+        that a covariance operator is not one, or that iterations to what cells share do not come to an end, shows only
+        in the work: such problems are prepared to find out.
         """
         reason = self._reason(problem)
         if reason is not None or not _shows_late(problem):
@@ -173,6 +174,6 @@ def plain_problem(problem: Problem) -> Problem:
 
 
 def _shows_late(problem: Problem) -> bool:
-    """Whether a problem states what can be wrong in itself: equations, equalities, weights, products."""
-    operator = not problem.noise.own.has_entries
+    """Whether a problem states what can be wrong in itself, or takes work: equations, equalities, weights, products."""
+    operator = not problem.noise.own.has_entries or problem.noise.is_shared
     return not problem.is_tabular or problem.has_equalities or problem.has_weights or operator

@@ -21,7 +21,7 @@ EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
-LEAST_TOLD = 1e-6  # of squared weights of equalities: with less, rounding would pass for the noise of what they tell
+TOLD_APART, LEAST_TOLD = 1e10, 1e-6  # squared weights of equalities: beyond, and below, rounding would pass for noise
 Iterate = Callable[[Float, Sizes, Float], tuple[Float, int]]
 
 
@@ -208,7 +208,7 @@ def least_noise(problem: Problem) -> float:
     if problem.has_weights:
         levels = set(problem.desired_levels or (0,))
         wanted = min(float(extreme_weights(problem.leaves_of(level))[0].min(initial=1.0)) for level in levels)
-    return smallest * wanted**2 * max(1 / _squared_ratio(problem), LEAST_TOLD)
+    return smallest * wanted**2 * min(1.0, max(TOLD_APART / _squared_ratio(problem), LEAST_TOLD))
 
 
 def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
