@@ -24,11 +24,12 @@ import numpy as np
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate
 from blue_solvers.crossing_areas.table_slots import Component
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 
 TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which that is known exactly
 UNKNOWN = 1e-10  # root of the information about a direction, times the anchor's deviation, below which nothing is known
@@ -65,20 +66,19 @@ class AnchoredForm(AreaForm):
         """What turns orthonormal group sums into sums over groups, (m,)."""
         return self._slots[self._table.name].roots(component)
 
-    def _anchored(self, own: ComponentProblem, desired: bool = False) -> slice:
+    def _anchored(self, layout: Layout) -> slice:
         """The anchor in a layout of a component's problem."""
-        layout = own.problem.desired if desired else own.problem.observed
         (name,) = (name for name in layout.names if isinstance(name, tuple) and name[0] == self._anchor)
         return layout.slice(name)
 
-    def _component_variances(self, component: Component, own: ComponentProblem) -> Float:
-        found = super()._component_variances(component, own)
+    def _component_variances(self, own: ComponentEstimate) -> Float:
+        found, layout = super()._component_variances(own), own.estimate.problem.observed
         if self._above is None:
             return found
-        (estimate,) = (estimate for one, _, estimate in self._components if one == component)
-        anchors = np.zeros((own.problem.observed.size, len(self._above[component])))
-        anchors[self._anchored(own)] = self._scales(component)[:, None] * self._above[component]
-        return found + (estimate.apply(anchors)[0] ** 2).sum(axis=1)
+        above = self._above[own.component]
+        anchors = np.zeros((layout.size, len(above)))
+        anchors[self._anchored(layout)] = self._scales(own.component)[:, None] * above
+        return found + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
 
     def told(self, variance: float, Y: Float) -> tuple[Float, dict[Component, Message]]:
         """What all else tells of the root.
@@ -97,28 +97,26 @@ class AnchoredForm(AreaForm):
         dict of frozenset of int to Message
             What is known of its group sums, by component.
         """
-        slots, given = self._slots[self._table.name], self._given(Y)
-        array = np.zeros((1, *slots.shape, Y.shape[1]))
+        slots, given = self._slots[self._table.name], self._observed.slots(Y)
+        array = np.zeros((1, *self._table.shape, Y.shape[1]))
         found: dict[Component, Message] = {}
-        by_key: dict[Key, tuple[Message, Float]] = {}
-        for component, own, estimate in self._components:
-            key = *own.key, self._scales(component).tobytes()
+        by_key: dict[tuple[ConstrainedEstimate, bytes], tuple[Message, Float]] = {}
+        for own in self._components:
+            key = own.estimate, self._scales(own.component).tobytes()
             if key not in by_key:
-                by_key[key] = self._told(component, own, estimate, variance)
-            found[component], shares = by_key[key]
-            slots.put(array, component, shares.T @ self._measured(given, component, own), 0)
+                by_key[key] = self._told(own, variance)
+            found[own.component], shares = by_key[key]
+            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own), 0)
         return slots.cells(array).reshape(-1, Y.shape[1]), found
 
-    def _told(
-        self, component: Component, own: ComponentProblem, estimate: ConstrainedEstimate, variance: float
-    ) -> tuple[Message, Float]:
+    def _told(self, own: ComponentEstimate, variance: float) -> tuple[Message, Float]:
         """What a component tells of the root's group sums, and the shares of its measurements in their estimate."""
-        scales, anchor = self._scales(component), self._anchored(own)
-        pulls = np.zeros((own.problem.desired.size, scales.size))
-        pulls[self._anchored(own, desired=True)] = np.diag(1 / scales)
-        U = estimate.adjoint(pulls)
+        problem, scales = own.estimate.problem, self._scales(own.component)
+        pulls = np.zeros((problem.desired.size, scales.size))
+        pulls[self._anchored(problem.desired)] = np.diag(1 / scales)
+        U, anchor = own.estimate.adjoint(pulls), self._anchored(problem.observed)
         taken = U[anchor] * scales[:, None]
-        noise = np.where(np.isfinite(own.problem.variances), own.problem.variances, 0.0)
+        noise = np.where(np.isfinite(problem.variances), problem.variances, 0.0)
         noise[anchor] = 0
         known = KnownDirections.of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
         return known.message(), known.without_anchor(U, variance)

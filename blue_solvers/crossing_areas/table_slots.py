@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, group_indicator, sees_contrasts
+from blue_solvers.components.grouping import Grouping, sees_contrasts
 from blue_solvers.components.reflections import Basis
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
@@ -38,63 +38,41 @@ class TableSlots:
         Of the variables in use.
     table : Table
         In the schema's order.
-    wanted : Component
-        Variables along which contrasts are asked for. Along others only sums over groups are held.
     apart : Component
         Variables whose cells nothing ties to one another, and so all belong to every component.
 
     Attributes
     ----------
     contrasts : Component
-        The variables along which it has contrasts that are asked for.
-    shape : tuple of int
-        Slots along every axis.
+        The variables along which it has contrasts.
     """
 
     def __init__(
-        self,
-        schema: Schema,
-        groupings: Sequence[Grouping],
-        table: Table,
-        wanted: Component,
-        apart: Component = frozenset(),
+        self, schema: Schema, groupings: Sequence[Grouping], table: Table, apart: Component = frozenset()
     ) -> None:
         by_axis = {own.axis: own for own in groupings}
-        pairs = [(axis, by_axis[axis], factor) for axis, factor in zip(table.axes, table.factors, strict=True)]
+        pairs = [(by_axis[axis], factor) for axis, factor in zip(table.axes, table.factors, strict=True)]
         self._table = table
         self._whole = [
-            own if factor == schema.names[axis] and axis not in apart else None for axis, own, factor in pairs
+            own if factor == schema.names[own.axis] and own.axis not in apart else None for own, factor in pairs
         ]
         self._turns = [
             (i, order)
-            for i, (axis, own, factor) in enumerate(pairs, start=1)
-            if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None
+            for i, (own, factor) in enumerate(pairs, start=1)
+            if factor != schema.names[own.axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None
         ]
-        seen = frozenset(axis for axis, own, factor in pairs if sees_contrasts(schema, own, factor)) - apart
-        self.contrasts: Component = (seen & wanted) | apart
-        self._summed = [
-            (i, own.groups, group_indicator(own) / np.sqrt(own.sizes)[:, None])
-            for i, (axis, own, _) in enumerate(pairs, start=1)
-            if axis in seen - wanted
-        ]
-        summed = {i for i, _, _ in self._summed}
-        self._basis = Basis([None if i in summed else own for i, own in enumerate(self._whole, start=1)])
-        self._first = [
-            length if axis in apart else 0 if own is None or i in summed else own.levels - own.sizes.size
-            for i, (axis, own, length) in enumerate(zip(table.axes, self._whole, table.shape, strict=True), start=1)
-        ]
-        self.shape = tuple(
-            own.sizes.size if own is not None and i in summed else length
-            for i, (own, length) in enumerate(zip(self._whole, table.shape, strict=True), start=1)
+        self.contrasts: Component = apart.union(
+            own.axis for own, factor in pairs if sees_contrasts(schema, own, factor)
         )
+        self._basis = Basis(self._whole)
+        self._first = [
+            length if axis in apart else 0 if own is None else own.levels - own.sizes.size
+            for axis, own, length in zip(table.axes, self._whole, table.shape, strict=True)
+        ]
 
     def slots(self, cells: Float) -> Float:
-        """From cells (G, *table's shape, K) to slots (G, *shape, K), a copy."""
-        array = cells
-        for axis, _, sums in reversed(self._summed):
-            array = _summed(array, axis, sums)
-        if not self._summed:
-            array = np.array(cells, order="C", copy=True)
+        """From cells (G, *table's shape, K) to slots, a copy."""
+        array = np.array(cells, order="C", copy=True)
         for axis, order in self._turns:
             array = np.take(array, order, axis=axis)
         self._basis.to_slots(array)
@@ -105,9 +83,6 @@ class TableSlots:
         self._basis.to_cells(slots)
         for axis, order in self._turns:
             slots = np.take(slots, np.argsort(order), axis=axis)
-        for axis, groups, sums in self._summed:
-            weights = sums.max(axis=0).reshape(-1, *[1] * (slots.ndim - 1 - axis))
-            slots = np.take(slots, groups, axis=axis) * weights
         return slots
 
     def grouped_shape(self, component: Component) -> tuple[int, ...]:
@@ -178,11 +153,3 @@ class TableSlots:
         for axis, order in self._turns:
             by_group = np.take(by_group, np.argsort(order), axis=axis)
         return np.broadcast_to(by_group, (len(by_group), *self._table.shape))
-
-
-def _summed(array: Float, axis: int, sums: Float) -> Float:
-    """An array whose axis is summed by a matrix (groups, levels); C-contiguous."""
-    before, after = array.shape[:axis], array.shape[axis + 1 :]
-    flat = array.reshape(prod(before), sums.shape[1], prod(after))
-    found = flat[..., 0] @ sums.T if prod(after) == 1 else np.matmul(sums, flat)
-    return np.ascontiguousarray(found).reshape(*before, len(sums), *after)

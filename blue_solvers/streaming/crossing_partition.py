@@ -19,7 +19,6 @@ from scipy import sparse
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
-from blue_solvers.crossing_areas.component_problem import equal_variances
 from blue_solvers.streaming.manifest import TOP, PartEntry, areas_file, level_file, write_manifest
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
@@ -273,7 +272,8 @@ class _AreaWriter:
 
     def __init__(self, folder: Path, problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> None:
         self._folder, self._areas, self._design, self._cut = folder, problem.domain.areas, design, cut
-        self._variances, self._blocks = equal_variances(problem), blocks
+        assert problem.geounit_variances is not None
+        self._variances, self._blocks = problem.geounit_variances, blocks
         self._leaves = cut.above[-1]
         self._names = [self._areas.names(name) if name in self._areas.levels else ("all",) for name in cut.levels]
         if cut.together:
