@@ -16,8 +16,6 @@ anchor, (K L) (K L)' is added to their covariance.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -118,67 +116,19 @@ class AnchoredForm(AreaForm):
         taken = U[anchor] * scales[:, None]
         noise = np.where(np.isfinite(problem.variances), problem.variances, 0.0)
         noise[anchor] = 0
-        known = KnownDirections.of((taken + taken.T) / 2, np.sqrt(noise)[:, None] * U, variance)
-        return known.message(), known.without_anchor(U, variance)
-
-
-@dataclass(frozen=True)
-class KnownDirections:
-    """What is known of u, (m,), along orthonormal directions.
-
-    Attributes
-    ----------
-    exact : ndarray, (m, e)
-        Known exactly.
-    finite : ndarray, (m, k)
-        Known with some variance, independently of one another.
-    roots : ndarray, (k,)
-        The roots of the information about these.
-    unknown : ndarray, (m, o)
-        Not known at all.
-    """
-
-    exact: Float
-    finite: Float
-    roots: Float
-    unknown: Float
-
-    @classmethod
-    def of(cls, taken: Float, learnt: Float, variance: float) -> Self:
-        """From what the estimate of u takes of a measurement of it, and of all others.
-
-        Parameters
-        ----------
-        taken : ndarray, (m, m)
-            B, symmetric.
-        learnt : ndarray, (n, m)
-            The root of Sigma times U.
-        variance : float
-            s.
-        """
-        shares, directions = np.linalg.eigh(taken)
-        open_ = shares >= TAKEN
-        exact, rest = directions[:, ~open_], directions[:, open_]
-        information = learnt @ (rest / shares[open_]) / variance
-        triangle = np.linalg.qr(information, mode="r")
-        values, turned = np.linalg.svd(triangle, full_matrices=True)[1:]
+        shares, directions = np.linalg.eigh((taken + taken.T) / 2)
+        exact, rest = directions[:, shares < TAKEN], directions[:, shares >= TAKEN]
+        learnt = np.sqrt(noise)[:, None] * U @ (rest / shares[shares >= TAKEN]) / variance
+        values, turned = np.linalg.svd(np.linalg.qr(learnt, mode="r"), full_matrices=True)[1:]
         values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
         known = values * np.sqrt(variance) > UNKNOWN
-        return cls(exact, rest @ turned[known].T, values[known], rest @ turned[~known].T)
-
-    def message(self) -> Message:
-        """The same as a message of one u."""
-        return Message(
-            ((self.finite / self.roots) @ self.finite.T)[None],
-            ((self.finite * self.roots) @ self.finite.T)[None],
-            (self.unknown @ self.unknown.T)[None],
-            (self.exact @ self.exact.T)[None],
+        finite, roots, unknown = rest @ turned[known].T, values[known], rest @ turned[~known].T
+        message = Message(
+            ((finite / roots) @ finite.T)[None],
+            ((finite * roots) @ finite.T)[None],
+            (unknown @ unknown.T)[None],
+            (exact @ exact.T)[None],
         )
-
-    def without_anchor(self, U: Float, variance: float) -> Float:
-        """U (1 + V / s), (n, m), zero along what is not known.
-
-        Direction by direction: V / s may be so large that its rounding as a matrix would reach what is exact.
-        """
-        finite = (U @ self.finite) * (1 + 1 / (self.roots**2 * variance))
-        return (U @ self.exact) @ self.exact.T + finite @ self.finite.T
+        # U (1 + V / s) direction by direction: rounding of so large a matrix would reach what is exact
+        along = (U @ finite) * (1 + 1 / (roots**2 * variance))
+        return message, (U @ exact) @ exact.T + along @ finite.T

@@ -18,6 +18,8 @@ from itertools import chain, combinations
 
 import numpy as np
 
+from blue_solvers.components import Components
+from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
@@ -25,10 +27,11 @@ from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
 from blue_solvers.normal_equations.cell_variances import variances_of_several
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
-from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders import Areas, Problem
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
+from constraint_builders.description.zeros import StructuralZeros
 
 
 class AreaForm:
@@ -186,3 +189,23 @@ def components_of_tables(tables: list[TableSlots], apart: Component) -> list[Com
         for chosen in chain.from_iterable(combinations(sorted(contrasts), k) for k in range(len(contrasts) + 1))
     }
     return sorted(seen, key=lambda component: (len(component), sorted(component)))
+
+
+def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:
+    """The exact estimate of a problem for which `areas_refusal` is None, given its equalities.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of areas; of geounits, which are areas that nest; or of a single place, which is an area of one leaf.
+    known : ndarray of int, optional
+        Observed cells whose measurement is exact, whatever variance the problem gives them.
+    """
+    if not problem.has_areas:
+        areas, zeros = Areas.from_spine(problem.domain.spine), problem.zeros
+        if zeros is not None:
+            empty = np.zeros((areas.size, *zeros.empty.shape[1:]), dtype=bool)
+            empty[areas.members[-1]] = zeros.empty[problem.domain.leaves]
+            zeros = StructuralZeros.of(problem.domain.schema, zeros.axes, empty)
+        problem = problem.replace(spine=None, areas=areas, zeros=zeros)
+    return conditioned(problem, known, AreaForm)

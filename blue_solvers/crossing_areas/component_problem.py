@@ -182,16 +182,12 @@ def _first_of_structure(
     return Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
-def _together(variances: list[Float]) -> tuple[Float, list[Float]]:
+def _together(variances: list[Float]) -> tuple[Float, Float]:
     """The variance of several measurements of the same numbers together, and the weight of each; exact ones decide."""
-    exact = [own == 0 for own in variances]
-    number = np.sum(exact, axis=0)
-    precisions = [np.divide(1.0, own, out=np.zeros_like(own), where=own > 0) for own in variances]
-    total = np.sum(precisions, axis=0)
-    shares = [np.divide(own, total, out=np.zeros_like(own), where=total > 0) for own in precisions]
-    weights = [
-        np.where(number > 0, is_exact / np.maximum(number, 1), share)
-        for is_exact, share in zip(exact, shares, strict=True)
-    ]
-    together = np.divide(1.0, total, out=np.full_like(total, np.inf), where=total > 0)
-    return np.where(number > 0, 0.0, together), weights
+    own = np.array(variances)
+    exact = own == 0
+    with np.errstate(divide="ignore"):
+        precisions = np.where(exact.any(axis=0), exact, 1 / own)
+        total = precisions.sum(axis=0)
+        together = np.where(exact.any(axis=0), 0.0, 1 / total)
+    return together, precisions / np.where(total > 0, total, 1.0)
