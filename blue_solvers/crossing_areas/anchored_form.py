@@ -104,7 +104,7 @@ class AnchoredForm(AreaForm):
             if key not in by_key:
                 by_key[key] = self._told(own, variance)
             found[own.component], shares = by_key[key]
-            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own), 0)
+            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own))
         return slots.cells(array).reshape(-1, Y.shape[1]), found
 
     def _told(self, own: ComponentEstimate, variance: float) -> tuple[Message, Float]:

@@ -30,7 +30,6 @@ from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 
 
@@ -51,8 +50,8 @@ class AreaForm:
         apart = kept_by_all(problem) if groupings is None else frozenset()
         groupings = groupings_in_use(problem) if groupings is None else groupings
         self._slots = {table.name: TableSlots(schema, groupings, table, apart) for table in tables}
-        self._observed = TablesInSlots(problem.observed, problem.observed_tables, self._slots, 1)
-        self._desired = TablesInSlots(problem.desired, problem.desired_tables, self._slots, -1)
+        self._observed = TablesInSlots(problem, self._slots, True)
+        self._desired = TablesInSlots(problem, self._slots, False)
         made: dict[Key, ConstrainedEstimate] = {}
         seen = components_of_tables([self._slots[table.name] for table in problem.desired_tables], apart)
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
@@ -121,17 +120,17 @@ class TablesInSlots:
 
     Parameters
     ----------
-    layout : Layout
-    tables : sequence of Table
+    problem : Problem
     by_name : mapping of str to TableSlots
-    power : {1, -1}
-        Of the roots of group sizes, by which slots of groups are multiplied: 1 for observed ones, to sums over groups,
-        and -1 for desired ones, back.
+    is_observed : bool
+        Whether they are its observed tables; otherwise the desired ones.
     """
 
-    def __init__(self, layout: Layout, tables: Sequence[Table], by_name: Mapping[str, TableSlots], power: int) -> None:
-        self._layout, self._tables, self._power = layout, tables, power
-        self._by_table = [by_name[table.name] for table in tables]
+    def __init__(self, problem: Problem, by_name: Mapping[str, TableSlots], is_observed: bool) -> None:
+        self._is_observed = is_observed
+        self._layout = problem.observed if is_observed else problem.desired
+        self._tables = problem.observed_tables if is_observed else problem.desired_tables
+        self._by_table = [by_name[table.name] for table in self._tables]
 
     def zeros(self, columns: int) -> list[Float]:
         """Slots of all tables, each (areas, *shape, columns)."""
@@ -154,7 +153,7 @@ class TablesInSlots:
     def gathered(self, slots: list[Float], own: ComponentEstimate) -> Float:
         """What tables have of a component, added up over a layout of its problem."""
         layout, parts = self._parts(own)
-        found = [self._by_table[i].part(slots[i], own.component, self._power) for i, _, _ in parts]
+        found = [self._by_table[i].part(slots[i], own.component) for i, _, _ in parts]
         result = np.zeros((layout.size, found[0].shape[1]))
         for (_, name, weights), part in zip(parts, found, strict=True):
             result[layout.slice(name)] += weights * part
@@ -164,11 +163,11 @@ class TablesInSlots:
         """The transpose, into slots."""
         layout, parts = self._parts(own)
         for i, name, weights in parts:
-            self._by_table[i].put(slots[i], own.component, weights * X[layout.slice(name)], self._power)
+            self._by_table[i].put(slots[i], own.component, weights * X[layout.slice(name)])
 
     def _parts(self, own: ComponentEstimate) -> tuple[Layout, list[TablePart]]:
         problem = own.estimate.problem
-        return (problem.observed, own.observed) if self._power > 0 else (problem.desired, own.desired)
+        return (problem.observed, own.observed) if self._is_observed else (problem.desired, own.desired)
 
 
 def kept_by_all(problem: Problem) -> Component:

@@ -40,7 +40,8 @@ class TablePart(NamedTuple):
     name : (str, str)
         What that is called in the component's problem.
     weights : ndarray, (areas of the layer * group cells, 1)
-        Its share in what is measured there, by precision.
+        Of an observed table its share in what is measured there, by precision, and the roots of the sizes of groups,
+        which turn slots into sums over groups; of a desired one what turns these back.
     """
 
     block: int
@@ -139,18 +140,23 @@ def component_estimate(
                 found.setdefault((areas.levels[level], reduced.name(table)), []).append(block)
         return found
 
+    def roots(tables: Sequence[Table], blocks: list[int], count: int) -> Float:
+        return np.array([np.tile(slots[tables[i].name].roots(component), count) for i in blocks])
+
+    counts = {name: members.size for name, members in zip(areas.levels, areas.members, strict=True)}
     variances: dict[LayerTable, Float] = {}
-    observed: list[TablePart] = []
+    observed, desired = list[TablePart](), list[TablePart]()
     for name, blocks in seeing(problem.observed_levels, problem.observed_tables).items():
-        roots = [slots[problem.observed_tables[i].name].roots(component) for i in blocks]
-        of_places = [problem.geounit_variances[i] for i in blocks]
-        noise = [np.outer(place, root**2).ravel() for place, root in zip(of_places, roots, strict=True)]
-        variances[name], weights = _together(noise)
-        observed += [TablePart(i, name, own[:, None]) for i, own in zip(blocks, weights, strict=True)]
+        scales = roots(problem.observed_tables, blocks, counts[name[0]])
+        noise = [np.repeat(problem.geounit_variances[i], scales.shape[1] // counts[name[0]]) for i in blocks]
+        variances[name], shares = _together(scales**2 * noise)
+        observed += [TablePart(i, name, own[:, None]) for i, own in zip(blocks, scales * shares, strict=True)]
     if not observed:
         return None
     wanted = seeing(problem.desired_levels, problem.desired_tables)
-    desired = [TablePart(i, name, np.ones((1, 1))) for name, blocks in wanted.items() for i in blocks]
+    for name, blocks in wanted.items():
+        scales = roots(problem.desired_tables, blocks, counts[name[0]])
+        desired += [TablePart(i, name, 1 / own[:, None]) for i, own in zip(blocks, scales, strict=True)]
     known = [np.sign(np.where(np.isinf(own), -1.0, own)).tobytes() for own in variances.values()]
     structure = repr(reduced.schema), *variances, *known, *wanted
     alike = made.get(structure)
@@ -182,9 +188,8 @@ def _first_of_structure(
     return Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
-def _together(variances: list[Float]) -> tuple[Float, Float]:
+def _together(own: Float) -> tuple[Float, Float]:
     """The variance of several measurements of the same numbers together, and the weight of each; exact ones decide."""
-    own = np.array(variances)
     exact = own == 0
     with np.errstate(divide="ignore"):
         precisions = np.where(exact.any(axis=0), exact, 1 / own)

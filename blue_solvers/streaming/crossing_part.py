@@ -17,6 +17,7 @@ from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.crossing_areas.anchored_form import AnchoredForm
 from blue_solvers.crossing_areas.table_slots import Component
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
+from blue_solvers.streaming.siblings import names_not_in
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
@@ -27,9 +28,8 @@ ANCHOR = "anchor"
 
 def message_of_part(design: Design, part: Part) -> Upward:
     """What a part with nothing cut off below it, a tree or not, tells of its root."""
-    if part.areas is None:
-        return SubtreeForm(design, part).message()
-    return CrossingForm(design, part, part.areas).message()
+    form = SubtreeForm(design, part) if part.areas is None else CrossingForm(design, part, part.areas)
+    return form.message()
 
 
 def estimates_of_part(
@@ -43,7 +43,7 @@ def estimates_of_part(
     """Estimates of a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
     if part.areas is None:
         return SubtreeForm(design, part, above=above, wanted=wanted, read=read).estimates(variances)
-    return CrossingForm(design, part, part.areas).estimates(above, variances)
+    return CrossingForm(design, part, part.areas, above).estimates(variances)
 
 
 class CrossingForm:
@@ -55,78 +55,71 @@ class CrossingForm:
     part : Part
     areas : csr_array, (G, leaves)
         Its areas, of which the first, the root, has all leaves.
+    above : Downward, optional
+        What all measurements tell of the root: it then stands in for the root's own measurements, as if it were exact.
     """
 
-    def __init__(self, design: Design, part: Part, areas: sparse.csr_array) -> None:
-        self._design, self._part, self._incidence = design, part, areas
-        self._anchor = next(name for name in _names(ANCHOR) if name not in design.levels)
-        tables = [table for _, table in (*design.observed, *design.desired)]
-        self._groupings = groupings_of(design.schema, tables)
-        self._components = list(_components(self._groupings))
+    def __init__(self, design: Design, part: Part, areas: sparse.csr_array, above: Downward | None = None) -> None:
+        self._design, self._part, self._weights, self._above = design, part, areas.data, above
+        self._anchor = next(names_not_in(design.levels, ANCHOR))
+        groupings = groupings_of(design.schema, [table for _, table in (*design.observed, *design.desired)])
+        self._components = list(_components(groupings))
         self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
+        final = above is not None
+        self._wanted = [i for i, (level, _) in enumerate(design.desired) if final and part.count(level)]
+        self._variance = 0.0 if final else self._least_variance()
+        self._problem = self._problem_of(areas)
+        roots = None if above is None else dict(zip(self._components, map(np.asarray, above.roots), strict=True))
+        self._form = AnchoredForm(self._problem, groupings, self._anchor, roots)
 
     def message(self) -> Upward:
         """What the part knows of its root."""
-        variance = self._least_variance()
-        problem = self._problem(variance, [])
-        form = AnchoredForm(problem, self._groupings, self._anchor)
-        cells, told = form.told(variance, self._lay_out(problem, None))
+        cells, told = self._form.told(self._variance, self._lay_out(0.0))
         return Upward(cells, [told[component] for component in self._components], self._part.least)
 
-    def estimates(self, above: Downward, variances: bool) -> Estimates:
+    def estimates(self, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
-        wanted = [i for i, (level, _) in enumerate(self._design.desired) if self._part.count(level)]
-        problem = self._problem(0.0, wanted)
-        roots = dict(zip(self._components, (np.asarray(own) for own in above.roots), strict=True))
-        form = AnchoredForm(problem, self._groupings, self._anchor, roots)
-        x = form.apply(self._lay_out(problem, above.cells))[:, 0]
-        cells = self._cut(problem, x, wanted)
-        nothing = NOTHING * above.least * float(abs(self._incidence.data).min()) ** 2
-        spreads = self._cut(problem, without_rounding(form.variances(), nothing), wanted) if variances else {}
+        assert self._above is not None
+        cells = self._cut(self._form.apply(self._lay_out(self._above.cells))[:, 0])
+        nothing = NOTHING * self._above.least * float(abs(self._weights).min()) ** 2
+        spreads = self._cut(without_rounding(self._form.variances(), nothing)) if variances else {}
         return Estimates(cells, spreads, {}, {})
 
-    def _problem(self, anchored: float, wanted: Sequence[int]) -> Problem:
-        """The part's problem with an anchor of some variance, 0 if it is final; which is desired where no table is."""
-        design, part = self._design, self._part
-        finest = design.finest.name
-        observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, anchored)}}
+    def _problem_of(self, areas: sparse.csr_array) -> Problem:
+        """The part's problem with an anchor; which is desired where no table is."""
+        design, part, finest = self._design, self._part, self._design.finest.name
+        observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, self._variance)}}
         for i in self._inside:
             level, table = design.observed[i]
-            known = part.variances[i]
-            if level == part.level_of[0] and anchored == 0:  # the anchor has it already
-                known = np.full(1, np.inf)
-            observed.setdefault(design.levels[level], {})[table.name] = known
-        desired: dict[str, list[str]] = {} if wanted else {self._anchor: [finest]}
-        for i in wanted:
+            has_it = self._above is not None and level == part.level_of[0]  # the anchor
+            observed.setdefault(design.levels[level], {})[table.name] = (
+                np.full(1, np.inf) if has_it else part.variances[i]
+            )
+        desired: dict[str, list[str]] = {} if self._wanted else {self._anchor: [finest]}
+        for i in self._wanted:
             level, table = design.desired[i]
             desired.setdefault(design.levels[level], []).append(table.name)
-        return Problem(design.schema, observed, desired, areas=self._areas())
+        layers = {design.levels[level]: areas[part.members(level)] for level in np.unique(part.level_of).tolist()}
+        layers = {name: own for name, own in layers.items() if name != LEAF} | {
+            self._anchor: np.ones((1, areas.shape[1]))
+        }
+        return Problem(design.schema, observed, desired, areas=Areas(areas.shape[1], layers))
 
-    def _areas(self) -> Areas:
-        part, leaves = self._part, self._incidence.shape[1]
-        levels = {self._design.levels[level]: part.members(level) for level in np.unique(part.level_of).tolist()}
-        layers = {name: self._incidence[place] for name, place in levels.items() if name != LEAF}
-        return Areas(leaves, {**layers, self._anchor: np.zeros(leaves, dtype=np.intp)})
-
-    def _lay_out(self, problem: Problem, anchor: Float | None) -> Float:
+    def _lay_out(self, anchor: Float | float) -> Float:
         """What was measured, and the root's cells, over the observed layout, (n, 1)."""
-        y = np.zeros((problem.observed.size, 1))
+        y, layout = np.zeros((self._problem.observed.size, 1)), self._problem.observed
         for i in self._inside:
             level, table = self._design.observed[i]
-            y[problem.observed.slice((self._design.levels[level], table.name)), 0] = self._part.values[i].ravel()
-        y[problem.unmeasured] = 0
-        if anchor is not None:
-            y[problem.observed.slice((self._anchor, self._design.finest.name))] = anchor
+            y[layout.slice((self._design.levels[level], table.name)), 0] = self._part.values[i].ravel()
+        y[self._problem.unmeasured] = 0
+        y[layout.slice((self._anchor, self._design.finest.name))] = anchor
         return y
 
-    def _cut(self, problem: Problem, vector: Float, wanted: Sequence[int]) -> dict[int, Float]:
+    def _cut(self, vector: Float) -> dict[int, Float]:
         """Tables by their number in the design, (areas, cells), of a vector over the desired layout."""
-        found = {}
-        for i in wanted:
-            level, table = self._design.desired[i]
-            own = vector[problem.desired.slice((self._design.levels[level], table.name))]
-            found[i] = own.reshape(-1, table.size)
-        return found
+        tables = {i: self._design.desired[i] for i in self._wanted}
+        names = {i: (self._design.levels[level], table.name) for i, (level, table) in tables.items()}
+        return {i: vector[self._problem.desired.slice(names[i])].reshape(-1, tables[i][1].size) for i in tables}
 
     def _least_variance(self) -> float:
         """Not much more than the least variance that a table can give a group sum."""
@@ -135,14 +128,8 @@ class CrossingForm:
             known = self._part.variances[i]
             known = known[(known > 0) & np.isfinite(known)]
             least = min(least, known.min(initial=np.inf) * self._design.observed[i][1].size)
-        weight = float(abs(self._incidence.data).max())
+        weight = float(abs(self._weights).max())
         return float(least / self._design.finest.size / weight**2) if np.isfinite(least) else 1.0
-
-
-def _names(name: str) -> Iterator[str]:
-    while True:
-        yield name
-        name += "'"
 
 
 def _components(groupings: Sequence[Grouping]) -> Iterator[Component]:

@@ -103,10 +103,7 @@ class Cut:
                     f"that holds the areas of one of them, or {IN_MEMORY}"
                 )
         if chain[0][1].any():
-            top = EVERYTHING
-            while top in areas.levels:
-                top += "'"
-            chain.insert(0, (top, np.zeros_like(own)))
+            chain.insert(0, (next(names_not_in(areas.levels, EVERYTHING)), np.zeros_like(own)))
         levels = *(level for level, _ in chain), *(level for level, _ in inside)
         return cls(levels, len(chain) - 1, [labels for _, labels in chain], [owner for _, owner in inside])
 
