@@ -91,18 +91,16 @@ class CrossingForm:
         observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, self._variance)}}
         for i in self._inside:
             level, table = design.observed[i]
-            has_it = self._above is not None and level == part.level_of[0]  # the anchor
-            observed.setdefault(design.levels[level], {})[table.name] = (
-                np.full(1, np.inf) if has_it else part.variances[i]
-            )
+            at_root = self._above is not None and level == part.level_of[0]  # where the anchor has it
+            variances = np.full(1, np.inf) if at_root else part.variances[i]
+            observed.setdefault(design.levels[level], {})[table.name] = variances
         desired: dict[str, list[str]] = {} if self._wanted else {self._anchor: [finest]}
         for i in self._wanted:
             level, table = design.desired[i]
             desired.setdefault(design.levels[level], []).append(table.name)
-        layers = {design.levels[level]: areas[part.members(level)] for level in np.unique(part.level_of).tolist()}
-        layers = {name: own for name, own in layers.items() if name != LEAF} | {
-            self._anchor: np.ones((1, areas.shape[1]))
-        }
+        inner = {design.levels[level]: areas[part.members(level)] for level in np.unique(part.level_of).tolist()}
+        inner.pop(LEAF, None)
+        layers = {**inner, self._anchor: np.ones((1, areas.shape[1]))}
         return Problem(design.schema, observed, desired, areas=Areas(areas.shape[1], layers))
 
     def _lay_out(self, anchor: Float | float) -> Float:
