@@ -34,6 +34,7 @@ from constraint_builders.memory import require_memory
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
 ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
+VANISHED = 1e-14  # of the weights that measurements had before: what is left of less is rounding
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
 UNDETERMINED = (
     1e-11  # of the variance of pseudo-measurements: what is less was not told by anything else, up to rounding
@@ -79,11 +80,12 @@ class ConditionedEstimate:
         chosen = _independent(base, form_of, rows, b)
         self._measured = np.ones((size, 1))
         self._measured[cells] = 0
+        is_data = sparse.diags_array((np.arange(rows.shape[0]) >= b.size).astype(float))
+        nothing = sparse.csr_array((cells.size, size))
         self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
-        data, constants = np.concatenate([np.full(b.size, -1), known]), np.concatenate([b, np.zeros(known.size)])
-        self._fixed = np.flatnonzero(data[chosen] >= 0)
-        self._data = data[chosen][self._fixed]
-        self._constants = np.concatenate([constants[chosen], np.zeros(cells.size)])[:, None]
+        self._H = sparse.csr_array(sparse.vstack([sparse.csr_array(is_data @ rows)[chosen], nothing], format="csr"))
+        constants = np.concatenate([b, np.zeros(known.size)])[chosen]
+        self._constants = np.concatenate([constants, np.zeros(cells.size)])[:, None]
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
@@ -106,13 +108,11 @@ class ConditionedEstimate:
         values, vectors = np.linalg.eigh(np.eye(W.shape[1]) - T.T @ T)
         told = values > UNDETERMINED
         root = vectors[:, told] / np.sqrt(values[told])
-        T = T @ root
-        kept, taken_back = (_applied(self._desired, deviations * own, size) for own in (Q, T))
-        self._changed = np.einsum("ij,ij->i", kept, kept) - np.einsum("ij,ij->i", taken_back, taken_back)
+        self._changes = deviations * np.concatenate([Q, T @ root], axis=1)
+        self._left = self._desired.apply(self._changes) if self._changes.shape[1] else np.zeros((size, 0))
+        self._changed = self._left**2 @ np.repeat([1.0, -1.0], [known, root.shape[1]])
         back, again = -root.T / np.sqrt(pseudo_variance), root.T @ (W.T @ Q) @ L
-        self._right = np.block([[L, np.zeros((len(L), W.shape[1]))], [again, back]])
-        self._left = np.concatenate([kept, taken_back], axis=1)
-        self._changes = deviations * np.concatenate([Q, T], axis=1)
+        self._right = np.block([[L, np.zeros((known, W.shape[1]))], [again, back]])
 
     def _gained(self, missing: Float) -> Float:
         """V F' K^+ times (combinations, K)."""
@@ -126,9 +126,7 @@ class ConditionedEstimate:
 
     def _missing(self, Y: Float, observed: Float | None) -> Float:
         """What combinations of the estimate before, which may be known already, are off by."""
-        missing = self._F @ (self._observed.apply(Y) if observed is None else observed)
-        missing[self._fixed] -= Y[self._data]
-        return missing
+        return self._F @ (self._observed.apply(Y) if observed is None else observed) - self._H @ Y
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -138,8 +136,7 @@ class ConditionedEstimate:
             result = self._desired.adjoint(V - pulls)
         else:
             result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
-        np.add.at(result, self._data, multipliers[self._fixed])
-        return result * self._measured
+        return (result + self._H.T @ multipliers) * self._measured
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
@@ -148,8 +145,14 @@ class ConditionedEstimate:
         small = np.flatnonzero((variances < CANCELLED * before) & (before > 0))
         if small.size:
             noise = sparse.diags_array(self._noise[:, 0])
-            variances[small] = variances_from_weights(noise, small, variances.size, self.adjoint)
+            variances[small] = variances_from_weights(noise, small, variances.size, self._weights_that_move)
         return variances
+
+    def _weights_that_move(self, V: Float) -> Float:
+        """P' V, (n, K), 0 for functionals to which equalities leave nothing but rounding."""
+        weights, largest = self.adjoint(V), abs(self._desired.adjoint(V)).max(axis=0)
+        left = np.linalg.norm(np.sqrt(self._noise) * weights, axis=0)
+        return np.where(left > VANISHED * largest * np.sqrt(self._noise.sum()), weights, 0.0)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
@@ -218,11 +221,6 @@ def _independent(base: Problem, form_of: FormOf, rows: sparse.csr_array, b: Floa
     pulls = _adjoint(form_of(alike.observing()), rows.T.toarray() / scale, alike.observed.size)
     _require_attainable(pulls[:, : b.size], b / scale[: b.size])
     return pivots(np.where(alike.exact[:, None], 0.0, pulls))[0]
-
-
-def _applied(form: Components, Y: Float, size: int) -> Float:
-    """P Y, (size, K), of no columns too."""
-    return form.apply(Y) if Y.shape[1] else np.zeros((size, 0))
 
 
 def _adjoint(form: Components, V: Float, size: int) -> Float:

@@ -10,32 +10,25 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
-from blue_solvers.streaming.manifest import TOP, PartEntry, areas_file, level_file, write_manifest
+from blue_solvers.streaming.manifest import TOP, areas_file
 from blue_solvers.streaming.part_data import Design
-from blue_solvers.streaming.part_files import (
-    BUFFERS,
-    Partitions,
-    require_file_names,
-    variance_column,
-    write_level,
-    write_matrix,
-)
+from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
+from blue_solvers.streaming.part_writer import Beside, Sources, write_parts
 from blue_solvers.streaming.siblings import names_not_in, shared_out
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.estimability import lacks, undetermined_refusal
-from constraint_builders.files.new_folder import new_folder
 from constraint_builders.memory import format_bytes
 from constraint_builders.schema_order import in_schema_order
 
@@ -142,12 +135,8 @@ def partition_areas(
     values[problem.unmeasured] = 0
     cut, design, needed, top_needed = _chosen(problem, memory, at)
     require_file_names(design)
-    blocks = [values[problem.observed.block(i)] for i in range(len(design.observed))]
-    with new_folder(folder) as temporary:
-        writer = _AreaWriter(temporary, problem, design, cut, blocks)
-        parts = [writer.part(number, int(own)) for number, own in enumerate(needed)]
-        write_manifest(temporary, design, parts, writer.top(int(top_needed)))
-    return Partitions.open(folder)
+    sources = _sources(problem, design, cut, [values[problem.observed.block(i)] for i in range(len(design.observed))])
+    return write_parts(folder, sources, sources.tree.members[cut.depth], [*needed, top_needed])
 
 
 def _refuse(problem: Problem) -> None:
@@ -264,60 +253,39 @@ def _together(problem: Problem, cut: Cut, needed: Float, limit: float) -> Cut:
     return cut.with_siblings(areas.names(cut.levels[cut.depth]), lots)
 
 
-class _AreaWriter:
-    """Writes the files of parts."""
+def _sources(problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> Sources:
+    """Parts are areas of the cut, with all areas inside them right below."""
+    areas = problem.domain.areas
+    assert problem.geounit_variances is not None
+    counts = [*(int(labels.max()) + 1 for labels in cut.above), *(owner.size for owner in cut.owner)]
+    firsts = np.cumsum([0, *counts])
+    parents = [np.full(counts[0], -1)]
+    for first, coarse, fine in zip(firsts, cut.above, cut.above[1:], strict=False):
+        parents.append(np.empty(int(fine.max()) + 1, dtype=np.intp))
+        parents[-1][fine] = first + coarse
+    parents += [firsts[cut.depth] + owner for owner in cut.owner]
+    levels = np.repeat(np.arange(len(counts)), counts)
+    tree = LevelledTree(np.concatenate(parents), levels, cut.levels)
+    names = [areas.names(name) if name in areas.levels else ("all",) for name in cut.levels]
+    if cut.together:
+        names[cut.depth] = cut.together
+    leaves = cut.above[-1]
+    of_roots = sparse.csr_array((np.ones(leaves.size), (leaves, np.arange(leaves.size))))
+    inside = [areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :]]
+    incidence = sparse.csr_array(sparse.vstack([of_roots, *inside], format="csr"))
+    cells = {(cut.levels[k], table.name): own for (k, table), own in zip(design.observed, blocks, strict=True)}
 
-    def __init__(self, folder: Path, problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> None:
-        self._folder, self._areas, self._design, self._cut = folder, problem.domain.areas, design, cut
-        assert problem.geounit_variances is not None
-        self._variances, self._blocks = problem.geounit_variances, blocks
-        self._leaves = cut.above[-1]
-        self._names = [self._areas.names(name) if name in self._areas.levels else ("all",) for name in cut.levels]
-        if cut.together:
-            self._names[cut.depth] = cut.together
-        leaves = self._leaves.size
-        roots = sparse.csr_array((np.ones(leaves), (self._leaves, np.arange(leaves))))
-        self._incidence = [roots, *(self._areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :])]
+    def read(level: str, table: str, ranks: Index) -> Float:
+        return cells[level, table].reshape(counts[cut.levels.index(level)], -1)[ranks]
 
-    def part(self, number: int, needed: int) -> PartEntry:
-        """Write an area of the cut, and all inside it."""
-        depth = self._cut.depth
-        rows = [np.array([number]), *(np.flatnonzero(owner == number) for owner in self._cut.owner)]
-        files: dict[str, str] = {}
-        first = 0
-        for level, here in enumerate(rows, start=depth):
-            if here.size:
-                files |= self._level(level, f"{number:05d}", here, np.full(here.size, 0 if first else -1))
-                first += here.size
-        leaves = np.flatnonzero(self._leaves == number)
-        incidence = [matrix[here][:, leaves] for matrix, here in zip(self._incidence, rows, strict=True) if here.size]
-        path = areas_file(f"{number:05d}")
-        files[path] = write_matrix(self._folder / path, sparse.csr_array(sparse.vstack(incidence, format="csr")))
-        leaf = sum(int(labels.max()) + 1 for labels in self._cut.above[:-1]) + number
-        name, code = self._cut.levels[depth], self._names[depth][number]
-        return PartEntry(f"{number:05d}", name, code, leaf, first, needed, files)
+    def weights(name: str, ordered: Index, own: Index) -> Beside:
+        if name == TOP:
+            return {}
+        rows = incidence[ordered - firsts[cut.depth]]
+        return {areas_file(name): rows[:, leaves == ordered[0] - firsts[cut.depth]]}
 
-    def top(self, needed: int) -> PartEntry:
-        """Write the tree above the parts, with their roots."""
-        files: dict[str, str] = {}
-        start, before = 0, np.zeros(0, dtype=np.intp)
-        for level, labels in enumerate(self._cut.above):
-            count = int(labels.max()) + 1
-            parents = np.full(count, -1)
-            if level:
-                parents[labels] = before + (start - int(before.max()) - 1)
-            files |= self._level(level, TOP, np.arange(count), parents)
-            start, before = start + count, labels
-        return PartEntry(TOP, self._cut.levels[0], self._names[0][0], -1, start, needed, files)
-
-    def _level(self, level: int, part: str, rows: Index, parents: Index) -> dict[str, str]:
-        columns: dict[str, NDArray] = {"parent": parents}
-        for i, (where, table) in enumerate(self._design.observed):
-            if where == level:
-                columns[variance_column(table.name)] = self._variances[i][rows]
-                columns[table.name] = self._blocks[i].reshape(-1, table.size)[rows]
-        path = level_file(self._cut.levels[level], part)
-        return {path: write_level(self._folder / path, [self._names[level][row] for row in rows.tolist()], columns)}
+    codes = [name for own in names for name in own]
+    return Sources(design, tree, codes, problem.geounit_variances, read, None, weights)
 
 
 def _partition_of(areas: Areas, name: str) -> Index | None:
