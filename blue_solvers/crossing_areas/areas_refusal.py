@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from blue_solvers.components.grouping import sees_contrasts
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal
+from blue_solvers.crossing_areas.table_slots import contrasts_of
 from blue_solvers.normal_equations.noisy_equations import is_uneven
 from constraint_builders import Problem
 from constraint_builders.description.areas import LEAF, calls_others_leaves
@@ -26,21 +26,8 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
     if problem.has_equalities and is_uneven(problem):
         return Refusal("its variances are too unequal, with the weights of areas and equalities", GENERAL)
-    count = _most_components(problem)
+    schema, groupings = problem.domain.schema, groupings_in_use(problem)
+    count = sum(2 ** len(own) for own in {contrasts_of(schema, groupings, table) for table in problem.desired_tables})
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
     return too_many_groups(problem) or too_many_unmeasured(problem)
-
-
-def _most_components(problem: Problem) -> int:
-    schema = problem.domain.schema
-    by_axis = {own.axis: own for own in groupings_in_use(problem)}
-    seen = {
-        frozenset(
-            axis
-            for axis, factor in zip(table.axes, table.factors, strict=True)
-            if sees_contrasts(schema, by_axis[axis], factor)
-        )
-        for table in problem.desired_tables
-    }
-    return sum(2 ** len(own) for own in seen)

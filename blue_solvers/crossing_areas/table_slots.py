@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.grouping import Grouping, sees_contrasts
 from blue_solvers.components.reflections import Basis
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
@@ -27,6 +27,12 @@ def cells_of_groups(schema: Schema, grouping: Grouping, factor: str) -> tuple[tu
     order = found[np.sort(np.unique(found, return_index=True)[1])]
     numbers = np.argsort(order)[found]
     return tuple(numbers.tolist()), None if (np.diff(order) > 0).all() else order
+
+
+def contrasts_of(schema: Schema, groupings: Sequence[Grouping], table: Table) -> Component:
+    """The variables along which a table has contrasts."""
+    factors = dict(zip(table.axes, table.factors, strict=True))
+    return frozenset(own.axis for own in groupings if sees_contrasts(schema, own, factors.get(own.axis)))
 
 
 class Axis(NamedTuple):
@@ -77,13 +83,12 @@ class TableSlots:
         self, schema: Schema, groupings: Sequence[Grouping], table: Table, apart: Component = frozenset()
     ) -> None:
         by_axis, self._shape = {own.axis: own for own in groupings}, table.shape
-        self.contrasts, self._axes, self._turns = apart, list[Axis](), list[tuple[int, Index]]()
+        self.contrasts = apart | contrasts_of(schema, groupings, table)
+        self._axes, self._turns = list[Axis](), list[tuple[int, Index]]()
         for i, (axis, factor, length) in enumerate(zip(table.axes, table.factors, table.shape, strict=True), start=1):
             own, whole = by_axis[axis], factor == schema.names[axis] and axis not in apart
             contrasts = length if axis in apart else own.levels - own.sizes.size if whole else 0
             self._axes.append(Axis(axis, own if whole else None, length, contrasts))
-            if contrasts:
-                self.contrasts |= {axis}
             if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None:
                 self._turns.append((i, order))
         self._basis = Basis([own.grouping for own in self._axes])

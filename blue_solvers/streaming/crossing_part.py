@@ -26,24 +26,17 @@ from constraint_builders.description.areas import LEAF
 ANCHOR = "anchor"
 
 
-def message_of_part(design: Design, part: Part) -> Upward:
-    """What a part with nothing cut off below it, a tree or not, tells of its root."""
-    form = SubtreeForm(design, part) if part.areas is None else CrossingForm(design, part, part.areas)
-    return form.message()
-
-
-def estimates_of_part(
+def form_of_part(
     design: Design,
     part: Part,
-    above: Downward,
-    wanted: Sequence[int] | None,
-    read: Sequence[int] | None,
-    variances: bool,
-) -> Estimates:
-    """Estimates of a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
+    above: Downward | None = None,
+    wanted: Sequence[int] | None = None,
+    read: Sequence[int] | None = None,
+) -> SubtreeForm | CrossingForm:
+    """The passes over a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
     if part.areas is None:
-        return SubtreeForm(design, part, above=above, wanted=wanted, read=read).estimates(variances)
-    return CrossingForm(design, part, part.areas, above).estimates(variances)
+        return SubtreeForm(design, part, above=above, wanted=wanted, read=read)
+    return CrossingForm(design, part, part.areas, above)
 
 
 class CrossingForm:

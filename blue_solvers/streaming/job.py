@@ -14,7 +14,7 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.estimate_rows import TableRows, rows_of, write_estimates
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.streaming.crossing_part import estimates_of_part, message_of_part
+from blue_solvers.streaming.crossing_part import form_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.manifest import TOP, PartEntry, level_file
 from blue_solvers.streaming.message_files import (
@@ -171,7 +171,7 @@ class Job:
 
     def _read_message(self, name: str) -> Upward:
         part = self.input.read(name)
-        message = message_of_part(self.input.design, part)
+        message = form_of_part(self.input.design, part).message()
         needed = sum(values.nbytes for values in part.values)
         if needed <= self._spare:  # keep it for the way down
             self._kept[name] = part
@@ -260,7 +260,7 @@ class Job:
             self._require_agreement(name)
             part = self.input.read(name, ())
         read = None if tables is None else ()
-        found = estimates_of_part(self._asked, part, self._above(name), tables, read, self.variances)
+        found = form_of_part(self._asked, part, self._above(name), tables, read).estimates(self.variances)
         result, alike = found.agreed(), None
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)

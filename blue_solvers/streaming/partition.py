@@ -17,7 +17,7 @@ from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import partition_areas
 from blue_solvers.streaming.cutting import members_of_parts
-from blue_solvers.streaming.equalities import Shares
+from blue_solvers.streaming.equalities import share_of
 from blue_solvers.streaming.manifest import combinations_file
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
@@ -299,10 +299,11 @@ def _write_parts(
     design = design.with_levels(cut.tree.levels, cut.level_numbers)
     if flags is not None:  # above siblings cells are empty that are so in all of them
         flags = np.concatenate([flags, *(flags[lot].all(axis=0, keepdims=True) for lot in cut.together)])
-    shares = None if equalities is None else Shares(design, cut.tree, equalities)
 
     def combinations(name: str, ordered: Index, own: Index) -> Beside:
-        return {} if shares is None else {combinations_file(name): shares.of(ordered, own)}
+        if equalities is None:
+            return {}
+        return {combinations_file(name): share_of(design, cut.tree, equalities, ordered, own)}
 
     sources = Sources(design, cut.tree, cut.geocodes, variances, read, flags, combinations)
     needed = [cut.own[geounits].sum() + BUFFERS for geounits in members_of_parts(cut.tree, cut.roots)]
