@@ -2,6 +2,18 @@
 
 The root is a geounit of the tree above, so that what goes up and down is the same as for a part that is a tree. Inside,
 the estimate is that over areas, of which the part factorises its own.
+
+The root is anchored: a measurement of its finest table is added. With a component's orthonormal group sums u of the
+root, let the added noise have variance s, and B = V (V + s)^-1 be what the estimate of u takes of it, V being the
+covariance of u given what was measured inside. What the estimate takes of the real measurements, U' with U' Sigma U =
+(1 - B) V (1 - B)', gives the inverse of V by sums of positive terms:
+
+    V^-1 = (U B^-1)' Sigma (U B^-1) / s^2,
+
+where nothing is exact (B = 0 along what is) and zero along what nothing inside determines. The estimate of u without
+the added measurement has the shares U (1 + V / s) in the real ones. Told the root's final
+estimate, the anchor is that, as if it were exact; with its covariance L L', and K what the estimates take of the
+anchor, (K L) (K L)' is added to their covariance.
 """
 
 from __future__ import annotations
@@ -13,17 +25,23 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.components.tree.messages import Message
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
-from blue_solvers.crossing_areas.anchored_form import AnchoredForm
+from blue_solvers.crossing_areas.area_form import AreaForm
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate
 from blue_solvers.crossing_areas.table_slots import Component
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.siblings import names_not_in
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
+from constraint_builders.description.layout import Layout
 
 ANCHOR = "anchor"
+TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which that is known exactly
+UNKNOWN = 1e-10  # root of the information about a direction, times the anchor's deviation, below which nothing is known
 
 
 def form_of_part(
@@ -39,7 +57,7 @@ def form_of_part(
     return CrossingForm(design, part, part.areas, above)
 
 
-class CrossingForm:
+class CrossingForm(AreaForm):
     """The estimate of a part in which areas cross.
 
     Parameters
@@ -49,34 +67,83 @@ class CrossingForm:
     areas : csr_array, (G, leaves)
         Its areas, of which the first, the root, has all leaves.
     above : Downward, optional
-        What all measurements tell of the root: it then stands in for the root's own measurements, as if it were exact.
+        What all measurements tell of the root: the anchor, in place of the root's own measurements.
     """
 
     def __init__(self, design: Design, part: Part, areas: sparse.csr_array, above: Downward | None = None) -> None:
         self._design, self._part, self._weights, self._above = design, part, areas.data, above
         self._anchor = next(names_not_in(design.levels, ANCHOR))
         groupings = groupings_of(design.schema, [table for _, table in (*design.observed, *design.desired)])
-        self._components = list(_components(groupings))
+        self._order = list(_components(groupings))
         self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
         final = above is not None
         self._wanted = [i for i, (level, _) in enumerate(design.desired) if final and part.count(level)]
         self._variance = 0.0 if final else self._least_variance()
-        self._problem = self._problem_of(areas)
-        roots = None if above is None else dict(zip(self._components, map(np.asarray, above.roots), strict=True))
-        self._form = AnchoredForm(self._problem, groupings, self._anchor, roots)
+        super().__init__(self._problem_of(areas), groupings)
 
     def message(self) -> Upward:
-        """What the part knows of its root."""
-        cells, told = self._form.told(self._variance, self._lay_out(0.0))
-        return Upward(cells, [told[component] for component in self._components], self._part.least)
+        """What the part knows of its root, whose estimate is zero along directions that nothing determines."""
+        slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out(0.0))
+        array = np.zeros((1, *self._design.finest.shape, 1))
+        told: dict[Component, Message] = {}
+        known: dict[tuple[ConstrainedEstimate, bytes], tuple[Message, Float]] = {}
+        for own in self._components:
+            key = own.estimate, self._scales(own.component).tobytes()
+            if key not in known:
+                known[key] = self._told(own)
+            told[own.component], shares = known[key]
+            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own))
+        return Upward(slots.cells(array).reshape(-1, 1), [told[own] for own in self._order], self._part.least)
 
     def estimates(self, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
         assert self._above is not None
-        cells = self._cut(self._form.apply(self._lay_out(self._above.cells))[:, 0])
+        cells = self._cut(self.apply(self._lay_out(self._above.cells))[:, 0])
         nothing = NOTHING * self._above.least * float(abs(self._weights).min()) ** 2
-        spreads = self._cut(without_rounding(self._form.variances(), nothing)) if variances else {}
+        spreads = self._cut(without_rounding(self.variances(), nothing)) if variances else {}
         return Estimates(cells, spreads, {}, {})
+
+    def _scales(self, component: Component) -> Float:
+        """What turns orthonormal group sums of the root into sums over groups, (m,)."""
+        return self._slots[self._design.finest.name].roots(component)
+
+    def _anchored(self, layout: Layout) -> slice:
+        """The anchor in a layout of a component's problem."""
+        (name,) = (name for name in layout.names if isinstance(name, tuple) and name[0] == self._anchor)
+        return layout.slice(name)
+
+    def _component_variances(self, own: ComponentEstimate) -> Float:
+        assert self._above is not None
+        layout, above = own.estimate.problem.observed, np.asarray(self._above.roots[self._order.index(own.component)])
+        anchors = np.zeros((layout.size, len(above)))
+        anchors[self._anchored(layout)] = self._scales(own.component)[:, None] * above
+        return super()._component_variances(own) + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
+
+    def _told(self, own: ComponentEstimate) -> tuple[Message, Float]:
+        """What a component tells of the root's group sums, and the shares of its measurements in their estimate."""
+        problem, scales, variance = own.estimate.problem, self._scales(own.component), self._variance
+        pulls = np.zeros((problem.desired.size, scales.size))
+        pulls[self._anchored(problem.desired)] = np.diag(1 / scales)
+        U, anchor = own.estimate.adjoint(pulls), self._anchored(problem.observed)
+        taken = U[anchor] * scales[:, None]
+        noise = np.where(np.isfinite(problem.variances), problem.variances, 0.0)
+        noise[anchor] = 0
+        shares, directions = np.linalg.eigh((taken + taken.T) / 2)
+        exact, rest = directions[:, shares < TAKEN], directions[:, shares >= TAKEN]
+        learnt = np.sqrt(noise)[:, None] * U @ (rest / shares[shares >= TAKEN]) / variance
+        values, turned = np.linalg.svd(np.linalg.qr(learnt, mode="r"), full_matrices=True)[1:]
+        values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
+        known = values * np.sqrt(variance) > UNKNOWN
+        finite, roots, unknown = rest @ turned[known].T, values[known], rest @ turned[~known].T
+        message = Message(
+            ((finite / roots) @ finite.T)[None],
+            ((finite * roots) @ finite.T)[None],
+            (unknown @ unknown.T)[None],
+            (exact @ exact.T)[None],
+        )
+        # U (1 + V / s) direction by direction: rounding of so large a matrix would reach what is exact
+        along = (U @ finite) * (1 + 1 / (roots**2 * variance))
+        return message, (U @ exact) @ exact.T + along @ finite.T
 
     def _problem_of(self, areas: sparse.csr_array) -> Problem:
         """The part's problem with an anchor; which is desired where no table is."""

@@ -290,13 +290,10 @@ def _sources(problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]
 
 def _partition_of(areas: Areas, name: str) -> Index | None:
     """The area of every leaf, if a layer's areas hold every leaf once, and none is empty."""
-    layer = areas.layer(name)
-    matrix = layer.incidence.tocsc()
-    matrix.eliminate_zeros()
-    if not layer.is_of_sets or (np.diff(matrix.indptr) != 1).any():
+    labels = areas.layer(name).area_of_leaf
+    if labels is None or labels.min() < 0 or not np.bincount(labels, minlength=areas.layer(name).size).all():
         return None
-    labels = matrix.indices.astype(np.intp)
-    return labels if np.bincount(labels, minlength=layer.size).all() else None
+    return labels.astype(np.intp)
 
 
 def _nests(fine: Index, coarse: Index) -> bool:

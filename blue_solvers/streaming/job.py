@@ -142,28 +142,31 @@ class Job:
 
     def share(self, name: str, number: int) -> Upward:
         """A part's message as if all but one of its tables were zero: messages are linear in what was measured."""
-        place = f"{SHARES}/{name}-{number:05d}"
-        known = self.place.sealed(place)
-        if known is None:
+
+        def alone() -> Upward:
             part = self.input.read(name, self.shares(name)[number])
-            known = pack_upward(SubtreeForm(self.input.design, part, wanted=()).message())
-            self.place.seal(place, known)
-        return unpack_upward(known)
+            return SubtreeForm(self.input.design, part, wanted=()).message()
+
+        return self._sealed_message(f"{SHARES}/{name}-{number:05d}", alone)
 
     def message(self, name: str) -> Upward:
         """What a part tells of its root."""
-        known = self.place.sealed(f"{UP}/{name}")
-        if known is None:
-            known = pack_upward(self._added(name) if name in self.split else self._read_message(name))
-            self.place.seal(f"{UP}/{name}", known)
-        return unpack_upward(known)
+        make = self._added if name in self.split else self._read_message
+        return self._sealed_message(f"{UP}/{name}", lambda: make(name))
 
     def _alike_message(self, name: str) -> Upward:
         """What a part tells of its root where all noise is equal; needed with equalities only."""
-        known = self.place.sealed(f"{ALIKE_UP}/{name}")
+
+        def alike() -> Upward:
+            return SubtreeForm(self.input.design, with_equal_noise(self._part(name))).message()
+
+        return self._sealed_message(f"{ALIKE_UP}/{name}", alike)
+
+    def _sealed_message(self, place: str, make: Callable[[], Upward]) -> Upward:
+        known = self.place.sealed(place)
         if known is None:
-            known = pack_upward(SubtreeForm(self.input.design, with_equal_noise(self._part(name))).message())
-            self.place.seal(f"{ALIKE_UP}/{name}", known)
+            known = pack_upward(make())
+            self.place.seal(place, known)
         return unpack_upward(known)
 
     def _part(self, name: str) -> Part:
