@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.components.size import groupings_in_use
@@ -28,9 +27,8 @@ from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.estimability import lacks, undetermined_refusal
+from constraint_builders.estimability import lacks
 from constraint_builders.memory import format_bytes
-from constraint_builders.schema_order import in_schema_order
 
 EVERYTHING = "Everything"  # the layer above all others, where they have no area that holds all leaves
 COPIES = 2  # of measurements and estimates inside a part, beside those that a part takes that is a tree
@@ -116,38 +114,24 @@ class Cut:
 
 
 def partition_areas(
-    folder: str | os.PathLike[str],
-    problem: Problem,
-    y: ArrayLike,
-    memory: float | None,
-    at: str | None,
+    folder: str | os.PathLike[str], problem: Problem, values: Float, memory: float | None, at: str | None
 ) -> Partitions:
-    """As `partition`, of a problem of areas that cross inside the areas of one layer."""
+    """As `partition`, of a problem of areas that cross inside the areas of one layer, which is not refused."""
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a layer")
-    values = np.array(problem.observed.flat(y, "y"))
-    problem.observed.tables(values)  # refuses another shape
-    problem.check_vector(values)
-    order = in_schema_order(problem)
-    if order is not None:
-        problem, values = order.problem, values[order.observed]
-    _refuse(problem)
-    values[problem.unmeasured] = 0
     cut, design, needed, top_needed = _chosen(problem, memory, at)
     require_file_names(design)
     sources = _sources(problem, design, cut, [values[problem.observed.block(i)] for i in range(len(design.observed))])
     return write_parts(folder, sources, sources.tree.members[cut.depth], [*needed, top_needed])
 
 
-def _refuse(problem: Problem) -> None:
-    reason: str | None = areas_refusal(problem) or _too_many_components(problem)
+def refusal_of_areas(problem: Problem) -> str | None:
+    """Why areas cannot be streamed, wherever they are cut, or None."""
     if problem.zeros is not None:
-        reason = f"it has cells known to be empty, over areas: {IN_MEMORY}"
-    elif problem.equalities is not None:
-        reason = f"it has equalities, over areas: {IN_MEMORY}"
-    reason = reason or undetermined_refusal(problem)
-    if reason is not None:
-        raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
+        return f"it has cells known to be empty, over areas: {IN_MEMORY}"
+    if problem.equalities is not None:
+        return f"it has equalities, over areas: {IN_MEMORY}"
+    return areas_refusal(problem) or _too_many_components(problem)
 
 
 def _too_many_components(problem: Problem) -> str | None:

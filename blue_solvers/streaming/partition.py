@@ -15,7 +15,7 @@ from scipy import sparse
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
-from blue_solvers.streaming.crossing_partition import partition_areas
+from blue_solvers.streaming.crossing_partition import partition_areas, refusal_of_areas
 from blue_solvers.streaming.cutting import members_of_parts
 from blue_solvers.streaming.equalities import share_of
 from blue_solvers.streaming.manifest import combinations_file
@@ -72,20 +72,22 @@ def partition(
     MemoryError, OSError
         As in `partition_source`.
     """
-    if problem.areas is not None:
-        return partition_areas(folder, problem, y, memory, at)
-    if problem.spine is None:
+    if problem.areas is None and problem.spine is None:
         raise ValueError("only a problem on a spine, or of areas, can be cut into parts: this one has neither")
     order = in_schema_order(problem)
-    reason = TwoPass().refusal(problem if order is None else order.problem)
+    ordered = problem if order is None else order.problem
+    reason = refusal_of_areas(ordered) if problem.areas is not None else TwoPass().refusal(ordered)
     reason = reason or _unmeasured_in_equalities(problem) or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(problem.observed.flat(y, "y"))
+    problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
     values[problem.unmeasured] = 0
     if order is not None:
         problem, values = order.problem, values[order.observed]
+    if problem.areas is not None:
+        return partition_areas(folder, problem, values, memory, at)
     blocks = problem.observed.tables(values)
     schema, spine = problem.domain.schema, problem.domain.spine
     design = Design(
