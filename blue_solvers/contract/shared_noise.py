@@ -42,37 +42,37 @@ class SharedNoiseEstimate(Prepared):
         moved = desired.apply(U)[0]
         E = U - (moved if observed is desired else observed.apply(U)[0])
         root = cholesky(np.eye(U.shape[1]) + E.T @ (weights * E), lower=True)
-        # what residuals tell of the sources, and what these make of measurements and of the estimate, (k, ...)
-        parts = (weights * E, U, moved)
-        self._told, self._sources, self._moved = (solve_triangular(root, X.T, lower=True) for X in parts)
-        self.offset = desired.offset + self._change(-observed.offset)
+        inverse = solve_triangular(root, np.eye(len(root)), lower=True).T
+        # what residuals tell of the sources, and what these make of measurements and of the estimate, (..., k)
+        self._told, self._sources, self._moved = (X @ inverse for X in (weights * E, U, moved))
+        self.offset = desired.offset - self._change(-observed.offset)
         self.info = self._corrected(desired.info)
 
     def _change(self, residuals: Float) -> Float:
-        return -self._moved.T @ (self._told @ residuals)
+        return self._moved @ (self._told.T @ residuals)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, info = self._desired.apply(Y)
         estimate = X if self._observed is self._desired else self._observed.apply(Y)[0]
-        return X + self._change(Y - estimate), self._corrected(info)
+        return X - self._change(Y - estimate), self._corrected(info)
 
     def violation(self, Y: Float) -> float | None:
-        shared = self._sources.T @ (self._told @ (Y - self._observed.apply(Y)[0]))
+        shared = self._sources @ (self._told.T @ (Y - self._observed.apply(Y)[0]))
         return self._desired.violation(Y - shared)
 
     def adjoint(self, V: Float) -> Float:
-        return self._desired.adjoint(V) - self._pulled @ (self._moved @ V)
+        return self._desired.adjoint(V) - self._pulled @ (self._moved.T @ V)
 
     @cached_property
     def _pulled(self) -> Float:
         """(I - P)' of what residuals tell of sources, (n, k)."""
-        return self._told.T - self._observed.adjoint(self._told.T)
+        return self._told - self._observed.adjoint(self._told)
 
     def variances(self) -> Float:
-        own = self._desired.variances()
-        return np.where(own > 0, own + (self._moved**2).sum(axis=0), 0.0)  # what is exact depends on exact cells alone
+        own, shared = self._desired.variances(), np.einsum("ij,ij->i", self._moved, self._moved)
+        return np.where(own > 0, own + shared, 0.0)  # what is exact depends on exact cells alone
 
     def _corrected(self, own: Info) -> Info:
-        sources = len(self._told)
+        sources = self._told.shape[1]
         reason = f"{own.reason}; corrected exactly for the noise of {sources} shared source{'s'[: sources != 1]}"
         return replace(own, reason=reason, error_bound=None)  # the sources have errors of their own

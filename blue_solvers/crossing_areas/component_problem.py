@@ -116,6 +116,19 @@ class ReducedSchema:
         return {(LEAF, " * ".join(kept) or "total"): empty.reshape(len(empty), *map(self.schema.size_of, kept))}
 
 
+def equal_variances(problem: Problem) -> list[Float]:
+    """The one variance of every table in every area, (areas,) for each table.
+
+    Raises
+    ------
+    ValueError
+        If variances differ within a table of an area, or noise is correlated.
+    """
+    if problem.geounit_variances is None:
+        raise ValueError("components of areas need tables of equal variances in every area")
+    return problem.geounit_variances
+
+
 def component_estimate(
     problem: Problem,
     groupings: Sequence[Grouping],
@@ -131,7 +144,7 @@ def component_estimate(
     areas, tables = problem.domain.areas, (*problem.observed_tables, *problem.desired_tables)
     factors = sorted({f for table in tables for f in table.factors})
     reduced = ReducedSchema(problem.domain.schema, groupings, factors, component)
-    assert problem.geounit_variances is not None
+    of_places = equal_variances(problem)
 
     def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, list[int]]:
         found: dict[LayerTable, list[int]] = {}
@@ -148,7 +161,7 @@ def component_estimate(
     observed, desired = list[TablePart](), list[TablePart]()
     for name, blocks in seeing(problem.observed_levels, problem.observed_tables).items():
         scales = roots(problem.observed_tables, blocks, counts[name[0]])
-        noise = [np.repeat(problem.geounit_variances[i], scales.shape[1] // counts[name[0]]) for i in blocks]
+        noise = [np.repeat(of_places[i], scales.shape[1] // counts[name[0]]) for i in blocks]
         variances[name], shares = _together(scales**2 * noise)
         observed += [TablePart(i, name, own[:, None]) for i, own in zip(blocks, scales * shares, strict=True)]
     if not observed:

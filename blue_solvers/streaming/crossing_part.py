@@ -71,19 +71,22 @@ class CrossingForm(AreaForm):
     """
 
     def __init__(self, design: Design, part: Part, areas: sparse.csr_array, above: Downward | None = None) -> None:
-        self._design, self._part, self._weights, self._above = design, part, areas.data, above
+        self._design, self._part, self._weights = design, part, areas.data
+        self._is_final = above is not None
+        self._root_cells: Float | float = 0.0 if above is None else above.cells
+        self._roots = () if above is None else above.roots
+        self._least = part.least if above is None else above.least
         self._anchor = next(names_not_in(design.levels, ANCHOR))
         groupings = groupings_of(design.schema, [table for _, table in (*design.observed, *design.desired)])
         self._order = list(_components(groupings))
         self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
-        final = above is not None
-        self._wanted = [i for i, (level, _) in enumerate(design.desired) if final and part.count(level)]
-        self._variance = 0.0 if final else self._least_variance()
+        self._wanted = [i for i, (level, _) in enumerate(design.desired) if self._is_final and part.count(level)]
+        self._variance = 0.0 if self._is_final else self._least_variance()
         super().__init__(self._problem_of(areas), groupings)
 
     def message(self) -> Upward:
         """What the part knows of its root, whose estimate is zero along directions that nothing determines."""
-        slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out(0.0))
+        slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out())
         array = np.zeros((1, *self._design.finest.shape, 1))
         told: dict[Component, Message] = {}
         known: dict[tuple[ConstrainedEstimate, bytes], tuple[Message, Float]] = {}
@@ -97,9 +100,8 @@ class CrossingForm(AreaForm):
 
     def estimates(self, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
-        assert self._above is not None
-        cells = self._cut(self.apply(self._lay_out(self._above.cells))[:, 0])
-        nothing = NOTHING * self._above.least * float(abs(self._weights).min()) ** 2
+        cells = self._cut(self.apply(self._lay_out())[:, 0])
+        nothing = NOTHING * self._least * float(abs(self._weights).min()) ** 2
         spreads = self._cut(without_rounding(self.variances(), nothing)) if variances else {}
         return Estimates(cells, spreads, {}, {})
 
@@ -113,8 +115,7 @@ class CrossingForm(AreaForm):
         return layout.slice(name)
 
     def _component_variances(self, own: ComponentEstimate) -> Float:
-        assert self._above is not None
-        layout, above = own.estimate.problem.observed, np.asarray(self._above.roots[self._order.index(own.component)])
+        layout, above = own.estimate.problem.observed, np.asarray(self._roots[self._order.index(own.component)])
         anchors = np.zeros((layout.size, len(above)))
         anchors[self._anchored(layout)] = self._scales(own.component)[:, None] * above
         return super()._component_variances(own) + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
@@ -151,7 +152,7 @@ class CrossingForm(AreaForm):
         observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, self._variance)}}
         for i in self._inside:
             level, table = design.observed[i]
-            at_root = self._above is not None and level == part.level_of[0]  # where the anchor has it
+            at_root = self._is_final and level == part.level_of[0]  # where the anchor has it
             variances = np.full(1, np.inf) if at_root else part.variances[i]
             observed.setdefault(design.levels[level], {})[table.name] = variances
         desired: dict[str, list[str]] = {} if self._wanted else {self._anchor: [finest]}
@@ -163,14 +164,14 @@ class CrossingForm(AreaForm):
         layers = {**inner, self._anchor: np.ones((1, areas.shape[1]))}
         return Problem(design.schema, observed, desired, areas=Areas(areas.shape[1], layers))
 
-    def _lay_out(self, anchor: Float | float) -> Float:
+    def _lay_out(self) -> Float:
         """What was measured, and the root's cells, over the observed layout, (n, 1)."""
         y, layout = np.zeros((self._problem.observed.size, 1)), self._problem.observed
         for i in self._inside:
             level, table = self._design.observed[i]
             y[layout.slice((self._design.levels[level], table.name)), 0] = self._part.values[i].ravel()
         y[self._problem.unmeasured] = 0
-        y[layout.slice((self._anchor, self._design.finest.name))] = anchor
+        y[layout.slice((self._anchor, self._design.finest.name))] = self._root_cells
         return y
 
     def _cut(self, vector: Float) -> dict[int, Float]:

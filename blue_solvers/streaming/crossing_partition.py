@@ -17,6 +17,7 @@ from scipy import sparse
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
+from blue_solvers.crossing_areas.component_problem import equal_variances
 from blue_solvers.streaming.manifest import TOP, areas_file
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
@@ -240,7 +241,6 @@ def _together(problem: Problem, cut: Cut, needed: Float, limit: float) -> Cut:
 def _sources(problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> Sources:
     """Parts are areas of the cut, with all areas inside them right below."""
     areas = problem.domain.areas
-    assert problem.geounit_variances is not None
     counts = [*(int(labels.max()) + 1 for labels in cut.above), *(owner.size for owner in cut.owner)]
     firsts = np.cumsum([0, *counts])
     parents = [np.full(counts[0], -1)]
@@ -269,7 +269,7 @@ def _sources(problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]
         return {areas_file(name): rows[:, leaves == ordered[0] - firsts[cut.depth]]}
 
     codes = [name for own in names for name in own]
-    return Sources(design, tree, codes, problem.geounit_variances, read, None, weights)
+    return Sources(design, tree, codes, equal_variances(problem), read, None, weights)
 
 
 def _partition_of(areas: Areas, name: str) -> Index | None:
