@@ -21,16 +21,22 @@ import numpy as np
 from blue_solvers.components import Components
 from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.size import groupings_in_use
-from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.components.size import groupings_in_use, too_many_groups
+from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
+from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, TablePart, component_estimate
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots
+from blue_solvers.crossing_areas.table_slots import Component, TableSlots, contrasts_of
 from blue_solvers.normal_equations.cell_variances import variances_of_several
+from blue_solvers.normal_equations.noisy_equations import is_uneven
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.areas import LEAF, calls_others_leaves
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.zeros import StructuralZeros
+
+MOST_COMPONENTS = 4_096  # each has a factorisation
+GENERAL = "use solver='cholesky' or 'cg'"
 
 
 class AreaForm:
@@ -208,3 +214,22 @@ def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components
             zeros = StructuralZeros.of(problem.domain.schema, zeros.axes, empty)
         problem = problem.replace(spine=None, areas=areas, zeros=zeros)
     return conditioned(problem, known, AreaForm)
+
+
+def areas_refusal(problem: Problem) -> str | None:
+    """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
+    if not problem.is_tabular:
+        return Refusal("it has no tables, only a matrix", GENERAL)
+    if problem.is_correlated:
+        return Refusal("its noise is correlated (assumption A2)", GENERAL)
+    if not problem.is_alike_by_geounit:
+        return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
+    if not problem.has_areas and calls_others_leaves(problem.domain.spine):
+        return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
+    if problem.has_equalities and is_uneven(problem):
+        return Refusal("its variances are too unequal, with the weights of areas and equalities", GENERAL)
+    schema, groupings = problem.domain.schema, groupings_in_use(problem)
+    count = sum(2 ** len(own) for own in {contrasts_of(schema, groupings, table) for table in problem.desired_tables})
+    if count > MOST_COMPONENTS:
+        return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
+    return too_many_groups(problem) or too_many_unmeasured(problem)

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
+from blue_solvers.crossing_areas.area_form import MOST_COMPONENTS, areas_refusal
 from blue_solvers.crossing_areas.component_problem import equal_variances
 from blue_solvers.streaming.manifest import TOP, areas_file
 from blue_solvers.streaming.part_data import Design
