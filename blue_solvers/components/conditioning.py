@@ -36,9 +36,7 @@ ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
 VANISHED = 1e-14  # of the weights that measurements had before: what is left of less is rounding
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
-UNDETERMINED = (
-    1e-11  # of the variance of pseudo-measurements: what is less was not told by anything else, up to rounding
-)
+UNDETERMINED = 1e-11  # of the variance of pseudo-measurements: less was told by nothing else, up to rounding
 COPIES = 4  # of all columns over the observed layout
 
 FormOf: TypeAlias = Callable[[Problem], Components]
@@ -80,12 +78,13 @@ class ConditionedEstimate:
         chosen = _independent(base, form_of, rows, b)
         self._measured = np.ones((size, 1))
         self._measured[cells] = 0
+        # F x - H y - c is what is missing: of equalities, of cells known exactly, and of those not measured
         is_data = sparse.diags_array((np.arange(rows.shape[0]) >= b.size).astype(float))
-        nothing = sparse.csr_array((cells.size, size))
         self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
-        self._H = sparse.csr_array(sparse.vstack([sparse.csr_array(is_data @ rows)[chosen], nothing], format="csr"))
-        constants = np.concatenate([b, np.zeros(known.size)])[chosen]
-        self._constants = np.concatenate([constants, np.zeros(cells.size)])[:, None]
+        self._H = sparse.csr_array((is_data @ rows)[chosen])
+        self._H.resize(self._F.shape)
+        self._constants = np.zeros((self._F.shape[0], 1))
+        self._constants[: chosen.size, 0] = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
@@ -151,8 +150,9 @@ class ConditionedEstimate:
     def _weights_that_move(self, V: Float) -> Float:
         """P' V, (n, K), 0 for functionals to which equalities leave nothing but rounding."""
         weights, largest = self.adjoint(V), abs(self._desired.adjoint(V)).max(axis=0)
-        left = np.linalg.norm(np.sqrt(self._noise) * weights, axis=0)
-        return np.where(left > VANISHED * largest * np.sqrt(self._noise.sum()), weights, 0.0)
+        deviations = np.sqrt(self._noise * self._measured)
+        left = np.linalg.norm(deviations * weights, axis=0)
+        return np.where(left > VANISHED * largest * np.linalg.norm(deviations), weights, 0.0)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
