@@ -16,7 +16,6 @@ tables alone. Each combination costs one covariance column, once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +25,7 @@ from scipy.linalg import qr, solve_triangular
 from blue_solvers.components import Components, MatrixForm, components_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.components.unmeasured_in_equalities import unmeasured_in_equalities, whole_tables
+from blue_solvers.components.unmeasured_in_equalities import unmeasured_in_equalities
 from blue_solvers.contract import UnsupportedProblemError, variances_from_weights
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -35,10 +34,9 @@ from constraint_builders.memory import require_memory
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
 ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
+VANISHED = 1e-14  # of the weights that measurements had before: what is left of less is rounding
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
-UNDETERMINED = (
-    1e-11  # of the variance of pseudo-measurements: what is less was not told by anything else, up to rounding
-)
+UNDETERMINED = 1e-11  # of the variance of pseudo-measurements: less was told by nothing else, up to rounding
 COPIES = 4  # of all columns over the observed layout
 
 FormOf: TypeAlias = Callable[[Problem], Components]
@@ -71,51 +69,49 @@ class ConditionedEstimate:
     """
 
     def __init__(self, problem: Problem, known: Index, form_of: FormOf) -> None:
-        self._form_of = form_of
-        pseudo_measured = pseudo_measured_cells(problem, form_of)
-        variances, pseudo_variance = _with_pseudo_measurements(problem, pseudo_measured)
-        base = _without_equalities(problem, variances)
-        self._measured = np.ones((problem.observed.size, 1))
-        self._measured[pseudo_measured] = 0
         E, b = self._equal_to = problem.equality_rows
-        rows = sparse.csr_array(sparse.vstack([E, _units(known, problem.observed.size)], format="csr"))
-        needed = COPIES * 8.0 * problem.observed.size * (rows.shape[0] + pseudo_measured.size)
+        cells, size = unmeasured_in_equalities(problem), problem.observed.size
+        rows = sparse.csr_array(sparse.vstack([E, _units(known, size)], format="csr"))
+        needed = COPIES * 8.0 * size * (rows.shape[0] + cells.size)
         require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
-        self._alike = _alike(base)
-        chosen, self._news = _independent(self._alike, form_of, rows, b)
-        self._data = np.concatenate([np.full(b.size, -1), known])[chosen]
-        constants = np.concatenate([b, np.zeros(known.size)])[chosen]
-        self._F = sparse.csr_array(
-            sparse.vstack([_units(pseudo_measured, problem.observed.size), rows[chosen]], format="csr")
-        )
-        same = problem.desired.names == problem.observed.names
+        base, pseudo_variance = _pseudo_measured(problem, cells)
+        chosen = _independent(base, form_of, rows, b)
+        self._measured = np.ones((size, 1))
+        self._measured[cells] = 0
+        # F x - H y - c is what is missing: of equalities, of cells known exactly, and of those not measured
+        is_data = sparse.diags_array((np.arange(rows.shape[0]) >= b.size).astype(float))
+        self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
+        self._H = sparse.csr_array((is_data @ rows)[chosen])
+        self._H.resize(self._F.shape)
+        self._constants = np.zeros((self._F.shape[0], 1))
+        self._constants[: chosen.size, 0] = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._desired = form_of(base)
+        same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
         self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
-        self._pseudo_measured = pseudo_measured.size
-        self._work_out_gain(problem.desired.size, pseudo_variance)
-        self._constants = np.concatenate([np.zeros(pseudo_measured.size), constants])[:, None]
+        self._work_out_gain(problem.desired.size, chosen.size, pseudo_variance)
         self.offset = self._gained(self._constants)[:, 0]
 
-    def _work_out_gain(self, size: int, pseudo_variance: float) -> None:
+    def _work_out_gain(self, size: int, known: int, pseudo_variance: float) -> None:
         """What combinations change is `_left` times `_right` times what is missing.
 
-        Without pseudo-measurements the combinations are made orthonormal first: one that is known well is then not
-        what two that are known badly leave.
+        What is known is made orthonormal first: one that is known well is then not what two that are known badly leave.
+        With W = root of Sigma P' F', scaled to the noise of pseudo-measurements, what it leaves of these is T, and they
+        are taken back by (1 - T'T)^+: along the directions of which nothing else tells, they stay.
         """
         deviations = np.sqrt(self._noise)
         W = deviations * _adjoint(self._observed, self._F.T.toarray(), deviations.size)
-        if not self._pseudo_measured:
-            Q, self._right = orthonormal(W)
-            self._changes = deviations * Q
-            self._left = _applied(self._desired, self._changes, size)
-            self._changed = np.einsum("ij,ij->i", self._left, self._left)
-            return
-        H = _applied(self._desired, deviations * W, size)
-        inverse = _inverse(W, self._F, self._pseudo_measured, pseudo_variance)
-        self._left, self._right = H @ inverse, np.eye(len(inverse))
-        self._changes = (deviations * W) @ inverse
-        self._changed = np.einsum("ij,ij->i", self._left, H)
+        Q, L = orthonormal(W[:, :known])
+        W = W[:, known:] / np.sqrt(pseudo_variance)
+        T = W - Q @ (Q.T @ W)
+        values, vectors = np.linalg.eigh(np.eye(W.shape[1]) - T.T @ T)
+        told = values > UNDETERMINED
+        root = vectors[:, told] / np.sqrt(values[told])
+        self._changes = deviations * np.concatenate([Q, T @ root], axis=1)
+        self._left = self._desired.apply(self._changes) if self._changes.shape[1] else np.zeros((size, 0))
+        self._changed = self._left**2 @ np.repeat([1.0, -1.0], [known, root.shape[1]])
+        back, again = -root.T / np.sqrt(pseudo_variance), root.T @ (W.T @ Q) @ L
+        self._right = np.block([[L, np.zeros((known, W.shape[1]))], [again, back]])
 
     def _gained(self, missing: Float) -> Float:
         """V F' K^+ times (combinations, K)."""
@@ -129,10 +125,7 @@ class ConditionedEstimate:
 
     def _missing(self, Y: Float, observed: Float | None) -> Float:
         """What combinations of the estimate before, which may be known already, are off by."""
-        missing = self._F @ (self._observed.apply(Y) if observed is None else observed)
-        fixed = self._data >= 0
-        missing[self._pseudo_measured :][fixed] -= Y[self._data[fixed]]
-        return missing
+        return self._F @ (self._observed.apply(Y) if observed is None else observed) - self._H @ Y
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -142,9 +135,7 @@ class ConditionedEstimate:
             result = self._desired.adjoint(V - pulls)
         else:
             result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
-        fixed = self._data >= 0
-        np.add.at(result, self._data[fixed], multipliers[self._pseudo_measured :][fixed])
-        return result * self._measured
+        return (result + self._H.T @ multipliers) * self._measured
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
@@ -157,15 +148,11 @@ class ConditionedEstimate:
         return variances
 
     def _weights_that_move(self, V: Float) -> Float:
-        """P' V, (n, K), 0 for functionals that equalities determine."""
-        pulls = _noisy_only(self._alike, self._alike_form.adjoint(V))
-        left = np.linalg.norm(pulls - self._news @ (self._news.T @ pulls), axis=0)
-        moving = np.maximum(INDEPENDENT * np.linalg.norm(pulls, axis=0), ROUNDED)
-        return np.where(left > moving, self.adjoint(V), 0.0)
-
-    @cached_property
-    def _alike_form(self) -> Components:
-        return self._form_of(self._alike)
+        """P' V, (n, K), 0 for functionals to which equalities leave nothing but rounding."""
+        weights, largest = self.adjoint(V), abs(self._desired.adjoint(V)).max(axis=0)
+        deviations = np.sqrt(self._noise * self._measured)
+        left = np.linalg.norm(deviations * weights, axis=0)
+        return np.where(left > VANISHED * largest * np.linalg.norm(deviations), weights, 0.0)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
@@ -200,52 +187,26 @@ def form_of_places(problem: Problem) -> Components:
     return form.form if isinstance(form, MatrixForm) else form
 
 
-def pseudo_measured_cells(problem: Problem, form_of: FormOf) -> Index:
-    """Cells of tables that were not measured in a geounit, that equalities speak of and nothing determines.
+def _pseudo_measured(problem: Problem, cells: Index) -> tuple[Problem, float]:
+    """A problem without its equalities, where some cells count as measured, and the variance that these have.
 
-    `tree_refusal` and `areas_refusal` refuse problems where there may be too many.
+    It is so large that, by equalities with coefficients of any size, the measurements tell as much of them at least.
     """
-    cells = unmeasured_in_equalities(problem)
-    if not cells.size:
-        return cells
-    alike = _alike(_without_equalities(problem, _with_pseudo_measurements(problem, cells)[0]))
-    told = _adjoint(form_of(alike.observing()), _units(cells, alike.observed.size).T.toarray(), alike.observed.size)
-    values, vectors = np.linalg.eigh(np.eye(cells.size) - told[cells])
-    open_ = np.linalg.norm(vectors[:, values <= INDEPENDENT], axis=1) > INDEPENDENT
-    kept = np.zeros(problem.observed.size, dtype=bool)
-    kept[cells[open_]] = True
-    return cells[whole_tables(problem, kept)[cells]]
-
-
-def _with_pseudo_measurements(problem: Problem, cells: Index) -> tuple[Float, float]:
-    """Variances where some cells count as measured, and the variance that these have."""
-    variances = np.array(problem.variances)
+    variances, sizes = np.array(problem.variances), abs(problem.equality_rows[0].data)
     noisy = variances[(variances > 0) & np.isfinite(variances)]
     pseudo_variance = float(noisy.max(initial=0.0)) or 1.0
+    if cells.size:
+        pseudo_variance *= float(sizes.max() / sizes.min(where=sizes > 0, initial=np.inf)) ** 2
     variances[cells] = pseudo_variance
-    return variances, pseudo_variance
-
-
-def _without_equalities(problem: Problem, variances: Float) -> Problem:
-    return problem.with_variances(variances).replace(equalities=None)
+    return problem.with_variances(variances).replace(equalities=None), pseudo_variance
 
 
 def _units(cells: Index, size: int) -> sparse.csr_array:
     return sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, size))
 
 
-def _alike(base: Problem) -> Problem:
-    """The same problem with one variance for all noise: what is determined by what is a matter of the tables alone."""
-    noisy = np.isfinite(base.variances) & (base.variances > 0)
-    return base.with_variances(np.where(noisy, 1.0, base.variances))
-
-
-def _noisy_only(problem: Problem, pulls: Float) -> Float:
-    return np.where(problem.exact[:, None], 0.0, pulls)
-
-
-def _independent(alike: Problem, form_of: FormOf, rows: sparse.csr_array, b: Float) -> tuple[Index, Float]:
-    """Numbers of combinations that say something new, and an orthonormal basis of what these do, (n, k).
+def _independent(base: Problem, form_of: FormOf, rows: sparse.csr_array, b: Float) -> Index:
+    """Numbers of combinations that say something new, whatever the sizes of the noise.
 
     Where all noise counts alike, what a combination makes of consistent values is its projection on them.
 
@@ -254,18 +215,12 @@ def _independent(alike: Problem, form_of: FormOf, rows: sparse.csr_array, b: Flo
     UnsupportedProblemError
         If some of the first, which are equal to `b`, contradict one another.
     """
+    alike = base.with_variances(np.where(np.isfinite(base.variances) & (base.variances > 0), 1.0, base.variances))
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
     scale = np.where(lengths > 0, lengths, 1.0)
     pulls = _adjoint(form_of(alike.observing()), rows.T.toarray() / scale, alike.observed.size)
     _require_attainable(pulls[:, : b.size], b / scale[: b.size])
-    pulls = _noisy_only(alike, pulls)
-    chosen = pivots(pulls)[0]
-    return chosen, qr(pulls[:, chosen], mode="economic")[0] if chosen.size else pulls[:, :0]
-
-
-def _applied(form: Components, Y: Float, size: int) -> Float:
-    """P Y, (size, K), of no columns too."""
-    return form.apply(Y) if Y.shape[1] else np.zeros((size, 0))
+    return pivots(np.where(alike.exact[:, None], 0.0, pulls))[0]
 
 
 def _adjoint(form: Components, V: Float, size: int) -> Float:
@@ -307,39 +262,6 @@ def _require_attainable(pulls: Float, b: Float) -> None:
             "the equalities contradict one another, the structural zeros or the tables' own sums: no values satisfy "
             "all of them; correct their right-hand side"
         )
-
-
-def _inverse(W: Float, F: sparse.csr_array, pseudo_measured: int, pseudo_variance: float) -> Float:
-    """K^+ where W'W = F V F', the first combinations being pseudo-measurements of one variance.
-
-    Directions of these that nothing else determines, data or equalities, stay as they are.
-    """
-    lengths = np.sqrt(np.asarray(F.multiply(F).sum(axis=1))).ravel()
-    scale = 1 / (lengths * np.sqrt(pseudo_variance))
-    W = W * scale
-    S, E = W[:, :pseudo_measured], W[:, pseudo_measured:]
-    values, vectors = np.linalg.eigh(np.eye(pseudo_measured) - S.T @ S)
-    told = values > UNDETERMINED
-    N0, half = vectors[:, ~told], vectors[:, told] / np.sqrt(values[told])  # half half' = A^+
-    C = S.T @ E
-    left, singular, right = np.linalg.svd(C.T @ N0)
-    rank = int(np.count_nonzero(singular > INDEPENDENT))
-    Q = left[:, rank:]
-    through = half.T @ C
-    root = _inverse_root(np.concatenate([E @ Q, through @ Q])) if Q.shape[1] else np.zeros((0, 0))
-    k = E.shape[1]
-    right_hand = np.concatenate([through.T @ half.T, np.eye(k)], axis=1)  # r_E + C'A^+ r_S
-    e = Q @ (root @ (root.T @ (Q.T @ right_hand)))
-    a = half @ (through @ e)
-    a[:, :pseudo_measured] -= half @ half.T
-    left_over = right_hand - E.T @ (E @ e) - through.T @ (through @ e)
-    a += N0 @ (right[:rank].T @ ((left[:, :rank].T @ left_over) / singular[:rank, None]))
-    return np.concatenate([a, e]) * np.outer(scale, scale)
-
-
-def _inverse_root(W: Float) -> Float:
-    """H with H H' = (W'W)^-1, of independent columns."""
-    return orthonormal(W)[1].T
 
 
 def orthonormal(W: Float) -> tuple[Float, Float]:

@@ -103,11 +103,6 @@ def group_sums(schema: Schema, grouping: Grouping, factor: str | None) -> Float:
     return sums
 
 
-def group_indicator(grouping: Grouping) -> Float:
-    """The 0/1 matrix (r, n) that sums levels to groups."""
-    return np.eye(grouping.sizes.size)[:, grouping.groups]
-
-
 def sees_contrasts(schema: Schema, grouping: Grouping, factor: str | None) -> bool:
     """Whether a factor is the variable itself and the variable has contrasts."""
     return grouping.has_contrasts and factor == schema.names[grouping.axis]

@@ -42,15 +42,16 @@ class TreeOfSums(Prepared):
         self.problem, self.info, self._tree = problem, info, tree
         self.offset = np.zeros(problem.observed.size)
         own = tree.in_order(problem.variances)
-        self._own = np.isfinite(own).astype(float)  # k of every node
-        self._below = np.zeros_like(own)  # 1 - k of those with children
-        self._taken = np.zeros_like(own)  # g of those with parents
+        self._own = np.isfinite(own).astype(float)[:, None]  # k of every node
+        self._below = np.zeros((own.size, 1))  # 1 - k of those with children
+        self._taken = np.zeros((own.size, 1))  # g of those with parents
         self._known = own.copy()  # s of every node
-        for family in reversed(tree.generations):
-            at, children = family.parents, family.children
-            below = np.where(tree.rest[at], np.inf, family.sums(self._known[children]))
-            self._own[at], self._below[at], self._known[at] = _combined(own[at], below)
-            self._taken[children] = _share(self._known[children], family.spread(below))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for family in reversed(tree.generations):
+                at, children = family.parents, family.children
+                below = np.where(tree.rest[at], np.inf, family.sums(self._known[children]))
+                self._own[at, 0], self._below[at, 0], self._known[at] = _combined(own[at], below)
+                self._taken[children, 0] = _share(self._known[children], family.spread(below))
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._tree.by_node(self._estimated(Y)), self.info
@@ -68,34 +69,31 @@ class TreeOfSums(Prepared):
         """The nodes in the tree's order, (n, K)."""
         X = self._tree.in_order(Y)
         if self.problem.has_unmeasured:
-            X[self._own == 0] = 0
-        own, below, taken = self._own[:, None], self._below[:, None], self._taken[:, None]
+            X[self._own[:, 0] == 0] = 0
         sums = []
         for family in reversed(self._tree.generations):
             at = family.parents
             sums.append(family.sums(X[family.children]))
-            X[at] = own[at] * X[at] + below[at] * sums[-1]
+            X[at] = self._own[at] * X[at] + self._below[at] * sums[-1]
         for family in self._tree.generations:
-            X[family.children] += taken[family.children] * family.spread(X[family.parents] - sums.pop())
+            X[family.children] += self._taken[family.children] * family.spread(X[family.parents] - sums.pop())
         return X
 
     def adjoint(self, V: Float) -> Float:
         W = self._tree.in_order(V)
-        own, below, taken = self._own[:, None], self._below[:, None], self._taken[:, None]
         pulls = []
         for family in reversed(self._tree.generations):
-            pulls.append(family.sums(taken[family.children] * W[family.children]))
+            pulls.append(family.sums(self._taken[family.children] * W[family.children]))
             W[family.parents] += pulls[-1]
         for family in self._tree.generations:
             at = family.parents
-            W[family.children] += family.spread(below[at] * W[at] - pulls.pop())
-        W *= own
-        return self._tree.by_node(W)
+            W[family.children] += family.spread(self._below[at] * W[at] - pulls.pop())
+        return self._tree.by_node(self._own * W)
 
     def variances(self) -> Float:
         found = self._known.copy()
         for family in self._tree.generations:
-            s, g = self._known[family.children], self._taken[family.children]
+            s, g = self._known[family.children], self._taken[family.children, 0]
             most = g > 0.5
             others = family.spread(family.sums(np.where(most, 0.0, s)))
             above = family.spread(found[family.parents])
@@ -105,18 +103,13 @@ class TreeOfSums(Prepared):
 
 def _combined(own: Float, below: Float) -> tuple[Float, Float, Float]:
     """Of a measurement and a sum, by their variances: what each counts, and the variance of both together."""
-    with np.errstate(invalid="ignore"):
-        k = np.where(np.isinf(below), np.isfinite(own), np.where(own == 0, 1.0, below / (below + own)))
-        rest = np.where(np.isinf(below) | (own == 0), 0.0, np.where(np.isinf(own), 1.0, own / (below + own)))
-        both = np.where(own < below, own * k, below * rest)
+    k = np.where(np.isinf(below), np.isfinite(own), np.where(own == 0, 1.0, below / (below + own)))
+    rest = np.where(np.isinf(below) | (own == 0), 0.0, np.where(np.isinf(own), 1.0, own / (below + own)))
+    both = np.where(own < below, own * k, below * rest)
     return k, rest, np.where(np.isinf(own) & np.isinf(below), np.inf, both)
 
 
 def _share(part: Float, whole: Float) -> Float:
     """What a child takes of what differs, by the variances of its value and of its family's sum."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = part / whole
-    odd = np.isnan(share)
-    if odd.any():  # an exact family, or a child of which nothing is known
-        share[odd] = np.isinf(part[odd])
-    return share
+    share = part / whole
+    return np.where(np.isnan(share), np.isinf(part), share)  # of an exact family, or where nothing is known of a child

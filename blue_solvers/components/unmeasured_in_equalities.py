@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
@@ -14,7 +13,7 @@ MOST_PSEUDO_MEASURED = 1_500  # cells: the size of the dense matrix of all pairs
 
 
 def unmeasured_in_equalities(problem: Problem) -> Index:
-    """Cells of tables that were not measured in a geounit and that equalities speak of.
+    """Cells of tables that were not measured in a geounit and of some of whose cells equalities speak.
 
     Those do not count that a table measured in the same geounit can be summed to.
     """
@@ -26,13 +25,12 @@ def unmeasured_in_equalities(problem: Problem) -> Index:
     levels, schema = problem.observed_levels, problem.domain.schema
     for index, table in enumerate(problem.observed_tables):
         cells = touched[problem.observed.block(index)].reshape(-1, table.size)
-        if not cells.any():
-            continue
+        cells[...] = cells.any(axis=1, keepdims=True)
         for other, fine in enumerate(problem.observed_tables):
-            if levels[other] == levels[index] and refines(schema, fine, table):
+            if cells.any() and levels[other] == levels[index] and refines(schema, fine, table):
                 measured = ~problem.unmeasured[problem.observed.block(other)].reshape(-1, fine.size)
                 cells[measured.all(axis=1)] = False
-    return np.flatnonzero(whole_tables(problem, touched) & problem.unmeasured)
+    return np.flatnonzero(touched & problem.unmeasured)
 
 
 def too_many_unmeasured(problem: Problem) -> str | None:
@@ -45,12 +43,3 @@ def too_many_unmeasured(problem: Problem) -> str | None:
         f"{MOST_PSEUDO_MEASURED:,}",
         "use solver='cholesky' or 'cg'",
     )
-
-
-def whole_tables(problem: Problem, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """All cells of every table of a geounit some of whose cells are flagged."""
-    whole = cells.copy()
-    for index, table in enumerate(problem.observed_tables):
-        own = whole[problem.observed.block(index)].reshape(-1, table.size)
-        own[...] = own.any(axis=1, keepdims=True)
-    return whole

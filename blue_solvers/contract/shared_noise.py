@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 
 from blue_solvers.contract.prepared import Info, Prepared
 from constraint_builders import Problem
@@ -37,49 +37,42 @@ class SharedNoiseEstimate(Prepared):
     def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
         self.problem = problem
         self._desired, self._observed = desired, observed
-        D = problem.noise.own.variances
-        self._U = problem.noise.sources
-        self._weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
-        self._moved = desired.apply(self._U)[0]
-        self._E = self._U - (self._moved if observed is desired else observed.apply(self._U)[0])
-        self._factor = cho_factor(np.eye(self._U.shape[1]) + self._E.T @ (self._weights * self._E), lower=True)
-        self.offset = desired.offset - self._moved @ self._sources(-observed.offset)
+        D, U = problem.noise.own.variances, problem.noise.sources
+        weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
+        moved = desired.apply(U)[0]
+        E = U - (moved if observed is desired else observed.apply(U)[0])
+        root = cholesky(np.eye(U.shape[1]) + E.T @ (weights * E), lower=True)
+        inverse = solve_triangular(root, np.eye(len(root)), lower=True).T
+        # what residuals tell of the sources, and what these make of measurements and of the estimate, (..., k)
+        self._told, self._sources, self._moved = (X @ inverse for X in (weights * E, U, moved))
+        self.offset = desired.offset - self._change(-observed.offset)
         self.info = self._corrected(desired.info)
+
+    def _change(self, residuals: Float) -> Float:
+        return self._moved @ (self._told.T @ residuals)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, info = self._desired.apply(Y)
         estimate = X if self._observed is self._desired else self._observed.apply(Y)[0]
-        return X - self._moved @ self._sources(Y - estimate), self._corrected(info)
+        return X - self._change(Y - estimate), self._corrected(info)
 
     def violation(self, Y: Float) -> float | None:
-        shared = self._sources(Y - self._observed.apply(Y)[0])
-        return self._desired.violation(Y - self._U @ shared)
-
-    def _sources(self, residuals: Float) -> Float:
-        """The best estimate of the shared noise, from what the estimate without it leaves of the data."""
-        return cho_solve(self._factor, self._E.T @ (self._weights[:, 0] * residuals.T).T)
+        shared = self._sources @ (self._told.T @ (Y - self._observed.apply(Y)[0]))
+        return self._desired.violation(Y - shared)
 
     def adjoint(self, V: Float) -> Float:
-        weights = self._desired.adjoint(V)
-        return weights - self._pulled @ cho_solve(self._factor, self._U.T @ weights)
+        return self._desired.adjoint(V) - self._pulled @ (self._moved.T @ V)
 
     @cached_property
     def _pulled(self) -> Float:
-        """(I - P)' D^-1 E, (n, k)."""
-        weighted = self._weights * self._E
-        return weighted - self._observed.adjoint(weighted)
+        """(I - P)' of what residuals tell of sources, (n, k)."""
+        return self._told - self._observed.adjoint(self._told)
 
     def variances(self) -> Float:
-        own = self._desired.variances()
-        return np.where(own > 0, own + self._shared_variances, 0.0)  # what is exact depends on exact cells alone
-
-    @cached_property
-    def _shared_variances(self) -> Float:
-        """Diagonal of (P U) (I + R' D R)^-1 (P U)', (m,)."""
-        moved = solve_triangular(self._factor[0], self._moved.T, lower=True)
-        return np.einsum("ij,ij->j", moved, moved)
+        own, shared = self._desired.variances(), np.einsum("ij,ij->i", self._moved, self._moved)
+        return np.where(own > 0, own + shared, 0.0)  # what is exact depends on exact cells alone
 
     def _corrected(self, own: Info) -> Info:
-        sources = self._U.shape[1]
+        sources = self._told.shape[1]
         reason = f"{own.reason}; corrected exactly for the noise of {sources} shared source{'s'[: sources != 1]}"
         return replace(own, reason=reason, error_bound=None)  # the sources have errors of their own

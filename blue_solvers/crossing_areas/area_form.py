@@ -12,26 +12,31 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain, combinations
 
 import numpy as np
 
+from blue_solvers.components import Components
+from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.size import groupings_in_use
-from blue_solvers.contract import Info, UnsupportedProblemError
-from blue_solvers.crossing_areas.component_problem import ComponentProblem, Key, component_problem
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots
+from blue_solvers.components.size import groupings_in_use, too_many_groups
+from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
+from blue_solvers.contract import Refusal, UnsupportedProblemError
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, TablePart, component_estimate
+from blue_solvers.crossing_areas.table_slots import Component, TableSlots, contrasts_of
 from blue_solvers.normal_equations.cell_variances import variances_of_several
-from blue_solvers.normal_equations.factorisation import sparse_solver
+from blue_solvers.normal_equations.noisy_equations import is_uneven
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
-from constraint_builders import Problem
-from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table
+from constraint_builders import Areas, Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.areas import LEAF, calls_others_leaves
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.zeros import StructuralZeros
 
-Blocks = list[Float]
-COMPONENT = Info("cholesky", exact=True, reason="one component")
+MOST_COMPONENTS = 4_096  # each has a factorisation
+GENERAL = "use solver='cholesky' or 'cg'"
 
 
 class AreaForm:
@@ -50,22 +55,13 @@ class AreaForm:
         schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
         apart = kept_by_all(problem) if groupings is None else frozenset()
         groupings = groupings_in_use(problem) if groupings is None else groupings
-        everything = frozenset(range(len(schema.names)))
-        asked = [TableSlots(schema, groupings, table, everything) for table in problem.desired_tables]
-        wanted: Component = frozenset().union(*(own.contrasts for own in asked))
-        self._slots = {table.name: TableSlots(schema, groupings, table, wanted, apart) for table in tables}
-        self._components: list[tuple[Component, ComponentProblem, ConstrainedEstimate]] = []
-        made: dict[Key, Problem] = {}
-        solved: dict[Key, ConstrainedEstimate] = {}
-        for component in components_of_tables([self._slots[table.name] for table in problem.desired_tables], apart):
-            own = component_problem(problem, groupings, self._slots, component, made)
-            if own is None:
-                continue
-            if own.key not in solved:
-                alike = solved.get(own.structure)
-                estimate = ConstrainedEstimate(own.problem, "independent", sparse_solver, COMPONENT, alike)
-                solved[own.key] = solved[own.structure] = estimate
-            self._components.append((component, own, solved[own.key]))
+        self._slots = {table.name: TableSlots(schema, groupings, table, apart) for table in tables}
+        self._observed = TablesInSlots(problem, self._slots, True)
+        self._desired = TablesInSlots(problem, self._slots, False)
+        made: dict[Key, ConstrainedEstimate] = {}
+        seen = components_of_tables([self._slots[table.name] for table in problem.desired_tables], apart)
+        found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
+        self._components = [own for own in found if own is not None]
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -76,68 +72,25 @@ class AreaForm:
         return self._estimate(Y)[1]
 
     def _estimate(self, Y: Float) -> tuple[Float, float]:
-        p, worst = self._problem, 0.0
-        given = self._given(Y)
-        found = [np.zeros(self._shape(p.desired.sizes[i], table, Y)) for i, table in enumerate(p.desired_tables)]
-        for component, own, estimate in self._components:
-            X, info = estimate.apply(self._measured(given, component, own))
+        given, found, worst = self._observed.slots(Y), self._desired.zeros(Y.shape[1]), 0.0
+        for own in self._components:
+            X, info = own.estimate.apply(self._observed.gathered(given, own))
             if not info.exact:
                 raise UnsupportedProblemError(
                     "its variances, with the weights of areas, are so unequal that rounding decides what is known "
                     "well: use solver='dense'"
                 )
             worst = max(worst, info.violation or 0.0)
-            for block, place in own.place_of.items():
-                slots = self._slots[p.desired_tables[block].name]
-                slots.put(found[block], component, X[own.problem.desired.block(place)], -1)
-        result = np.empty((p.desired.size, Y.shape[1]))
-        for block, table in enumerate(p.desired_tables):
-            result[p.desired.block(block)] = self._slots[table.name].cells(found[block]).reshape(-1, Y.shape[1])
-        return result, worst
+            self._desired.put(found, own, X)
+        return self._desired.cells(found), worst
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        p = self._problem
-        given = [
-            self._slots[table.name].slots(self._cells(V, p.desired.block(i), table))
-            for i, table in enumerate(p.desired_tables)
-        ]
-        pulls = [np.zeros(self._shape(p.observed.sizes[i], table, V)) for i, table in enumerate(p.observed_tables)]
-        for component, own, estimate in self._components:
-            layout, wanted = own.problem.observed, own.problem.desired
-            parts = [
-                (wanted.block(place), self._slots[p.desired_tables[block].name].part(given[block], component, -1))
-                for block, place in own.place_of.items()
-            ]
-            U = estimate.adjoint(_put_together(parts, wanted.size))
-            for place, sources in enumerate(own.sources):
-                for source in sources:
-                    slots = self._slots[p.observed_tables[source.block].name]
-                    weighed = source.weights[:, None] * U[layout.block(place)]
-                    slots.put(pulls[source.block], component, weighed, 1)
-        result = np.empty((p.observed.size, V.shape[1]))
-        for block, table in enumerate(p.observed_tables):
-            result[p.observed.block(block)] = self._slots[table.name].cells(pulls[block]).reshape(-1, V.shape[1])
-        return result
-
-    def _given(self, Y: Float) -> Blocks:
-        """Observed tables in slots."""
-        p = self._problem
-        return [
-            self._slots[table.name].slots(self._cells(Y, p.observed.block(i), table))
-            for i, table in enumerate(p.observed_tables)
-        ]
-
-    def _measured(self, given: Blocks, component: Component, own: ComponentProblem) -> Float:
-        """What the tables tell of a component, over the observed layout of its problem."""
-        layout = own.problem.observed
-        parts = []
-        for place, sources in enumerate(own.sources):
-            for source in sources:
-                slots = self._slots[self._problem.observed_tables[source.block].name]
-                part = slots.part(given[source.block], component, 1)
-                parts.append((layout.block(place), source.weights[:, None] * part))
-        return _put_together(parts, layout.size)
+        given, pulls = self._desired.slots(V), self._observed.zeros(V.shape[1])
+        for own in self._components:
+            U = own.estimate.adjoint(self._desired.gathered(given, own))
+            self._observed.put(pulls, own, U)
+        return self._observed.cells(pulls)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
@@ -146,40 +99,81 @@ class AreaForm:
             np.zeros((int(size) // table.size, *self._slots[table.name].grouped_shape(frozenset())))
             for size, table in zip(p.desired.sizes, p.desired_tables, strict=True)
         ]
-        for component, own, _ in self._components:
-            found = self._component_variances(component, own)
-            for block, place in own.place_of.items():
+        for own in self._components:
+            found = self._component_variances(own)
+            for block, name, _ in own.desired:
                 slots = self._slots[p.desired_tables[block].name]
-                by_group[block] = by_group[block] + slots.shared(found[own.problem.desired.block(place)], component)
+                by_group[block] += slots.shared(found[own.estimate.problem.desired.slice(name)], own.component)
         result = np.empty(p.desired.size)
         for block, table in enumerate(p.desired_tables):
             cells = self._slots[table.name].spread_groups(by_group[block])
             result[p.desired.block(block)].reshape(cells.shape)[...] = cells
         return result
 
-    def _component_variances(self, component: Component, own: ComponentProblem) -> Float:
+    def _component_variances(self, own: ComponentEstimate) -> Float:
         """Variances over the desired layout of a component's problem."""
-        return self._variances_of[own.key]
+        return self._variances_of[own.estimate]
 
     @cached_property
-    def _variances_of(self) -> dict[Key, Float]:
-        """By the key of a component's problem the variances of its desired cells."""
-        distinct = {own.key: estimate for _, own, estimate in self._components}
-        return dict(zip(distinct, variances_of_several([own.sums for own in distinct.values()]), strict=True))
-
-    def _cells(self, X: Float, place: slice, table: Table) -> Float:
-        return X[place].reshape(-1, *table.shape, X.shape[1])
-
-    def _shape(self, size: int, table: Table, X: Float) -> tuple[int, ...]:
-        return (int(size) // table.size, *self._slots[table.name].shape, X.shape[1])
+    def _variances_of(self) -> dict[ConstrainedEstimate, Float]:
+        """By the estimate of components the variances of its desired cells."""
+        distinct = list(dict.fromkeys(own.estimate for own in self._components))
+        return dict(zip(distinct, variances_of_several([own.sums for own in distinct]), strict=True))
 
 
-def _put_together(parts: list[tuple[slice, Float]], size: int) -> Float:
-    """Rows of a layout of so many, each the sum of the parts that are put there."""
-    result = np.zeros((size, parts[0][1].shape[1]))
-    for place, part in parts:
-        result[place] += part
-    return result
+class TablesInSlots:
+    """The tables of a layout in slots, and what they have of components.
+
+    Parameters
+    ----------
+    problem : Problem
+    by_name : mapping of str to TableSlots
+    is_observed : bool
+        Whether they are its observed tables; otherwise the desired ones.
+    """
+
+    def __init__(self, problem: Problem, by_name: Mapping[str, TableSlots], is_observed: bool) -> None:
+        self._is_observed = is_observed
+        self._layout = problem.observed if is_observed else problem.desired
+        self._tables = problem.observed_tables if is_observed else problem.desired_tables
+        self._by_table = [by_name[table.name] for table in self._tables]
+
+    def zeros(self, columns: int) -> list[Float]:
+        """Slots of all tables, each (areas, *shape, columns)."""
+        pairs = zip(self._layout.sizes.tolist(), self._tables, strict=True)
+        return [np.zeros((size // table.size, *table.shape, columns)) for size, table in pairs]
+
+    def slots(self, X: Float) -> list[Float]:
+        """From cells, (n, K)."""
+        blocks = ((X[self._layout.block(i)], table) for i, table in enumerate(self._tables))
+        own = [cells.reshape(-1, *table.shape, X.shape[1]) for cells, table in blocks]
+        return [slots.slots(cells) for slots, cells in zip(self._by_table, own, strict=True)]
+
+    def cells(self, slots: list[Float]) -> Float:
+        """The inverse, and the transpose; uses slots up."""
+        result = np.empty((self._layout.size, slots[0].shape[-1]))
+        for i, (table, own) in enumerate(zip(self._by_table, slots, strict=True)):
+            result[self._layout.block(i)] = table.cells(own).reshape(-1, result.shape[1])
+        return result
+
+    def gathered(self, slots: list[Float], own: ComponentEstimate) -> Float:
+        """What tables have of a component, added up over a layout of its problem."""
+        layout, parts = self._parts(own)
+        found = [self._by_table[i].part(slots[i], own.component) for i, _, _ in parts]
+        result = np.zeros((layout.size, found[0].shape[1]))
+        for (_, name, weights), part in zip(parts, found, strict=True):
+            result[layout.slice(name)] += weights * part
+        return result
+
+    def put(self, slots: list[Float], own: ComponentEstimate, X: Float) -> None:
+        """The transpose, into slots."""
+        layout, parts = self._parts(own)
+        for i, name, weights in parts:
+            self._by_table[i].put(slots[i], own.component, weights * X[layout.slice(name)])
+
+    def _parts(self, own: ComponentEstimate) -> tuple[Layout, list[TablePart]]:
+        problem = own.estimate.problem
+        return (problem.observed, own.observed) if self._is_observed else (problem.desired, own.desired)
 
 
 def kept_by_all(problem: Problem) -> Component:
@@ -200,3 +194,42 @@ def components_of_tables(tables: list[TableSlots], apart: Component) -> list[Com
         for chosen in chain.from_iterable(combinations(sorted(contrasts), k) for k in range(len(contrasts) + 1))
     }
     return sorted(seen, key=lambda component: (len(component), sorted(component)))
+
+
+def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:
+    """The exact estimate of a problem for which `areas_refusal` is None, given its equalities.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of areas; of geounits, which are areas that nest; or of a single place, which is an area of one leaf.
+    known : ndarray of int, optional
+        Observed cells whose measurement is exact, whatever variance the problem gives them.
+    """
+    if not problem.has_areas:
+        areas, zeros = Areas.from_spine(problem.domain.spine), problem.zeros
+        if zeros is not None:
+            empty = np.zeros((areas.size, *zeros.empty.shape[1:]), dtype=bool)
+            empty[areas.members[-1]] = zeros.empty[problem.domain.leaves]
+            zeros = StructuralZeros.of(problem.domain.schema, zeros.axes, empty)
+        problem = problem.replace(spine=None, areas=areas, zeros=zeros)
+    return conditioned(problem, known, AreaForm)
+
+
+def areas_refusal(problem: Problem) -> str | None:
+    """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
+    if not problem.is_tabular:
+        return Refusal("it has no tables, only a matrix", GENERAL)
+    if problem.is_correlated:
+        return Refusal("its noise is correlated (assumption A2)", GENERAL)
+    if not problem.is_alike_by_geounit:
+        return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
+    if not problem.has_areas and calls_others_leaves(problem.domain.spine):
+        return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
+    if problem.has_equalities and is_uneven(problem):
+        return Refusal("its variances are too unequal, with the weights of areas and equalities", GENERAL)
+    schema, groupings = problem.domain.schema, groupings_in_use(problem)
+    count = sum(2 ** len(own) for own in {contrasts_of(schema, groupings, table) for table in problem.desired_tables})
+    if count > MOST_COMPONENTS:
+        return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
+    return too_many_groups(problem) or too_many_unmeasured(problem)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots, cells_of_groups
+from blue_solvers.normal_equations.factorisation import sparse_solver
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import LEAF
@@ -24,49 +26,45 @@ from constraint_builders.description.zeros import EmptyCells
 
 Key: TypeAlias = tuple[Hashable, ...]
 LayerTable: TypeAlias = tuple[str, str]
+COMPONENT = Info("cholesky", exact=True, reason="one component")
 NOTHING = "number"  # the variable of a component that has one number in every area
 
 
-@dataclass(frozen=True)
-class TablePart:
-    """A table's part in a measurement of a component's problem.
+class TablePart(NamedTuple):
+    """What a table has of a component.
 
     Attributes
     ----------
     block : int
         The table, by its number.
-    weights : ndarray, (areas of the layer * group cells,)
-        Its share in it.
+    name : (str, str)
+        What that is called in the component's problem.
+    weights : ndarray, (areas of the layer * group cells, 1)
+        Of an observed table its share in what is measured there, by precision, and the roots of the sizes of groups,
+        which turn slots into sums over groups; of a desired one what turns these back.
     """
 
     block: int
+    name: LayerTable
     weights: Float
 
 
 @dataclass(frozen=True)
-class ComponentProblem:
-    """A component's problem, and how the tables are parts of it.
+class ComponentEstimate:
+    """The estimate of a component, which those share whose problems are the same, and how tables are parts of it.
 
     Attributes
     ----------
-    problem : Problem
-    structure : tuple
-        What it has in common with those that differ from it in the sizes of their noise alone.
-    sources : list of list of TablePart
-        For every block of its observed layout.
-    place_of : dict of int to int
-        For every desired table that sees the component the block of its desired layout.
+    component : Component
+    estimate : ConstrainedEstimate
+    observed, desired : list of TablePart
+        Of the tables that see the component, in the observed and in the desired layout of its problem.
     """
 
-    problem: Problem
-    structure: Key
-    sources: list[list[TablePart]]
-    place_of: dict[int, int]
-
-    @cached_property
-    def key(self) -> Key:
-        """What components have in common that share a factorisation."""
-        return self.structure, self.problem.variances.tobytes()
+    component: Component
+    estimate: ConstrainedEstimate
+    observed: list[TablePart]
+    desired: list[TablePart]
 
 
 class ReducedSchema:
@@ -131,47 +129,59 @@ def equal_variances(problem: Problem) -> list[Float]:
     return problem.geounit_variances
 
 
-def anything_will_do(problem: Problem) -> bool:
-    """Whether cells are desired that nothing determines, of which any value will do; see `Problem.observing`."""
-    return problem.desired is problem.observed and problem.has_unmeasured
-
-
-def component_problem(
+def component_estimate(
     problem: Problem,
     groupings: Sequence[Grouping],
     slots: Mapping[str, TableSlots],
     component: Component,
-    made: dict[Key, Problem],
-) -> ComponentProblem | None:
-    """The problem of a component that some desired table sees; None where nothing was measured of it, so that it is 0.
+    made: dict[Key, ConstrainedEstimate],
+) -> ComponentEstimate | None:
+    """The estimate of a component that some desired table sees; None where nothing was measured of it, so that it is 0.
 
-    That is where all such tables are of areas without leaves. `made` keeps one problem of every structure.
+    That is where all such tables are of areas without leaves. `made` keeps those of every structure, which problems
+    have in common that differ in the sizes of their noise alone: their equations are the same.
     """
-    areas, schema = problem.domain.areas, problem.domain.schema
-    tables = (*problem.observed_tables, *problem.desired_tables)
-    reduced = ReducedSchema(schema, groupings, sorted({f for table in tables for f in table.factors}), component)
-    measured = _measured(problem, reduced, slots, component)
-    if not measured:
+    areas, tables = problem.domain.areas, (*problem.observed_tables, *problem.desired_tables)
+    factors = sorted({f for table in tables for f in table.factors})
+    reduced = ReducedSchema(problem.domain.schema, groupings, factors, component)
+    of_places = equal_variances(problem)
+
+    def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, list[int]]:
+        found: dict[LayerTable, list[int]] = {}
+        for block, (level, table) in enumerate(zip(levels, tables, strict=True)):
+            if component <= slots[table.name].contrasts:
+                found.setdefault((areas.levels[level], reduced.name(table)), []).append(block)
+        return found
+
+    def roots(tables: Sequence[Table], blocks: list[int], count: int) -> Float:
+        return np.array([np.tile(slots[tables[i].name].roots(component), count) for i in blocks])
+
+    counts = {name: members.size for name, members in zip(areas.levels, areas.members, strict=True)}
+    variances: dict[LayerTable, Float] = {}
+    observed, desired = list[TablePart](), list[TablePart]()
+    for name, blocks in seeing(problem.observed_levels, problem.observed_tables).items():
+        scales = roots(problem.observed_tables, blocks, counts[name[0]])
+        noise = [np.repeat(of_places[i], scales.shape[1] // counts[name[0]]) for i in blocks]
+        variances[name], shares = _together(scales**2 * noise)
+        observed += [TablePart(i, name, own[:, None]) for i, own in zip(blocks, scales * shares, strict=True)]
+    if not observed:
         return None
-    names = sorted(measured, key=lambda own: areas.level_index(own[0]))  # as blocks come
-    together = [_together([own for _, own in measured[name]]) for name in names]
-    sources = [
-        [TablePart(block, own) for (block, _), own in zip(measured[name], weights, strict=True)]
-        for name, (_, weights) in zip(names, together, strict=True)
-    ]
-    wanted: dict[LayerTable, list[int]] = {}
-    for block, (level, table) in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
-        if component <= slots[table.name].contrasts:
-            wanted.setdefault((areas.levels[level], reduced.name(table)), []).append(block)
-    variances = [own for own, _ in together]
-    known = np.concatenate([np.sign(np.where(np.isinf(own), -1.0, own)) for own in variances])
-    structure = repr(reduced.schema), *names, None, *wanted, known.tobytes()
-    if structure not in made:
-        made[structure] = _first_of_structure(problem, reduced, dict(zip(names, variances, strict=True)), wanted)
-    own = made[structure].with_sizes_of_noise(np.concatenate(variances))
-    return ComponentProblem(
-        own, structure, sources, {block: own.desired.index(place) for place in wanted for block in wanted[place]}
-    )
+    wanted = seeing(problem.desired_levels, problem.desired_tables)
+    for name, blocks in wanted.items():
+        scales = roots(problem.desired_tables, blocks, counts[name[0]])
+        desired += [TablePart(i, name, 1 / own[:, None]) for i, own in zip(blocks, scales, strict=True)]
+    known = [np.sign(np.where(np.isinf(own), -1.0, own)).tobytes() for own in variances.values()]
+    structure = repr(reduced.schema), *variances, *known, *wanted
+    alike = made.get(structure)
+    first = _first_of_structure(problem, reduced, variances, wanted) if alike is None else alike.problem
+    sizes = np.empty(first.observed.size)
+    for name, own in variances.items():
+        sizes[first.observed.slice(name)] = own
+    key = *structure, sizes.tobytes()
+    if key not in made:
+        like = first.with_sizes_of_noise(sizes)
+        made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT, alike)
+    return ComponentEstimate(component, made[key], observed, desired)
 
 
 def _first_of_structure(
@@ -185,35 +195,17 @@ def _first_of_structure(
     desired: dict[str, list[str]] = {}
     for layer, name in wanted:
         desired.setdefault(layer, []).append(name)
-    undetermined: Literal["nan", "error"] = "nan" if anything_will_do(problem) else "error"
+    anything_will_do = problem.desired is problem.observed and problem.has_unmeasured  # see `Problem.observing`
+    undetermined: Literal["nan", "error"] = "nan" if anything_will_do else "error"
     zeros = reduced.zeros(problem.zeros, areas)
     return Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
-def _measured(
-    problem: Problem, reduced: ReducedSchema, slots: Mapping[str, TableSlots], component: Component
-) -> dict[LayerTable, list[tuple[int, Float]]]:
-    """The tables that see a component by layer and what they see, each with the variances of that."""
-    areas, variances = problem.domain.areas, equal_variances(problem)
-    found: dict[LayerTable, list[tuple[int, Float]]] = {}
-    for block, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
-        own = slots[table.name]
-        if component <= own.contrasts:
-            cells = variances[block][:, None] * own.roots(component) ** 2
-            found.setdefault((areas.levels[level], reduced.name(table)), []).append((block, cells.ravel()))
-    return found
-
-
-def _together(variances: list[Float]) -> tuple[Float, list[Float]]:
+def _together(own: Float) -> tuple[Float, Float]:
     """The variance of several measurements of the same numbers together, and the weight of each; exact ones decide."""
-    exact = [own == 0 for own in variances]
-    number = np.sum(exact, axis=0)
-    precisions = [np.divide(1.0, own, out=np.zeros_like(own), where=own > 0) for own in variances]
-    total = np.sum(precisions, axis=0)
-    shares = [np.divide(own, total, out=np.zeros_like(own), where=total > 0) for own in precisions]
-    weights = [
-        np.where(number > 0, is_exact / np.maximum(number, 1), share)
-        for is_exact, share in zip(exact, shares, strict=True)
-    ]
-    together = np.divide(1.0, total, out=np.full_like(total, np.inf), where=total > 0)
-    return np.where(number > 0, 0.0, together), weights
+    exact = own == 0
+    with np.errstate(divide="ignore"):
+        precisions = np.where(exact.any(axis=0), exact, 1 / own)
+        total = precisions.sum(axis=0)
+        together = np.where(exact.any(axis=0), 0.0, 1 / total)
+    return together, precisions / np.where(total > 0, total, 1.0)

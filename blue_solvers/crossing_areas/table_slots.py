@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, group_indicator, sees_contrasts
+from blue_solvers.components.grouping import Grouping, sees_contrasts
 from blue_solvers.components.reflections import Basis
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
@@ -28,6 +29,37 @@ def cells_of_groups(schema: Schema, grouping: Grouping, factor: str) -> tuple[tu
     return tuple(numbers.tolist()), None if (np.diff(order) > 0).all() else order
 
 
+def contrasts_of(schema: Schema, groupings: Sequence[Grouping], table: Table) -> Component:
+    """The variables along which a table has contrasts."""
+    factors = dict(zip(table.axes, table.factors, strict=True))
+    return frozenset(own.axis for own in groupings if sees_contrasts(schema, own, factors.get(own.axis)))
+
+
+class Axis(NamedTuple):
+    """An axis of a table.
+
+    Attributes
+    ----------
+    axis : int
+        The variable, as the schema numbers it.
+    grouping : Grouping or None
+        Of a variable that is kept whole, and in slots; None leaves cells as they are.
+    length : int
+    contrasts : int
+        Number of the first slots, which are contrasts.
+    """
+
+    axis: int
+    grouping: Grouping | None
+    length: int
+    contrasts: int
+
+    @property
+    def sizes(self) -> Float:
+        """Levels in every group; 1 of cells that stay as they are."""
+        return np.ones(self.length) if self.grouping is None else self.grouping.sizes.astype(float)
+
+
 class TableSlots:
     """A table's cells in orthonormal slots along every variable that it keeps whole, and parts of these.
 
@@ -38,151 +70,96 @@ class TableSlots:
         Of the variables in use.
     table : Table
         In the schema's order.
-    wanted : Component
-        Variables along which contrasts are asked for. Along others only sums over groups are held.
     apart : Component
         Variables whose cells nothing ties to one another, and so all belong to every component.
 
     Attributes
     ----------
     contrasts : Component
-        The variables along which it has contrasts that are asked for.
-    shape : tuple of int
-        Slots along every axis.
+        The variables along which it has contrasts.
     """
 
     def __init__(
-        self,
-        schema: Schema,
-        groupings: Sequence[Grouping],
-        table: Table,
-        wanted: Component,
-        apart: Component = frozenset(),
+        self, schema: Schema, groupings: Sequence[Grouping], table: Table, apart: Component = frozenset()
     ) -> None:
-        by_axis = {own.axis: own for own in groupings}
-        pairs = [(axis, by_axis[axis], factor) for axis, factor in zip(table.axes, table.factors, strict=True)]
-        self._table = table
-        self._whole = [
-            own if factor == schema.names[axis] and axis not in apart else None for axis, own, factor in pairs
-        ]
-        self._turns = [
-            (i, order)
-            for i, (axis, own, factor) in enumerate(pairs, start=1)
-            if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None
-        ]
-        seen = frozenset(axis for axis, own, factor in pairs if sees_contrasts(schema, own, factor)) - apart
-        self.contrasts: Component = (seen & wanted) | apart
-        self._summed = [
-            (i, own.groups, group_indicator(own) / np.sqrt(own.sizes)[:, None])
-            for i, (axis, own, _) in enumerate(pairs, start=1)
-            if axis in seen - wanted
-        ]
-        summed = {i for i, _, _ in self._summed}
-        self._basis = Basis([None if i in summed else own for i, own in enumerate(self._whole, start=1)])
-        self._first = [
-            length if axis in apart else 0 if own is None or i in summed else own.levels - own.sizes.size
-            for i, (axis, own, length) in enumerate(zip(table.axes, self._whole, table.shape, strict=True), start=1)
-        ]
-        self.shape = tuple(
-            own.sizes.size if own is not None and i in summed else length
-            for i, (own, length) in enumerate(zip(self._whole, table.shape, strict=True), start=1)
-        )
+        by_axis, self._shape = {own.axis: own for own in groupings}, table.shape
+        self.contrasts = apart | contrasts_of(schema, groupings, table)
+        self._axes, self._turns = list[Axis](), list[tuple[int, Index]]()
+        for i, (axis, factor, length) in enumerate(zip(table.axes, table.factors, table.shape, strict=True), start=1):
+            own, whole = by_axis[axis], factor == schema.names[axis] and axis not in apart
+            contrasts = length if axis in apart else own.levels - own.sizes.size if whole else 0
+            self._axes.append(Axis(axis, own if whole else None, length, contrasts))
+            if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None:
+                self._turns.append((i, order))
+        self._basis = Basis([own.grouping for own in self._axes])
 
     def slots(self, cells: Float) -> Float:
-        """From cells (G, *table's shape, K) to slots (G, *shape, K), a copy."""
-        array = cells
-        for axis, _, sums in reversed(self._summed):
-            array = _summed(array, axis, sums)
-        if not self._summed:
-            array = np.array(cells, order="C", copy=True)
-        for axis, order in self._turns:
-            array = np.take(array, order, axis=axis)
+        """From cells (G, *table's shape, K) to slots, a copy."""
+        array = np.array(cells, order="C", copy=True)
+        for i, order in self._turns:
+            array = np.take(array, order, axis=i)
         self._basis.to_slots(array)
         return array
 
     def cells(self, slots: Float) -> Float:
         """The inverse, and the transpose; in their place."""
         self._basis.to_cells(slots)
-        for axis, order in self._turns:
-            slots = np.take(slots, np.argsort(order), axis=axis)
-        for axis, groups, sums in self._summed:
-            weights = sums.max(axis=0).reshape(-1, *[1] * (slots.ndim - 1 - axis))
-            slots = np.take(slots, groups, axis=axis) * weights
-        return slots
+        return self._turned_back(slots)
+
+    def _turned_back(self, array: Float) -> Float:
+        for i, order in self._turns:
+            array = np.take(array, np.argsort(order), axis=i)
+        return array
 
     def grouped_shape(self, component: Component) -> tuple[int, ...]:
         """Lengths along the axes that are no contrasts of a component."""
-        return tuple(
-            length if own is None else own.sizes.size
-            for axis, own, length in zip(self._table.axes, self._whole, self._table.shape, strict=True)
-            if axis not in component
-        )
+        return tuple(own.sizes.size for own in self._axes if own.axis not in component)
 
     def _place(self, component: Component) -> tuple[slice, ...]:
-        found = [slice(None)]
-        for axis, first in zip(self._table.axes, self._first, strict=True):
-            found.append(slice(0, first) if axis in component else slice(first, None))
-        return tuple(found)
+        contrasts = (
+            slice(own.contrasts) if own.axis in component else slice(own.contrasts, None) for own in self._axes
+        )
+        return slice(None), *contrasts
 
     def _order(self, component: Component) -> tuple[int, ...]:
         """Axes of (G, *shape, K): places, groups, contrasts, columns."""
-        axes = range(1, len(self._table.axes) + 1)
-        along = [i for i in axes if self._table.axes[i - 1] in component]
-        return (0, *(i for i in axes if i not in along), *along, len(self._table.axes) + 1)
+        along = [i for i, own in enumerate(self._axes, start=1) if own.axis in component]
+        groups = [i for i, own in enumerate(self._axes, start=1) if own.axis not in component]
+        return 0, *groups, *along, len(self._axes) + 1
 
     def roots(self, component: Component) -> Float:
         """What turns slots of groups into sums over groups: roots of their sizes, of every group cell."""
-        found = np.ones(())
-        for axis, own, length in zip(self._table.axes, self._whole, self._table.shape, strict=True):
-            if axis not in component:
-                found = np.multiply.outer(found, np.ones(length) if own is None else np.sqrt(own.sizes))
-        return found.ravel()
+        found = np.ones(1)
+        for own in self._axes:
+            if own.axis not in component:
+                found = np.outer(found, np.sqrt(own.sizes)).ravel()
+        return found
 
-    def part(self, slots: Float, component: Component, power: int) -> Float:
-        """A component's part of slots, (G * group cells, contrasts * K); slots of groups times a power of `roots`."""
+    def part(self, slots: Float, component: Component) -> Float:
+        """A component's part of slots, (G * group cells, contrasts * K)."""
         part = slots[self._place(component)].transpose(self._order(component))
-        rows = part.shape[0] * prod(self.grouped_shape(component))
-        found = part.reshape(rows, -1)
-        scale = self._scale(component, len(slots), power)
-        return found * scale if scale is not None else found
+        return part.reshape(len(slots) * prod(self.grouped_shape(component)), -1)
 
-    def put(self, slots: Float, component: Component, values: Float, power: int) -> None:
-        """The inverse of `part`, and with the same power its transpose, into slots."""
-        scale = self._scale(component, len(slots), power)
+    def put(self, slots: Float, component: Component, values: Float) -> None:
+        """The inverse of `part`, and its transpose, into slots."""
         place, order = slots[self._place(component)], self._order(component)
-        shape = [place.shape[i] for i in order]
-        scaled = values if scale is None else values * scale
-        place[...] = scaled.reshape(shape).transpose(np.argsort(order))
-
-    def _scale(self, component: Component, count: int, power: int) -> Float | None:
-        scale = self.roots(component) ** power
-        return None if (scale == 1).all() else np.tile(scale, count)[:, None]
+        place[...] = values.reshape([place.shape[i] for i in order]).transpose(np.argsort(order))
 
     def shared(self, variances: Float, component: Component) -> Float:
         """What a component's variances, (G * group cells,), are of a cell's, (G, *groups along every axis)."""
-        shape = self.grouped_shape(component)
-        array = variances.reshape(-1, *shape)
-        for i, (axis, own) in enumerate(zip(self._table.axes, self._whole, strict=True), start=1):
-            if axis in component:
+        array = variances.reshape(-1, *self.grouped_shape(component))
+        for i, own in enumerate(self._axes, start=1):
+            if own.axis in component:
                 array = np.expand_dims(array, i)
-            if own is not None:
-                share = 1 - 1 / own.sizes if axis in component else 1 / own.sizes.astype(float) ** 2
+            if own.grouping is not None:
+                share = 1 - 1 / own.sizes if own.axis in component else own.sizes**-2
                 array = array * share.reshape(-1, *[1] * (array.ndim - 1 - i))
         return array
 
     def spread_groups(self, by_group: Float) -> Float:
         """From (G, *groups along every axis) to (G, *shape): every level has what its group has."""
-        for i, own in enumerate(self._whole, start=1):
-            if own is not None and own.sizes.size > 1:
-                by_group = np.take(by_group, own.groups, axis=i)
-        for axis, order in self._turns:
-            by_group = np.take(by_group, np.argsort(order), axis=axis)
-        return np.broadcast_to(by_group, (len(by_group), *self._table.shape))
-
-
-def _summed(array: Float, axis: int, sums: Float) -> Float:
-    """An array whose axis is summed by a matrix (groups, levels); C-contiguous."""
-    before, after = array.shape[:axis], array.shape[axis + 1 :]
-    flat = array.reshape(prod(before), sums.shape[1], prod(after))
-    found = flat[..., 0] @ sums.T if prod(after) == 1 else np.matmul(sums, flat)
-    return np.ascontiguousarray(found).reshape(*before, len(sums), *after)
+        for i, own in enumerate(self._axes, start=1):
+            if own.grouping is not None and own.sizes.size > 1:
+                by_group = np.take(by_group, own.grouping.groups, axis=i)
+        by_group = self._turned_back(by_group)
+        return np.broadcast_to(by_group, (len(by_group), *self._shape))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from blue_solvers.contract import Capability, Info, Prepared, Solver
-from blue_solvers.crossing_areas.areas_refusal import areas_refusal
-from blue_solvers.crossing_areas.form_of_areas import exact_form_of_areas
+from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
 

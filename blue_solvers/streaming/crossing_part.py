@@ -2,6 +2,18 @@
 
 The root is a geounit of the tree above, so that what goes up and down is the same as for a part that is a tree. Inside,
 the estimate is that over areas, of which the part factorises its own.
+
+The root is anchored: a measurement of its finest table is added. With a component's orthonormal group sums u of the
+root, let the added noise have variance s, and B = V (V + s)^-1 be what the estimate of u takes of it, V being the
+covariance of u given what was measured inside. What the estimate takes of the real measurements, U' with U' Sigma U =
+(1 - B) V (1 - B)', gives the inverse of V by sums of positive terms:
+
+    V^-1 = (U B^-1)' Sigma (U B^-1) / s^2,
+
+where nothing is exact (B = 0 along what is) and zero along what nothing inside determines. The estimate of u without
+the added measurement has the shares U (1 + V / s) in the real ones. Told the root's final
+estimate, the anchor is that, as if it were exact; with its covariance L L', and K what the estimates take of the
+anchor, (K L) (K L)' is added to their covariance.
 """
 
 from __future__ import annotations
@@ -13,40 +25,39 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping, groupings_of
+from blue_solvers.components.tree.messages import Message
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
-from blue_solvers.crossing_areas.anchored_form import AnchoredForm
+from blue_solvers.crossing_areas.area_form import AreaForm
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate
 from blue_solvers.crossing_areas.table_slots import Component
+from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
+from blue_solvers.streaming.siblings import names_not_in
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
+from constraint_builders.description.layout import Layout
 
 ANCHOR = "anchor"
+TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which that is known exactly
+UNKNOWN = 1e-10  # root of the information about a direction, times the anchor's deviation, below which nothing is known
 
 
-def message_of_part(design: Design, part: Part) -> Upward:
-    """What a part with nothing cut off below it, a tree or not, tells of its root."""
-    if part.areas is None:
-        return SubtreeForm(design, part).message()
-    return CrossingForm(design, part, part.areas).message()
-
-
-def estimates_of_part(
+def form_of_part(
     design: Design,
     part: Part,
-    above: Downward,
-    wanted: Sequence[int] | None,
-    read: Sequence[int] | None,
-    variances: bool,
-) -> Estimates:
-    """Estimates of a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
+    above: Downward | None = None,
+    wanted: Sequence[int] | None = None,
+    read: Sequence[int] | None = None,
+) -> SubtreeForm | CrossingForm:
+    """The passes over a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
     if part.areas is None:
-        return SubtreeForm(design, part, above=above, wanted=wanted, read=read).estimates(variances)
-    return CrossingForm(design, part, part.areas).estimates(above, variances)
+        return SubtreeForm(design, part, above=above, wanted=wanted, read=read)
+    return CrossingForm(design, part, part.areas, above)
 
 
-class CrossingForm:
+class CrossingForm(AreaForm):
     """The estimate of a part in which areas cross.
 
     Parameters
@@ -55,78 +66,119 @@ class CrossingForm:
     part : Part
     areas : csr_array, (G, leaves)
         Its areas, of which the first, the root, has all leaves.
+    above : Downward, optional
+        What all measurements tell of the root: the anchor, in place of the root's own measurements.
     """
 
-    def __init__(self, design: Design, part: Part, areas: sparse.csr_array) -> None:
-        self._design, self._part, self._incidence = design, part, areas
-        self._anchor = next(name for name in _names(ANCHOR) if name not in design.levels)
-        tables = [table for _, table in (*design.observed, *design.desired)]
-        self._groupings = groupings_of(design.schema, tables)
-        self._components = list(_components(self._groupings))
+    def __init__(self, design: Design, part: Part, areas: sparse.csr_array, above: Downward | None = None) -> None:
+        self._design, self._part, self._weights = design, part, areas.data
+        self._is_final = above is not None
+        self._root_cells: Float | float = 0.0 if above is None else above.cells
+        self._roots = () if above is None else above.roots
+        self._least = part.least if above is None else above.least
+        self._anchor = next(names_not_in(design.levels, ANCHOR))
+        groupings = groupings_of(design.schema, [table for _, table in (*design.observed, *design.desired)])
+        self._order = list(_components(groupings))
         self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
+        self._wanted = [i for i, (level, _) in enumerate(design.desired) if self._is_final and part.count(level)]
+        self._variance = 0.0 if self._is_final else self._least_variance()
+        super().__init__(self._problem_of(areas), groupings)
 
     def message(self) -> Upward:
-        """What the part knows of its root."""
-        variance = self._least_variance()
-        problem = self._problem(variance, [])
-        form = AnchoredForm(problem, self._groupings, self._anchor)
-        cells, told = form.told(variance, self._lay_out(problem, None))
-        return Upward(cells, [told[component] for component in self._components], self._part.least)
+        """What the part knows of its root, whose estimate is zero along directions that nothing determines."""
+        slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out())
+        array = np.zeros((1, *self._design.finest.shape, 1))
+        told: dict[Component, Message] = {}
+        known: dict[tuple[ConstrainedEstimate, bytes], tuple[Message, Float]] = {}
+        for own in self._components:
+            key = own.estimate, self._scales(own.component).tobytes()
+            if key not in known:
+                known[key] = self._told(own)
+            told[own.component], shares = known[key]
+            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own))
+        return Upward(slots.cells(array).reshape(-1, 1), [told[own] for own in self._order], self._part.least)
 
-    def estimates(self, above: Downward, variances: bool) -> Estimates:
+    def estimates(self, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
-        wanted = [i for i, (level, _) in enumerate(self._design.desired) if self._part.count(level)]
-        problem = self._problem(0.0, wanted)
-        roots = dict(zip(self._components, (np.asarray(own) for own in above.roots), strict=True))
-        form = AnchoredForm(problem, self._groupings, self._anchor, roots)
-        x = form.apply(self._lay_out(problem, above.cells))[:, 0]
-        cells = self._cut(problem, x, wanted)
-        nothing = NOTHING * above.least * float(abs(self._incidence.data).min()) ** 2
-        spreads = self._cut(problem, without_rounding(form.variances(), nothing), wanted) if variances else {}
+        cells = self._cut(self.apply(self._lay_out())[:, 0])
+        nothing = NOTHING * self._least * float(abs(self._weights).min()) ** 2
+        spreads = self._cut(without_rounding(self.variances(), nothing)) if variances else {}
         return Estimates(cells, spreads, {}, {})
 
-    def _problem(self, anchored: float, wanted: Sequence[int]) -> Problem:
-        """The part's problem with an anchor of some variance, 0 if it is final; which is desired where no table is."""
-        design, part = self._design, self._part
-        finest = design.finest.name
-        observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, anchored)}}
+    def _scales(self, component: Component) -> Float:
+        """What turns orthonormal group sums of the root into sums over groups, (m,)."""
+        return self._slots[self._design.finest.name].roots(component)
+
+    def _anchored(self, layout: Layout) -> slice:
+        """The anchor in a layout of a component's problem."""
+        (name,) = (name for name in layout.names if isinstance(name, tuple) and name[0] == self._anchor)
+        return layout.slice(name)
+
+    def _component_variances(self, own: ComponentEstimate) -> Float:
+        layout, above = own.estimate.problem.observed, np.asarray(self._roots[self._order.index(own.component)])
+        anchors = np.zeros((layout.size, len(above)))
+        anchors[self._anchored(layout)] = self._scales(own.component)[:, None] * above
+        return super()._component_variances(own) + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
+
+    def _told(self, own: ComponentEstimate) -> tuple[Message, Float]:
+        """What a component tells of the root's group sums, and the shares of its measurements in their estimate."""
+        problem, scales, variance = own.estimate.problem, self._scales(own.component), self._variance
+        pulls = np.zeros((problem.desired.size, scales.size))
+        pulls[self._anchored(problem.desired)] = np.diag(1 / scales)
+        U, anchor = own.estimate.adjoint(pulls), self._anchored(problem.observed)
+        taken = U[anchor] * scales[:, None]
+        noise = np.where(np.isfinite(problem.variances), problem.variances, 0.0)
+        noise[anchor] = 0
+        shares, directions = np.linalg.eigh((taken + taken.T) / 2)
+        exact, rest = directions[:, shares < TAKEN], directions[:, shares >= TAKEN]
+        learnt = np.sqrt(noise)[:, None] * U @ (rest / shares[shares >= TAKEN]) / variance
+        values, turned = np.linalg.svd(np.linalg.qr(learnt, mode="r"), full_matrices=True)[1:]
+        values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
+        known = values * np.sqrt(variance) > UNKNOWN
+        finite, roots, unknown = rest @ turned[known].T, values[known], rest @ turned[~known].T
+        message = Message(
+            ((finite / roots) @ finite.T)[None],
+            ((finite * roots) @ finite.T)[None],
+            (unknown @ unknown.T)[None],
+            (exact @ exact.T)[None],
+        )
+        # U (1 + V / s) direction by direction: rounding of so large a matrix would reach what is exact
+        along = (U @ finite) * (1 + 1 / (roots**2 * variance))
+        return message, (U @ exact) @ exact.T + along @ finite.T
+
+    def _problem_of(self, areas: sparse.csr_array) -> Problem:
+        """The part's problem with an anchor; which is desired where no table is."""
+        design, part, finest = self._design, self._part, self._design.finest.name
+        observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, self._variance)}}
         for i in self._inside:
             level, table = design.observed[i]
-            known = part.variances[i]
-            if level == part.level_of[0] and anchored == 0:  # the anchor has it already
-                known = np.full(1, np.inf)
-            observed.setdefault(design.levels[level], {})[table.name] = known
-        desired: dict[str, list[str]] = {} if wanted else {self._anchor: [finest]}
-        for i in wanted:
+            at_root = self._is_final and level == part.level_of[0]  # where the anchor has it
+            variances = np.full(1, np.inf) if at_root else part.variances[i]
+            observed.setdefault(design.levels[level], {})[table.name] = variances
+        desired: dict[str, list[str]] = {} if self._wanted else {self._anchor: [finest]}
+        for i in self._wanted:
             level, table = design.desired[i]
             desired.setdefault(design.levels[level], []).append(table.name)
-        return Problem(design.schema, observed, desired, areas=self._areas())
+        inner = {design.levels[level]: areas[part.members(level)] for level in np.unique(part.level_of).tolist()}
+        inner.pop(LEAF, None)
+        layers = {**inner, self._anchor: np.ones((1, areas.shape[1]))}
+        return Problem(design.schema, observed, desired, areas=Areas(areas.shape[1], layers))
 
-    def _areas(self) -> Areas:
-        part, leaves = self._part, self._incidence.shape[1]
-        levels = {self._design.levels[level]: part.members(level) for level in np.unique(part.level_of).tolist()}
-        layers = {name: self._incidence[place] for name, place in levels.items() if name != LEAF}
-        return Areas(leaves, {**layers, self._anchor: np.zeros(leaves, dtype=np.intp)})
-
-    def _lay_out(self, problem: Problem, anchor: Float | None) -> Float:
+    def _lay_out(self) -> Float:
         """What was measured, and the root's cells, over the observed layout, (n, 1)."""
-        y = np.zeros((problem.observed.size, 1))
+        y, layout = np.zeros((self._problem.observed.size, 1)), self._problem.observed
         for i in self._inside:
             level, table = self._design.observed[i]
-            y[problem.observed.slice((self._design.levels[level], table.name)), 0] = self._part.values[i].ravel()
-        y[problem.unmeasured] = 0
-        if anchor is not None:
-            y[problem.observed.slice((self._anchor, self._design.finest.name))] = anchor
+            y[layout.slice((self._design.levels[level], table.name)), 0] = self._part.values[i].ravel()
+        y[self._problem.unmeasured] = 0
+        y[layout.slice((self._anchor, self._design.finest.name))] = self._root_cells
         return y
 
-    def _cut(self, problem: Problem, vector: Float, wanted: Sequence[int]) -> dict[int, Float]:
+    def _cut(self, vector: Float) -> dict[int, Float]:
         """Tables by their number in the design, (areas, cells), of a vector over the desired layout."""
-        found = {}
-        for i in wanted:
-            level, table = self._design.desired[i]
-            own = vector[problem.desired.slice((self._design.levels[level], table.name))]
-            found[i] = own.reshape(-1, table.size)
-        return found
+        tables = {i: self._design.desired[i] for i in self._wanted}
+        names = {i: (self._design.levels[level], table.name) for i, (level, table) in tables.items()}
+        return {i: vector[self._problem.desired.slice(names[i])].reshape(-1, tables[i][1].size) for i in tables}
 
     def _least_variance(self) -> float:
         """Not much more than the least variance that a table can give a group sum."""
@@ -135,14 +187,8 @@ class CrossingForm:
             known = self._part.variances[i]
             known = known[(known > 0) & np.isfinite(known)]
             least = min(least, known.min(initial=np.inf) * self._design.observed[i][1].size)
-        weight = float(abs(self._incidence.data).max())
+        weight = float(abs(self._weights).max())
         return float(least / self._design.finest.size / weight**2) if np.isfinite(least) else 1.0
-
-
-def _names(name: str) -> Iterator[str]:
-    while True:
-        yield name
-        name += "'"
 
 
 def _components(groupings: Sequence[Grouping]) -> Iterator[Component]:

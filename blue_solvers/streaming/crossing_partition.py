@@ -10,35 +10,26 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.crossing_areas.areas_refusal import MOST_COMPONENTS, areas_refusal
+from blue_solvers.crossing_areas.area_form import MOST_COMPONENTS, areas_refusal
 from blue_solvers.crossing_areas.component_problem import equal_variances
-from blue_solvers.streaming.manifest import TOP, PartEntry, areas_file, level_file, write_manifest
+from blue_solvers.streaming.manifest import TOP, areas_file
 from blue_solvers.streaming.part_data import Design
-from blue_solvers.streaming.part_files import (
-    BUFFERS,
-    Partitions,
-    require_file_names,
-    variance_column,
-    write_level,
-    write_matrix,
-)
+from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
+from blue_solvers.streaming.part_writer import Beside, Sources, write_parts
 from blue_solvers.streaming.siblings import names_not_in, shared_out
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF
-from constraint_builders.estimability import lacks, undetermined_refusal
-from constraint_builders.files.new_folder import new_folder
+from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.estimability import lacks
 from constraint_builders.memory import format_bytes
-from constraint_builders.schema_order import in_schema_order
 
 EVERYTHING = "Everything"  # the layer above all others, where they have no area that holds all leaves
 COPIES = 2  # of measurements and estimates inside a part, beside those that a part takes that is a tree
@@ -104,10 +95,7 @@ class Cut:
                     f"that holds the areas of one of them, or {IN_MEMORY}"
                 )
         if chain[0][1].any():
-            top = EVERYTHING
-            while top in areas.levels:
-                top += "'"
-            chain.insert(0, (top, np.zeros_like(own)))
+            chain.insert(0, (next(names_not_in(areas.levels, EVERYTHING)), np.zeros_like(own)))
         levels = *(level for level, _ in chain), *(level for level, _ in inside)
         return cls(levels, len(chain) - 1, [labels for _, labels in chain], [owner for _, owner in inside])
 
@@ -127,42 +115,24 @@ class Cut:
 
 
 def partition_areas(
-    folder: str | os.PathLike[str],
-    problem: Problem,
-    y: ArrayLike,
-    memory: float | None,
-    at: str | None,
+    folder: str | os.PathLike[str], problem: Problem, values: Float, memory: float | None, at: str | None
 ) -> Partitions:
-    """As `partition`, of a problem of areas that cross inside the areas of one layer."""
+    """As `partition`, of a problem of areas that cross inside the areas of one layer, which is not refused."""
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a layer")
-    values = np.array(problem.observed.flat(y, "y"))
-    problem.observed.tables(values)  # refuses another shape
-    problem.check_vector(values)
-    order = in_schema_order(problem)
-    if order is not None:
-        problem, values = order.problem, values[order.observed]
-    _refuse(problem)
-    values[problem.unmeasured] = 0
     cut, design, needed, top_needed = _chosen(problem, memory, at)
     require_file_names(design)
-    blocks = [values[problem.observed.block(i)] for i in range(len(design.observed))]
-    with new_folder(folder) as temporary:
-        writer = _AreaWriter(temporary, problem, design, cut, blocks)
-        parts = [writer.part(number, int(own)) for number, own in enumerate(needed)]
-        write_manifest(temporary, design, parts, writer.top(int(top_needed)))
-    return Partitions.open(folder)
+    sources = _sources(problem, design, cut, [values[problem.observed.block(i)] for i in range(len(design.observed))])
+    return write_parts(folder, sources, sources.tree.members[cut.depth], [*needed, top_needed])
 
 
-def _refuse(problem: Problem) -> None:
-    reason: str | None = areas_refusal(problem) or _too_many_components(problem)
+def refusal_of_areas(problem: Problem) -> str | None:
+    """Why areas cannot be streamed, wherever they are cut, or None."""
     if problem.zeros is not None:
-        reason = f"it has cells known to be empty, over areas: {IN_MEMORY}"
-    elif problem.equalities is not None:
-        reason = f"it has equalities, over areas: {IN_MEMORY}"
-    reason = reason or undetermined_refusal(problem)
-    if reason is not None:
-        raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
+        return f"it has cells known to be empty, over areas: {IN_MEMORY}"
+    if problem.equalities is not None:
+        return f"it has equalities, over areas: {IN_MEMORY}"
+    return areas_refusal(problem) or _too_many_components(problem)
 
 
 def _too_many_components(problem: Problem) -> str | None:
@@ -268,70 +238,46 @@ def _together(problem: Problem, cut: Cut, needed: Float, limit: float) -> Cut:
     return cut.with_siblings(areas.names(cut.levels[cut.depth]), lots)
 
 
-class _AreaWriter:
-    """Writes the files of parts."""
+def _sources(problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> Sources:
+    """Parts are areas of the cut, with all areas inside them right below."""
+    areas = problem.domain.areas
+    counts = [*(int(labels.max()) + 1 for labels in cut.above), *(owner.size for owner in cut.owner)]
+    firsts = np.cumsum([0, *counts])
+    parents = [np.full(counts[0], -1)]
+    for first, coarse, fine in zip(firsts, cut.above, cut.above[1:], strict=False):
+        parents.append(np.empty(int(fine.max()) + 1, dtype=np.intp))
+        parents[-1][fine] = first + coarse
+    parents += [firsts[cut.depth] + owner for owner in cut.owner]
+    levels = np.repeat(np.arange(len(counts)), counts)
+    tree = LevelledTree(np.concatenate(parents), levels, cut.levels)
+    names = [areas.names(name) if name in areas.levels else ("all",) for name in cut.levels]
+    if cut.together:
+        names[cut.depth] = cut.together
+    leaves = cut.above[-1]
+    of_roots = sparse.csr_array((np.ones(leaves.size), (leaves, np.arange(leaves.size))))
+    inside = [areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :]]
+    incidence = sparse.csr_array(sparse.vstack([of_roots, *inside], format="csr"))
+    cells = {(cut.levels[k], table.name): own for (k, table), own in zip(design.observed, blocks, strict=True)}
 
-    def __init__(self, folder: Path, problem: Problem, design: Design, cut: Cut, blocks: Sequence[Float]) -> None:
-        self._folder, self._areas, self._design, self._cut = folder, problem.domain.areas, design, cut
-        self._variances, self._blocks = equal_variances(problem), blocks
-        self._leaves = cut.above[-1]
-        self._names = [self._areas.names(name) if name in self._areas.levels else ("all",) for name in cut.levels]
-        if cut.together:
-            self._names[cut.depth] = cut.together
-        leaves = self._leaves.size
-        roots = sparse.csr_array((np.ones(leaves), (self._leaves, np.arange(leaves))))
-        self._incidence = [roots, *(self._areas.layer(name).incidence for name in cut.levels[cut.depth + 1 :])]
+    def read(level: str, table: str, ranks: Index) -> Float:
+        return cells[level, table].reshape(counts[cut.levels.index(level)], -1)[ranks]
 
-    def part(self, number: int, needed: int) -> PartEntry:
-        """Write an area of the cut, and all inside it."""
-        depth = self._cut.depth
-        rows = [np.array([number]), *(np.flatnonzero(owner == number) for owner in self._cut.owner)]
-        files: dict[str, str] = {}
-        first = 0
-        for level, here in enumerate(rows, start=depth):
-            if here.size:
-                files |= self._level(level, f"{number:05d}", here, np.full(here.size, 0 if first else -1))
-                first += here.size
-        leaves = np.flatnonzero(self._leaves == number)
-        incidence = [matrix[here][:, leaves] for matrix, here in zip(self._incidence, rows, strict=True) if here.size]
-        path = areas_file(f"{number:05d}")
-        files[path] = write_matrix(self._folder / path, sparse.csr_array(sparse.vstack(incidence, format="csr")))
-        leaf = sum(int(labels.max()) + 1 for labels in self._cut.above[:-1]) + number
-        name, code = self._cut.levels[depth], self._names[depth][number]
-        return PartEntry(f"{number:05d}", name, code, leaf, first, needed, files)
+    def weights(name: str, ordered: Index, own: Index) -> Beside:
+        if name == TOP:
+            return {}
+        rows = incidence[ordered - firsts[cut.depth]]
+        return {areas_file(name): rows[:, leaves == ordered[0] - firsts[cut.depth]]}
 
-    def top(self, needed: int) -> PartEntry:
-        """Write the tree above the parts, with their roots."""
-        files: dict[str, str] = {}
-        start, before = 0, np.zeros(0, dtype=np.intp)
-        for level, labels in enumerate(self._cut.above):
-            count = int(labels.max()) + 1
-            parents = np.full(count, -1)
-            if level:
-                parents[labels] = before + (start - int(before.max()) - 1)
-            files |= self._level(level, TOP, np.arange(count), parents)
-            start, before = start + count, labels
-        return PartEntry(TOP, self._cut.levels[0], self._names[0][0], -1, start, needed, files)
-
-    def _level(self, level: int, part: str, rows: Index, parents: Index) -> dict[str, str]:
-        columns: dict[str, NDArray] = {"parent": parents}
-        for i, (where, table) in enumerate(self._design.observed):
-            if where == level:
-                columns[variance_column(table.name)] = self._variances[i][rows]
-                columns[table.name] = self._blocks[i].reshape(-1, table.size)[rows]
-        path = level_file(self._cut.levels[level], part)
-        return {path: write_level(self._folder / path, [self._names[level][row] for row in rows.tolist()], columns)}
+    codes = [name for own in names for name in own]
+    return Sources(design, tree, codes, equal_variances(problem), read, None, weights)
 
 
 def _partition_of(areas: Areas, name: str) -> Index | None:
     """The area of every leaf, if a layer's areas hold every leaf once, and none is empty."""
-    layer = areas.layer(name)
-    matrix = layer.incidence.tocsc()
-    matrix.eliminate_zeros()
-    if not layer.is_of_sets or (np.diff(matrix.indptr) != 1).any():
+    labels = areas.layer(name).area_of_leaf
+    if labels is None or labels.min() < 0 or not np.bincount(labels, minlength=areas.layer(name).size).all():
         return None
-    labels = matrix.indices.astype(np.intp)
-    return labels if np.bincount(labels, minlength=layer.size).all() else None
+    return labels.astype(np.intp)
 
 
 def _nests(fine: Index, coarse: Index) -> bool:

@@ -30,8 +30,10 @@ REFINED = 1e-6  # share of what is missing that may be shared out once more; mor
 HIDDEN = 1e-9  # share of a variance below which rounding could make more of what is left than there is
 
 
-class Shares:
-    """The combinations, to be cut into shares of parts.
+def share_of(
+    design: Design, tree: LevelledTree, matrix: sparse.csr_array, ordered: Index, own: Index
+) -> sparse.csr_array:
+    """The share of a part in the combinations, (k, cells of its tables).
 
     Parameters
     ----------
@@ -39,36 +41,18 @@ class Shares:
     tree : LevelledTree
     matrix : csr_array, (k, observed cells)
         Over the observed layout: every table with all geounits of its level.
+    ordered, own : ndarray of int
+        The geounits that the part has; those of them that are its own.
     """
-
-    def __init__(self, design: Design, tree: LevelledTree, matrix: sparse.csr_array) -> None:
-        self._design, self._tree, self._rows = design, tree, matrix.shape[0]
-        sizes = np.array([table.size for _, table in design.observed])
-        levels = np.array([level for level, _ in design.observed])
-        counts = np.array([tree.members[level].size for level in levels.tolist()])
-        offsets = np.concatenate([[0], np.cumsum(sizes * counts)])
-        entries = matrix.tocoo()
-        self._row, self._weight = entries.coords[0], entries.data
-        self._table = np.searchsorted(offsets, entries.coords[1], side="right") - 1
-        place = entries.coords[1] - offsets[self._table]
-        self._cell = place % sizes[self._table]
-        starts = np.concatenate([[0], np.cumsum([members.size for members in tree.members])])
-        self._geounit = np.concatenate(tree.members)[starts[levels[self._table]] + place // sizes[self._table]]
-
-    def of(self, ordered: Index, own: Index) -> sparse.csr_array:
-        """The share of a part, (k, cells of its tables); of the geounits that it has, those that are its own."""
-        levels = self._tree.level_of[ordered]
-        counts = [np.count_nonzero(levels == level) for level, _ in self._design.observed]
-        sizes = np.array([table.size for _, table in self._design.observed])
-        offsets = np.concatenate([[0], np.cumsum(sizes * counts)])
-        chosen = np.flatnonzero(np.isin(self._geounit, own))
-        by_number = np.argsort(ordered)
-        position = by_number[np.searchsorted(ordered, self._geounit[chosen], sorter=by_number)]
-        rank = position - np.searchsorted(levels, self._tree.level_of[self._geounit[chosen]])
-        table = self._table[chosen]
-        column = offsets[table] + rank * sizes[table] + self._cell[chosen]
-        entries = (self._weight[chosen], (self._row[chosen], column))
-        return sparse.csr_array(entries, shape=(self._rows, int(offsets[-1])))
+    first, columns, counted = 0, [], []
+    for level, table in design.observed:
+        here = ordered[tree.level_of[ordered] == level]
+        columns.append((first + tree.rank_in_level[here][:, None] * table.size + np.arange(table.size)).ravel())
+        counted.append(np.repeat(np.isin(here, own).astype(float), table.size))
+        first += tree.members[level].size * table.size
+    share = sparse.csr_array(matrix[:, np.concatenate(columns)] @ sparse.diags_array(np.concatenate(counted)))
+    share.eliminate_zeros()
+    return share
 
 
 @dataclass(frozen=True)

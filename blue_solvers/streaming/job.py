@@ -14,7 +14,7 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
 from blue_solvers.results.estimate_rows import TableRows, rows_of, write_estimates
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.streaming.crossing_part import estimates_of_part, message_of_part
+from blue_solvers.streaming.crossing_part import form_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.manifest import TOP, PartEntry, level_file
 from blue_solvers.streaming.message_files import (
@@ -142,28 +142,31 @@ class Job:
 
     def share(self, name: str, number: int) -> Upward:
         """A part's message as if all but one of its tables were zero: messages are linear in what was measured."""
-        place = f"{SHARES}/{name}-{number:05d}"
-        known = self.place.sealed(place)
-        if known is None:
+
+        def alone() -> Upward:
             part = self.input.read(name, self.shares(name)[number])
-            known = pack_upward(SubtreeForm(self.input.design, part, wanted=()).message())
-            self.place.seal(place, known)
-        return unpack_upward(known)
+            return SubtreeForm(self.input.design, part, wanted=()).message()
+
+        return self._sealed_message(f"{SHARES}/{name}-{number:05d}", alone)
 
     def message(self, name: str) -> Upward:
         """What a part tells of its root."""
-        known = self.place.sealed(f"{UP}/{name}")
-        if known is None:
-            known = pack_upward(self._added(name) if name in self.split else self._read_message(name))
-            self.place.seal(f"{UP}/{name}", known)
-        return unpack_upward(known)
+        make = self._added if name in self.split else self._read_message
+        return self._sealed_message(f"{UP}/{name}", lambda: make(name))
 
     def _alike_message(self, name: str) -> Upward:
         """What a part tells of its root where all noise is equal; needed with equalities only."""
-        known = self.place.sealed(f"{ALIKE_UP}/{name}")
+
+        def alike() -> Upward:
+            return SubtreeForm(self.input.design, with_equal_noise(self._part(name))).message()
+
+        return self._sealed_message(f"{ALIKE_UP}/{name}", alike)
+
+    def _sealed_message(self, place: str, make: Callable[[], Upward]) -> Upward:
+        known = self.place.sealed(place)
         if known is None:
-            known = pack_upward(SubtreeForm(self.input.design, with_equal_noise(self._part(name))).message())
-            self.place.seal(f"{ALIKE_UP}/{name}", known)
+            known = pack_upward(make())
+            self.place.seal(place, known)
         return unpack_upward(known)
 
     def _part(self, name: str) -> Part:
@@ -171,7 +174,7 @@ class Job:
 
     def _read_message(self, name: str) -> Upward:
         part = self.input.read(name)
-        message = message_of_part(self.input.design, part)
+        message = form_of_part(self.input.design, part).message()
         needed = sum(values.nbytes for values in part.values)
         if needed <= self._spare:  # keep it for the way down
             self._kept[name] = part
@@ -260,7 +263,7 @@ class Job:
             self._require_agreement(name)
             part = self.input.read(name, ())
         read = None if tables is None else ()
-        found = estimates_of_part(self._asked, part, self._above(name), tables, read, self.variances)
+        found = form_of_part(self._asked, part, self._above(name), tables, read).estimates(self.variances)
         result, alike = found.agreed(), None
         if self.input.design.equal_to:
             above = self._above(name, ALIKE_DOWN)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -16,21 +15,14 @@ from scipy import sparse
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
-from blue_solvers.streaming.crossing_partition import partition_areas
+from blue_solvers.streaming.crossing_partition import partition_areas, refusal_of_areas
 from blue_solvers.streaming.cutting import members_of_parts
-from blue_solvers.streaming.equalities import Shares
-from blue_solvers.streaming.manifest import TOP, PartEntry, combinations_file, level_file, write_manifest
+from blue_solvers.streaming.equalities import share_of
+from blue_solvers.streaming.manifest import combinations_file
 from blue_solvers.streaming.part_data import Design
-from blue_solvers.streaming.part_files import (
-    BUFFERS,
-    EMPTY,
-    Partitions,
-    require_file_names,
-    variance_column,
-    write_level,
-    write_matrix,
-)
-from blue_solvers.streaming.siblings import CutSpine, cut_with_siblings
+from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
+from blue_solvers.streaming.part_writer import Beside, Read, Sources, write_parts
+from blue_solvers.streaming.siblings import cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.problem_places import problem_places
@@ -39,15 +31,12 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.variances import LARGEST_VALUE
 from constraint_builders.description.zeros import EmptyCells, StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
-from constraint_builders.files.new_folder import new_folder
 from constraint_builders.relations.spine_constraints import SpineConsistency
 from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
 from constraint_builders.schema_order import in_schema_order
 
-Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
 
 
@@ -83,20 +72,22 @@ def partition(
     MemoryError, OSError
         As in `partition_source`.
     """
-    if problem.areas is not None:
-        return partition_areas(folder, problem, y, memory, at)
-    if problem.spine is None:
+    if problem.areas is None and problem.spine is None:
         raise ValueError("only a problem on a spine, or of areas, can be cut into parts: this one has neither")
     order = in_schema_order(problem)
-    reason = TwoPass().refusal(problem if order is None else order.problem)
+    ordered = problem if order is None else order.problem
+    reason = refusal_of_areas(ordered) if problem.areas is not None else TwoPass().refusal(ordered)
     reason = reason or _unmeasured_in_equalities(problem) or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
     values = np.array(problem.observed.flat(y, "y"))
+    problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
     values[problem.unmeasured] = 0
     if order is not None:
         problem, values = order.problem, values[order.observed]
+    if problem.areas is not None:
+        return partition_areas(folder, problem, values, memory, at)
     blocks = problem.observed.tables(values)
     schema, spine = problem.domain.schema, problem.domain.spine
     design = Design(
@@ -307,94 +298,15 @@ def _write_parts(
     flags = None if empty is None else empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
     cut = cut_with_siblings(spine, own, memory, at, BUFFERS + reserved)
-    design, tree, roots, own = design.with_levels(cut.tree.levels, cut.level_numbers), cut.tree, cut.roots, cut.own
-    shares = None if equalities is None else Shares(design, tree, equalities)
-    members = members_of_parts(tree, roots)
-    top = members.pop()
-    order = np.lexsort((top, tree.level_of[top]))
-    leaves = {geounit: position for position, geounit in enumerate(top[order].tolist())}
-    with new_folder(folder) as temporary:
-        writer = _PartWriter(temporary, design, cut, variances, read, flags, shares)
-        parts = [
-            writer.write(f"{number:05d}", geounits, geounits, leaves[int(root)], own[geounits].sum() + BUFFERS)
-            for number, (root, geounits) in enumerate(zip(roots, members, strict=True))
-        ]
-        entry = writer.write(TOP, top, np.setdiff1d(top, roots), -1, own[top].sum() + BUFFERS)
-        write_manifest(temporary, design, parts, entry)
-    return Partitions.open(folder)
+    design = design.with_levels(cut.tree.levels, cut.level_numbers)
+    if flags is not None:  # above siblings cells are empty that are so in all of them
+        flags = np.concatenate([flags, *(flags[lot].all(axis=0, keepdims=True) for lot in cut.together)])
 
+    def combinations(name: str, ordered: Index, own: Index) -> Beside:
+        if equalities is None:
+            return {}
+        return {combinations_file(name): share_of(design, cut.tree, equalities, ordered, own)}
 
-class _PartWriter:
-    """Writes the files of parts."""
-
-    def __init__(
-        self,
-        folder: Path,
-        design: Design,
-        cut: CutSpine,
-        variances: list[Float],
-        read: Read,
-        empty: NDArray[np.bool_] | None,
-        shares: Shares | None,
-    ) -> None:
-        self._folder, self._design, self._cut, self._tree = folder, design, cut, cut.tree
-        self._variances, self._read, self._empty, self._shares = variances, read, empty, shares
-
-    def write(self, name: str, geounits: Index, own: Index, leaf: int, needed: float) -> PartEntry:
-        """Write one part; `geounits` are positions in the spine, of which `own` are in no other part."""
-        tree = self._tree
-        ordered = geounits[np.lexsort((geounits, tree.level_of[geounits]))]
-        by_number = np.argsort(ordered)
-        files = {}
-        for level in np.unique(tree.level_of[ordered]).tolist():
-            here = ordered[tree.level_of[ordered] == level]
-            columns: dict[str, NDArray] = {"parent": _positions(ordered, by_number, tree.parent[here])}
-            if self._empty is not None:
-                columns[EMPTY] = self._empty_at(self._empty, here)
-            for i, (where, table) in enumerate(self._design.observed):
-                if where == level:
-                    columns[variance_column(table.name)] = self._variances[i][tree.rank_in_level[here]]
-                    columns[table.name] = self._measured(i, here)
-            path = level_file(tree.levels[level], name)
-            files[path] = write_level(self._folder / path, [self._cut.geocodes[i] for i in here.tolist()], columns)
-        if self._shares is not None:
-            path = combinations_file(name)
-            files[path] = write_matrix(self._folder / path, self._shares.of(ordered, own))
-        root = int(ordered[0])
-        level_name, geocode = tree.levels[tree.level_of[root]], self._cut.geocodes[root]
-        return PartEntry(name, level_name, geocode, leaf, ordered.size, int(needed), files)
-
-    def _empty_at(self, empty: NDArray[np.bool_], here: Index) -> NDArray[np.bool_]:
-        """Cells known to be empty, (G, cells): above siblings those that are so in all of them."""
-        return np.stack(
-            [
-                empty[i] if i < len(empty) else empty[self._cut.together[i - len(empty)]].all(axis=0)
-                for i in here.tolist()
-            ]
-        )
-
-    def _measured(self, number: int, geounits: Index) -> NDArray:
-        """Values of a table, (G, cells), int32 where they came so; 0 where nothing was measured."""
-        level, table = self._design.observed[number]
-        name = self._tree.levels[level]
-        ranks = self._tree.rank_in_level[geounits]
-        values = np.asarray(self._read(name, table.name, ranks)).reshape(ranks.size, -1)
-        if values.dtype != np.int32:
-            values = values.astype(np.float64, copy=False)
-        unmeasured = np.isinf(self._variances[number][ranks])
-        if unmeasured.any():
-            values = np.where(unmeasured[:, None], 0, values)
-        if values.shape[1] != table.size:
-            raise ValueError(f"table {table.name!r} of {name} has {table.size} cells: got {values.shape[1]} a geounit")
-        if values.dtype != np.int32 and not (usable := (abs(values) <= LARGEST_VALUE).all(axis=1)).all():
-            raise ValueError(
-                f"table {table.name!r} of {name} {self._cut.geocodes[geounits[~usable][0]]!r} is not finite, or beyond "
-                f"{LARGEST_VALUE:g}: give numbers, or an infinite variance"
-            )
-        return values
-
-
-def _positions(ordered: Index, by_number: Index, geounits: Index) -> Index:
-    """Place among `ordered` of some geounits, -1 for those that are not there; `by_number` sorts it."""
-    found = by_number[np.minimum(np.searchsorted(ordered, geounits, sorter=by_number), ordered.size - 1)]
-    return np.where(ordered[found] == geounits, found, -1)
+    sources = Sources(design, cut.tree, cut.geocodes, variances, read, flags, combinations)
+    needed = [cut.own[geounits].sum() + BUFFERS for geounits in members_of_parts(cut.tree, cut.roots)]
+    return write_parts(folder, sources, cut.roots, needed)

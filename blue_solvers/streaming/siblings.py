@@ -120,9 +120,8 @@ def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> Cu
     )
 
 
-def names_not_in(taken: Sequence[str]) -> Iterator[str]:
+def names_not_in(taken: Sequence[str], name: str = SIBLINGS) -> Iterator[str]:
     """What levels that are put in are called, where there are these."""
-    name = SIBLINGS
     while True:
         if name not in taken:
             yield name

@@ -29,8 +29,7 @@ from blue_solvers.components.assumptions import flat_refusal, tree_refusal
 from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.size import group_count
 from blue_solvers.contract import Refusal
-from blue_solvers.crossing_areas.areas_refusal import areas_refusal
-from blue_solvers.crossing_areas.form_of_areas import exact_form_of_areas
+from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.structured.kept_tables import KeptTables, kept_tables
 from constraint_builders import Problem
 from constraint_builders.arrays import Float

@@ -21,16 +21,12 @@ def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> spa
     ValueError
         If it is none.
     """
-    if sparse.issparse(A):
-        A = sparse.csr_array(A, copy=True)
-        A.data = real_array(A.data, what, truth_values=True)
-    else:
+    if not sparse.issparse(A):
         A = real_array(A, what, truth_values=True)
-    if A.ndim not in (1, 2):
+    if A.ndim != 2 or not A.shape[1]:
         raise ValueError(f"{what} must be a matrix with at least one column: got shape {A.shape}")
-    matrix = sparse.csr_array(A)
-    if matrix.ndim != 2 or 0 in matrix.shape[1:]:
-        raise ValueError(f"{what} must be a matrix with at least one column: got shape {matrix.shape}")
+    matrix = sparse.csr_array(A, copy=True)
+    matrix.data = real_array(matrix.data, what, truth_values=True)
     if not np.isfinite(matrix.data).all():
         raise ValueError(f"{what} holds NaN or infinite entries: give finite numbers")
     matrix.sum_duplicates()

@@ -59,6 +59,8 @@ def refuse_extreme(variances: Float, what: str, instead: str = "give 0 for what 
 
 def refuse_large(numbers: Float, what: str, largest: float) -> None:
     """Raise `ValueError` if one of many finite numbers is so large that estimates would not be finite."""
+    if not numbers.size or -largest <= numbers.min() <= numbers.max() <= largest:
+        return
     large = numbers[abs(numbers) > largest]
     if large.size:
         raise ValueError(f"{what} holds {large[0]:g}, beyond {largest:g}: scale it, or what it is of")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from scipy import sparse
 
@@ -25,30 +23,28 @@ def holders_of(S: sparse.csr_array, counts: Index) -> Index | None:
     if S.has_canonical_format:
         first, last = S.indices[S.indptr[:-1]], S.indices[S.indptr[1:] - 1]
         if (last - first + 1 == counts).all():
-            return _of_runs(first.astype(np.intp), counts, S.shape[1])
+            found = _of_layers(first, last)
+            if found is not None:
+                return found
     return _of_sets(S, counts)
 
 
-def _of_runs(first: Index, counts: Index, leaves: int) -> Index | None:
-    """Of nodes that are runs of leaves side by side.
+def _of_layers(first: Index, last: Index) -> Index | None:
+    """Of layers one below the other, each of runs of leaves from left to right, in which those of the next lie.
 
-    From left to right, those that hold others before these, a node lies as deep as nodes are open where it starts.
+    That is how most hierarchies are listed, 2 to 3 times as fast as from sets of leaves; None for all others.
     """
-    order = np.argsort(first * (leaves + 1) - counts, kind="stable")
-    start, stop = first[order], (first + counts)[order]
-    depth = np.arange(order.size) - np.cumsum(np.bincount(stop, minlength=leaves + 1))[start]
-    narrow = depth.astype(np.min_scalar_type(int(depth.max())))  # numpy sorts these faster
-    by_depth = np.argsort(narrow, kind="stable")
-    ends = np.cumsum(np.bincount(narrow)).tolist()
-    holders, above = np.full(order.size, -1, dtype=np.intp), by_depth[: ends[0]]
-    for begin, end in pairwise(ends):
-        own = by_depth[begin:end]
-        starts = np.append(np.searchsorted(own, above), own.size)
-        around = np.repeat(above, starts[1:] - starts[:-1])
-        if (stop[own] > stop[around]).any():
+    falls = first[1:] <= first[:-1]
+    if (~falls & (first[1:] <= last[:-1])).any():
+        return None
+    bounds = [0, *(np.flatnonzero(falls) + 1).tolist(), first.size]
+    holders = np.full(first.size, -1, dtype=np.intp)
+    for start, own, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        inside = np.append(np.searchsorted(first[own:end], first[start:own]), end - own)
+        around = np.repeat(np.arange(start, own), np.diff(inside))
+        if inside[0] or (last[own:end] > last[around]).any():
             return None
-        holders[order[own]] = order[around]
-        above = own
+        holders[own:end] = around
     return holders
 
 
