@@ -48,7 +48,7 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     known = None if by_ties and problem.equalities is None else _known(problem, places)
     multipliers, sums = None, None
     if known is not None and known.shape[0]:
-        sums = _leaf_sums(places)
+        sums = _leaf_sums(places, y.size)
         rho, off = noise.weighted(y - x)
         multipliers = _multipliers(problem, sums, noise, known, rho)
     if noise.correlated is not None or (multipliers is not None and not places.nest):
@@ -59,7 +59,7 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
         places = problem_places(problem, y, x, made, (noise, rho, remains))
     elif multipliers is not None and problem.equalities is not None:
         places = problem_places(problem, y, x, made, None, multipliers[-problem.equalities[1].size :])
-    proof = MovedResiduals(places, 0 if by_ties else max(sheet.place.stop for sheet in places.sheets))
+    proof = MovedResiduals(places, 0 if by_ties else y.size + sum(claim.figures.size for claim in made))
     tally = proof.finish()
     left = float(np.sqrt(tally.left))
     if noise.correlated is not None:
@@ -68,15 +68,15 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     if known is None or by_ties:
         ties = Ties.of(problem, places, places.tables) if problem.equalities is not None else None
         return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
-    sums = sums or _leaf_sums(places)
+    sums = sums or _leaf_sums(places, y.size)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     free = sums.free & (sums.of_holders(_exact_leaves(problem, places).astype(float)) == 0)
     apart = _disagreement(problem, noise, sums, free, known, proof, y, figures)
     return left + float(np.sqrt(tally.weighted) + np.sqrt(tally.apart)) + apart, tally.violation
 
 
-def _leaf_sums(places: PlacedTables) -> LeafSums:
-    sums = LeafSums(places)
+def _leaf_sums(places: PlacedTables, observed: int) -> LeafSums:
+    sums = LeafSums(places, observed)
     if sums.size > MOST_KNOWN:
         raise NotCertifiedError(
             f"its leaves have {sums.size:,} cells, some of them known exactly in sums, and proofs by sums take "

@@ -36,6 +36,8 @@ class LeafSums:
     Parameters
     ----------
     places : PlacedTables
+    observed : int
+        Number of observed figures, which come first; of some of their tables nothing may be said.
 
     Attributes
     ----------
@@ -47,9 +49,9 @@ class LeafSums:
         Of all groups of leaves where their cells are, and their shape.
     """
 
-    def __init__(self, places: PlacedTables) -> None:
+    def __init__(self, places: PlacedTables, observed: int) -> None:
         self._places = places
-        self.figures = max((sheet.place.stop for sheet in places.sheets), default=0)
+        self.figures = max([observed, *(sheet.place.stop for sheet in places.sheets)])
         shapes = [(some.rows.size, places.levels[some.level].width) for some in places.leaves]
         ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
         self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]

@@ -166,7 +166,7 @@ class _Counts:
     """
 
     def __init__(self, places: PlacedTables, exact: Flags) -> None:
-        self._places, self._sums, schema = places, LeafSums(places), places.schema
+        self._places, self._sums, schema = places, LeafSums(places, exact.size), places.schema
         tables = [(sheet.level, sheet.table) for sheet in places.sheets if exact[sheet.place].any()]
         self._known = finest_known(schema, tables)
         every = np.zeros((1, self._sums.size), dtype=np.intp) + np.arange(self._sums.size)

@@ -95,7 +95,7 @@ def test_sums_are_those_of_the_matrix(seed: int) -> None:
             break
     rng, M = np.random.default_rng(seed), problem.marginal_matrix().toarray()
     made = claims(problem, found.y, np.zeros(problem.desired.size))
-    sums = LeafSums(problem_places(problem, found.y, found.y, made))
+    sums = LeafSums(problem_places(problem, found.y, found.y, made), found.y.size)
     d, v = rng.standard_normal(sums.size), rng.standard_normal(problem.observed.size)
     np.testing.assert_allclose(sums.figures_of(d)[: v.size], M @ d, atol=1e-11)
     np.testing.assert_allclose(sums.shares_of(v), M.T @ v, atol=1e-11)
@@ -119,7 +119,9 @@ def test_a_crossing_whose_counts_are_too_many_to_list_is_proved() -> None:
     }
     problem = Problem(Schema({"a": 20, "b": 30}), observed, {"Leaf": ["a"], "Region": ["b"]}, areas=Areas(600, layers))
     nothing = np.zeros(problem.observed.size)
-    truth = LeafSums(problem_places(problem, nothing, nothing)).figures_of(rng.poisson(9, 360_000).astype(float))
+    truth = LeafSums(problem_places(problem, nothing, nothing), nothing.size).figures_of(
+        rng.poisson(9, 360_000).astype(float)
+    )
     y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
     own = blue(problem.observing())
     x, desired = own @ y, blue(problem) @ y
