@@ -28,6 +28,7 @@ FOUND = {  # what each of these seeds found, of which size, and the solver where
     (61000713, None, ""): "the same, of a functional, beside several such equalities",
     (61000403, None, "dense"): "uneven weights of areas between exact cells cost digits, 2.5e-6 standard errors",
     (61000963, None, "areas"): "a proof of areas some of whose tables nothing is said of: an internal error",
+    (9123041, None, "areas"): "weights of areas that were not measured, beside equalities: 1.6e-3 standard errors",
     (61000674, None, "multigrid"): "said to be taken, and then no end of iterations: noise that cells share",
 }
 

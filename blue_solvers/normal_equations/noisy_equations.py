@@ -212,13 +212,19 @@ def least_noise(problem: Problem) -> float:
 
 
 def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
-    """The least and the largest variance of a noisy cell, in units of the leaves that it weighs; infinite if beyond."""
+    """The least and the largest variance of a noisy cell, in units of the leaves that it weighs; infinite if beyond.
+
+    Cells that were not measured and that equalities speak of count as measured with the largest variance.
+    """
     variances, weights = problem.noise.different_variances, np.ones((2, 1))
     if power and problem.has_weights:
         by_block = [extreme_weights(problem.leaves_of(level)) for level in problem.observed_levels or (0,)]
         cells = problem.observed.sizes // [own.shape[1] for own in by_block]
         repeated = [np.repeat(own, size, axis=1) for own, size in zip(by_block, cells.tolist(), strict=True)]
         variances, weights = problem.variances, np.concatenate(repeated, axis=1)
+        if problem.has_equalities:
+            spoken_of = problem.unmeasured & (abs(problem.equality_rows[0]).sum(axis=0) > 0)
+            variances = np.where(spoken_of, variances[np.isfinite(variances)].max(initial=0.0), variances)
     noisy = np.isfinite(variances) & (variances > 0)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         largest = (variances / weights[0] ** power).max(initial=0.0, where=noisy)
