@@ -156,7 +156,7 @@ NEW_FILE = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blue_solvers.contract import Prepared, Solver
+from blue_solvers.contract import Capability, Prepared, Solver
 from blue_solvers.solvers.dense import Dense
 from constraint_builders import Problem
 
@@ -164,8 +164,10 @@ from constraint_builders import Problem
 @dataclass(frozen=True)
 class Newcomer(Solver):
     name: ClassVar[str] = "newcomer"
-    exact_for: ClassVar[str] = "all that is new"
-    cost: ClassVar[str] = "nothing"
+
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        return (Capability(cls.name, cls(), "all that is new", "nothing"),)
 
     def refusal(self, problem: Problem) -> str | None:
         return Dense().refusal(problem)

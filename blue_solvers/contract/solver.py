@@ -32,8 +32,6 @@ class Solver(ABC):
 
     name: ClassVar[str]
     takes_singular_noise: ClassVar[bool] = False  # a covariance without an inverse
-    exact_for: ClassVar[str] = ""  # in words, for the README's table
-    cost: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
@@ -71,8 +69,8 @@ class Solver(ABC):
 
     @classmethod
     def capabilities(cls) -> tuple[Capability, ...]:
-        """Rows of the README's table, one for each configuration worth naming: of most `exact_for` and `cost`."""
-        return (Capability(cls.name, cls(), cls.exact_for, cls.cost),) if cls.exact_for else ()
+        """What it is exact for and what that costs, a row for each configuration worth naming; none by default."""
+        return ()
 
     def supports(self, problem: Problem) -> str | None:
         """None if this solver can take the problem, otherwise the reason why not.

@@ -34,8 +34,12 @@ from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 from constraint_builders.relations.elimination import DearError, relations_between_rows
 
-SEA_BLUE, TWO_PASS, AREAS, CHOLESKY, DENSE = SeaBlue(), TwoPass(), AreaSolver(), Cholesky(), Dense()
-AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = (row.solver for row in ConjugateGradient.capabilities())
+(SEA_BLUE,) = SeaBlue.capabilities()
+(TWO_PASS,) = TwoPass.capabilities()
+(AREAS,) = AreaSolver.capabilities()
+(CHOLESKY,) = Cholesky.capabilities()
+AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
+(DENSE,) = Dense.capabilities()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations, if iterations will be few
@@ -76,26 +80,26 @@ class Auto(Solver):
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """The solver for a plain problem (see `Solver`), and why."""
         if problem.noise.is_singular:
-            return DENSE, "its covariance is singular"
+            return DENSE.solver, "its covariance is singular"
         if problem.relations.tree is not None:
-            return TWO_PASS, "its nodes form a tree of sums: two sweeps, exact"
+            return TWO_PASS.solver, "its nodes form a tree of sums: two sweeps, exact"
         if SEA_BLUE.refusal(problem) is None:
-            return SEA_BLUE, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
+            return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
         if _is_wide(problem) and AREAS.refusal(problem) is None:
-            return AREAS, "all variables together have many times the cells of the tables: by components, exact"
+            return AREAS.solver, "all variables together have many times the cells of the tables: by components, exact"
         if problem.tree is not None and TWO_PASS.refusal(problem) is None:
-            return TWO_PASS, "its areas form a tree: two passes, exact"
+            return TWO_PASS.solver, "its areas form a tree: two passes, exact"
         if not problem.has_only_tables and TWO_PASS.refusal(problem) is None:
             return (
-                TWO_PASS,
+                TWO_PASS.solver,
                 "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
             )
         if problem.has_areas and AREAS.refusal(problem) is None:
-            return AREAS, "noise is uncorrelated and of equal variance within every table of an area: exact"
+            return AREAS.solver, "noise is uncorrelated and of equal variance within every table of an area: exact"
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)
         if unsupported is not None and DENSE.refusal(problem) is None and AROUND_EQUAL_VARIANCES.refusal(problem):
-            return DENSE, f"{why}, and {_first(unsupported)}: small enough to find them"
+            return DENSE.solver, f"{why}, and {_first(unsupported)}: small enough to find them"
         if unsupported is not None:
             return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
         if _equations_are_dear(problem):
@@ -103,7 +107,7 @@ class Auto(Solver):
         rank = problem.rank
         operations = _operations(problem, rank)
         if operations <= CHOLESKY_OPERATIONS:
-            return CHOLESKY, f"{why}: {rank:,} constraints are cheap to factorise"
+            return CHOLESKY.solver, f"{why}: {rank:,} constraints are cheap to factorise"
         return _iterations(problem, f"{why}: {rank:,} constraints are dear to factorise, so iterations")
 
 
@@ -143,7 +147,7 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
 
     Where they would be long, and a good order makes a factorisation cheap after all, that.
     """
-    around, on_constraints = AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS
+    around, on_constraints = AROUND_EQUAL_VARIANCES.solver, ON_CONSTRAINTS.solver
     assert isinstance(around, ConjugateGradient)
     unsupported = AROUND_EQUAL_VARIANCES.refusal(problem)
     if unsupported is not None:
@@ -161,7 +165,7 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     if _products_to_form(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
         operations = operations_of_factor(problem)
         if operations <= OPERATIONS * work:
-            return CHOLESKY, _in_order(problem, operations)
+            return CHOLESKY.solver, _in_order(problem, operations)
     if STEPS * sqrt(ratio) > around.max_iterations:
         return on_constraints, f"{why} on the constraints: the ratio within a table is up to {ratio:.3g}"
     return around, chosen

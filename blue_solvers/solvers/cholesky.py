@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.contract import Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factor_size import ENTRY_BYTES
 from blue_solvers.normal_equations.factorisation import entries_by_cholmod, sparse_solver
 from blue_solvers.normal_equations.noisy_equations import equations_of
@@ -25,8 +25,18 @@ class Cholesky(Solver):
     """
 
     name: ClassVar[str] = "cholesky"
-    exact_for: ClassVar[str] = "any sparse covariance, any equations"
-    cost: ClassVar[str] = "a sparse factorisation of A Sigma A'"
+
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "any sparse covariance, any equations",
+                "a sparse factorisation of A Sigma A'",
+            ),
+        )
 
     def refusal(self, problem: Problem) -> str | None:
         """A covariance that is not known entry by entry."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.assumptions import flat_refusal
-from blue_solvers.contract import Info, Prepared, Solver
+from blue_solvers.contract import Capability, Info, Prepared, Solver
 from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -24,11 +24,19 @@ class SeaBlue(Solver):
     """
 
     name: ClassVar[str] = "sea_blue"
-    exact_for: ClassVar[str] = (
-        "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
-        "`info.exact` is False"
-    )
-    cost: ClassVar[str] = "a few passes over the data"
+
+    @classmethod
+    def capabilities(cls) -> tuple[Capability, ...]:
+        """Its row of the table."""
+        return (
+            Capability(
+                cls.name,
+                cls(),
+                "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
+                "`info.exact` is False",
+                "a few passes over the data",
+            ),
+        )
 
     def refusal(self, problem: Problem) -> str | None:
         """All but uncorrelated noise in tables of a schema; of unequal variances also recodes."""
