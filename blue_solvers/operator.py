@@ -15,7 +15,13 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
-from blue_solvers.contract.table_variances import NOTHING, WithoutRounding, with_exact_zeros, without_rounding
+from blue_solvers.contract.table_variances import (
+    CLEARLY_LESS,
+    NOTHING,
+    WithoutRounding,
+    with_exact_zeros,
+    without_rounding,
+)
 from blue_solvers.estimates import Estimate
 from blue_solvers.normal_equations.noisy_equations import least_noise
 from blue_solvers.proving import Judge, bound_of, certified, is_exact, measured_places, proved, where_measured
@@ -362,7 +368,8 @@ class BlueOperator(OverLayouts):
     @cached_property
     def _nothing(self) -> float:
         """What a variance is at least that is not rounding."""
-        return NOTHING * least_noise(self.problem)
+        least, rounding = least_noise(self.problem)
+        return max(NOTHING * least, min(rounding, CLEARLY_LESS * least))
 
     def functional_covariance(self, W: Any) -> Float:
         """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K).

@@ -199,16 +199,20 @@ def variance_spread(problem: Problem, power: int = 2) -> float:
     return largest / smallest * _squared_ratio(problem) if largest > 0 else 1.0
 
 
-def least_noise(problem: Problem) -> float:
-    """What a desired cell that is not known exactly may vary by at least, but for how many cells tell of it."""
+def least_noise(problem: Problem) -> tuple[float, float]:
+    """What a desired cell that is not known exactly may vary by at least, but for how many cells tell of it.
+
+    And what roundings of its weights alone may make of the variance of one that is.
+    """
     smallest, largest = _noise_of_leaves(problem, 2)
     if not largest > 0:
-        return 0.0
-    wanted = 1.0
+        return 0.0, 0.0
+    wanted = np.ones(2)
     if problem.has_weights:
-        levels = set(problem.desired_levels or (0,))
-        wanted = min(float(extreme_weights(problem.leaves_of(level))[0].min(initial=1.0)) for level in levels)
-    return smallest * wanted**2 * min(1.0, max(TOLD_APART / _squared_ratio(problem), LEAST_TOLD))
+        sizes = np.concatenate([extreme_weights(problem.leaves_of(i)) for i in set(problem.desired_levels or (0,))], 1)
+        wanted = np.array([sizes[0].min(initial=1.0), sizes[1].max(initial=1.0)])
+    told = min(1.0, max(TOLD_APART / _squared_ratio(problem), LEAST_TOLD))
+    return smallest * wanted[0] ** 2 * told, largest * (4 * EPSILON * wanted[1]) ** 2
 
 
 def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:

@@ -45,15 +45,15 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     places = problem_places(problem, y, x, made)
     by_ties = places.nest or not knows
     rho, off, remains = None, 0.0, np.zeros(y.size)
-    known = None if by_ties and problem.equalities is None else _known(problem, places)
-    multipliers, sums = None, None
-    if known is not None and known.shape[0]:
+    needed = not by_ties or problem.equalities is not None
+    multipliers, sums, known = None, None, _known(problem, places) if needed else sparse.csr_array((0, y.size))
+    if known.shape[0]:
         sums = _leaf_sums(places, y.size)
         rho, off = noise.weighted(y - x)
         multipliers = _multipliers(problem, sums, noise, known, rho)
     if noise.correlated is not None or (multipliers is not None and not places.nest):
         rho, off = noise.weighted(y - x)
-        if known is not None and multipliers is not None:
+        if multipliers is not None:
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(known).T @ abs(multipliers)))
             rho = rho - known.T @ multipliers
         places = problem_places(problem, y, x, made, (noise, rho, remains))
@@ -65,7 +65,7 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     if noise.correlated is not None:
         left = noise.size(remains, ROUNDING * abs(remains)) + tally.moved() * float(np.sqrt(remains.size))
     left += tally.moved() + off
-    if known is None or by_ties:
+    if by_ties:
         ties = Ties.of(problem, places, places.tables) if problem.equalities is not None else None
         return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
     sums = sums or _leaf_sums(places, y.size)

@@ -14,6 +14,7 @@ from scipy import sparse
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled, has_numba
 
+TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
@@ -152,11 +153,18 @@ def add_up(
     """See `add_up_in_numpy`."""
     for row in range(cells.shape[0]):
         for k in range(starts[row], starts[row + 1]):
-            area, weight = areas[k], weights[k]
-            for i in range(cells.shape[1]):
+            area, weight, i = areas[k], weights[k], 0
+            while i < cells.shape[1]:
                 j = into[i] if into.size else i
-                term, rest = _product(weight, cells[row, i])
-                total[area, j], lost[area, j] = _plus(total[area, j], lost[area, j] + rest, term)
+                high, low, end = total[area, j], lost[area, j], min(i + TOGETHER, cells.shape[1])
+                while i < end and (into[i] if into.size else i) == j:
+                    term, rest = _product(weight, cells[row, i])
+                    whole = high + term
+                    part = whole - high
+                    low += ((high - (whole - part)) + (term - part)) + rest
+                    high, i = whole, i + 1
+                total[area, j] = high + low
+                lost[area, j] = low - (total[area, j] - high)
 
 
 def spread_out_in_numpy(
@@ -194,7 +202,7 @@ def spread_out(
 def sum_rounding(count: int, width: int) -> float:
     """By how much a sum over so many rows and cells is off, beside the sum of sizes of all that is added."""
     if has_numba():
-        return 4 * float(np.finfo(np.float64).eps) ** 2 * (count + 4) * (width + 4)
+        return 4 * float(np.finfo(np.float64).eps) ** 2 * ((count + 4) * (width + 4) + TOGETHER**2)
     return float(np.finfo(np.longdouble).eps) * (RUN + count / RUN + width + 8) + 2.0**-106
 
 

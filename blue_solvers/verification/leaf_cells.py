@@ -154,7 +154,7 @@ def add(cells: Cells, reach: Reach, total: Cells) -> None:
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     """Add to leaves' cells what is said of areas."""
     for part in amounts:
-        if part.any():
+        if part.size:
             spread_out.fastest()(part, *reach.arguments, *said)
 
 

@@ -33,7 +33,7 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
-NEAR = 1e-10  # standard errors: what is left, where nothing is moved back to areas
+NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 ROUNDS = 4  # of moving back, while that halves what is left
 KEPT = 16  # groups of leaves whose own residuals are kept, instead of being worked out again
@@ -60,10 +60,12 @@ class MovedResiduals:
         self.sums, self.apart = np.zeros(keep), np.zeros(keep)
         inner = self.cells.inner
         self._said = [self.cells.room(number) if own.size else None for number, own in enumerate(inner)]
+        self._handed = list[tuple[Cells | None, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
-        self._compare()
+        self._judged = set[int]()
+        self._judge_areas()
 
     def finish(self) -> Tally:
         """Of a tree above which nothing is, or of areas."""
@@ -76,8 +78,8 @@ class MovedResiduals:
         self._move_back(1)
         return self.tally, below
 
-    def _compare(self) -> None:
-        """Judge all figures, and take what is said of areas' cells by the residuals of their tables."""
+    def _judge_areas(self) -> None:
+        """Judge figures of all places but leaves, and take what is said of their cells by residuals of their tables."""
         leaves = self.places.leaves
         for number, (level, rows) in enumerate(zip(self.places.levels, self.cells.inner, strict=True)):
             told = [some.rows for some in leaves if some.level == number and some.told is not None]
@@ -89,14 +91,6 @@ class MovedResiduals:
             if level.sheets and said is not None and total is not None:
                 cells = total[0][rows], total[1][rows]
                 said[0][rows], said[1][rows] = self._look_at(level, rows, cells, self.cells.error[number][rows])
-        for number, some in enumerate(leaves):
-            require_time()
-            self.tally.has_empty |= some.empty is not None
-            if some.told is None:
-                cells, error = self.cells.of(number)
-                own_said = self._look_at(self.places.levels[some.level], some.rows, cells, error, number)
-                if len(leaves) <= KEPT:
-                    self._kept[number] = own_said
 
     def _look_at(self, level: Level, rows: Index, cells: Cells, error: Float, number: int | None = None) -> Cells:
         """Judge the figures of some places; what their residuals say of the tables that hold all others.
@@ -104,17 +98,12 @@ class MovedResiduals:
         `number` is that of some leaves.
         """
         error = error + sum_rounding(1, level.width) * np.nansum(abs(cells[0]), axis=1)
-        sums: dict[str, Cells] = {}
-        for sheet in reversed(level.sheets):
-            if isinstance(sheet.x, np.ndarray):
-                sums[sheet.key] = sums_of_table(level, sheet, cells, sums)
 
         def residuals(sheet: Sheet) -> Float | None:
             x = None if sheet.x is None else sheet.x[rows]
             if x is not None:
                 own = number is not None and sheet is level.own(sheet.holder)
-                total = sums.pop(sheet.key, None) or sums_of_table(level, sheet, cells, sums)
-                self._judge(level, sheet, rows, x, total, error, number if own else None)
+                self._judge(level, sheet, rows, x, sums_of_table(level, sheet, cells), error, number if own else None)
             return weighted_residuals(sheet, rows, x, self.tally)
 
         return said_by_tables(level, rows.size, residuals)
@@ -189,24 +178,33 @@ class MovedResiduals:
 
     def _hand_on(self) -> None:
         """Work out what is said of all places with what is said of those above them."""
-        self._handed: list[tuple[Cells | None, Float]] = []
+        self._handed = []
         for level, own in zip(self.places.levels, self._said, strict=True):
-            if own is None or not level.above:
-                self._handed.append((own, np.zeros(0) if own is None else abs(own[0]).max(axis=1, initial=0.0)))
+            if own is None:
+                self._handed.append((None, np.zeros(0)))
                 continue
-            said = own[0].copy(), own[1].copy()
-            self._handed.append((said, abs(own[0]).max(axis=1, initial=0.0) + self._hand_down(level.above, said)))
+            said = (own[0].copy(), own[1].copy()) if level.above else own
+            size = abs(own[0]).max(axis=1, initial=0.0)
+            self._handed.append((said, size + self._hand_down(level.above, said)))
 
     def _own(self, number: int) -> Cells:
-        """What the residuals of tables of some leaves say of their cells, to be changed."""
+        """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
         some = self.places.leaves[number]
+        level = self.places.levels[some.level]
         if number in self._kept:
             return self._kept[number][0].copy(), self._kept[number][1].copy()
+        if number not in self._judged:
+            self._judged.add(number)
+            self.tally.has_empty |= some.empty is not None
+            said = self._look_at(level, some.rows, *self.cells.of(number), number)
+            if len(self.places.leaves) <= KEPT:
+                self._kept[number] = said[0].copy(), said[1].copy()
+            return said
 
         def residuals(sheet: Sheet) -> Float | None:
             return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows], None)
 
-        return said_by_tables(self.places.levels[some.level], some.rows.size, residuals)
+        return said_by_tables(level, some.rows.size, residuals)
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take, at no cost."""
@@ -269,8 +267,8 @@ class MovedResiduals:
         """
         square, levels = self._left(careful=False), range(first, len(self.places.levels))
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
-        for tried in (exact, *[levels] * ROUNDS):
-            if np.sqrt(square) <= max(NEAR, MOST_BESIDE * np.sqrt(self.tally.apart)):
+        for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
+            if np.sqrt(square) <= max(NEAR * np.sqrt(self.tally.cells), MOST_BESIDE * np.sqrt(self.tally.apart)):
                 break
             for number in tried:
                 self._take_back(number, free=tried is exact)

@@ -59,8 +59,6 @@ class Sheet:
         Which of the tables that hold all others it is summed from.
     into : ndarray of int
         For every cell of that table the cell that it is summed to; empty where they are the same.
-    source, step
-        Likewise of a smaller table that holds it; None without any.
     """
 
     key: str
@@ -76,8 +74,6 @@ class Sheet:
     place: slice = field(default_factory=lambda: slice(0))
     holder: int = 0
     into: Index = field(default_factory=lambda: NO_MAP)
-    source: Sheet | None = None
-    step: Index = field(default_factory=lambda: NO_MAP)
 
 
 @dataclass

@@ -22,7 +22,6 @@ from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**16  # cells of leaves worked on at a time
-MOST_LINKED, LEAST_LINKED = 300, 2**15  # tables of a level; figures, of which summing takes less than finding links
 MOST_HOLDING = 40  # tables of one place, each compared with each
 MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
 
@@ -82,7 +81,6 @@ def tree_places(
         own = [sheet for sheet in sheets if sheet.level == number]
         for sheet in own:
             sheet.into = _map(schema, finest[number], sheet.table)
-        _link(schema, own)
         alone = (siblings[members] == 1) | (tree.parent[members] < 0)
         inner = np.where(tree.child_counts[members] > 0, members, -1)
         above = _parents(schema, tree, finest, number, inner)
@@ -266,7 +264,6 @@ def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], wher
                 f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
             )
         sheet.holder, sheet.into = holder, _map(schema, tables[holder], sheet.table)
-    _link(schema, sheets)
 
 
 def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
@@ -313,18 +310,6 @@ def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargin
     for number, pattern in enumerate(patterns):
         margins = CommonMargins(*given, (zeros.axes, pattern.reshape(empty.shape[1:])))
         yield from ((some, margins) for some in _pieces(np.flatnonzero(own.ravel() == number), width))
-
-
-def _link(schema: Schema, sheets: Sequence[Sheet]) -> None:
-    """Let every sheet be summed from the smallest that holds it, but for those that are read each time anew."""
-    known = [sheet for sheet in sheets if isinstance(sheet.x, np.ndarray)]
-    worth_it = any(sheet.variance.shape[0] * sheet.table.size > LEAST_LINKED for sheet in known)
-    for sheet in known if worth_it and len(known) <= MOST_LINKED else ():
-        larger = (own for own in known if own.holder == sheet.holder and own.table.size > sheet.table.size)
-        finer = [own for own in larger if refines(schema, own.table, sheet.table)]
-        if finer:
-            sheet.source = min(finer, key=lambda own: own.table.size)
-            sheet.step = _map(schema, sheet.source.table, sheet.table)
 
 
 def _pieces(nodes: Index, width: int) -> Iterator[Index]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blue_solvers.verification.leaf_cells import EXACTLY, Cells, plus, spread, summed
+from blue_solvers.verification.leaf_cells import EXACTLY, Cells, spread, summed
 from blue_solvers.verification.placed_tables import Level, Reach, Sheet
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import ROUNDING
@@ -37,30 +37,19 @@ def weighted_residuals(sheet: Sheet, rows: Index, x: Float | None, tally: Tally 
 
 def said_by_tables(level: Level, rows: int, residuals: Callable[[Sheet], Float | None]) -> Cells:
     """What residuals of all tables say of the cells of those that hold all others, from the coarsest on."""
-    said, parts = level.room(rows), dict[str, Cells]()
+    said = level.room(rows)
     for sheet in level.sheets:
-        own, rho = parts.pop(sheet.key, None), residuals(sheet)
-        if own is None and (rho is None or not rho.any()):
+        rho, columns = residuals(sheet), level.columns[sheet.holder]
+        if rho is None:
             continue
-        if own is None or rho is None:
-            own = own or (rho if rho is not None else EXACTLY, EXACTLY)
-        else:
-            plus(own, slice(None), rho)
-        if sheet.source is not None:
-            room = np.zeros((rows, sheet.source.table.size)), np.zeros((rows, sheet.source.table.size))
-            spread(own, Reach.itself(rows, sheet.step), parts.setdefault(sheet.source.key, room))
-            continue
-        columns = level.columns[sheet.holder]
         held = np.ascontiguousarray(said[0][:, columns]), np.ascontiguousarray(said[1][:, columns])
-        spread(own, Reach.itself(rows, sheet.into), held)
+        spread((rho, EXACTLY), Reach.itself(rows, sheet.into), held)
         said[0][:, columns], said[1][:, columns] = held
     return said
 
 
-def sums_of_table(level: Level, sheet: Sheet, cells: Cells, known: dict[str, Cells]) -> Cells:
-    """A table as sums of the leaves' cells, or of a smaller table whose sums are known."""
-    if sheet.source is not None and sheet.source.key in known:
-        return summed(sheet.step, sheet.table.size, known[sheet.source.key])
+def sums_of_table(level: Level, sheet: Sheet, cells: Cells) -> Cells:
+    """A table as sums of the leaves' cells."""
     columns = level.columns[sheet.holder]
     held = cells[0][:, columns], cells[1][:, columns] if cells[1].size else EXACTLY
     return summed(sheet.into, sheet.table.size, held)

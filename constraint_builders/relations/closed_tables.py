@@ -12,7 +12,7 @@ import numpy as np
 from constraint_builders.arrays import Index, Integers
 
 MOST_BITS = 62
-KEPT = 4  # families, whose tables many estimates of one problem share
+KEPT = 2  # families, which all estimates of a problem share
 
 
 class TooManyTablesError(Exception):
