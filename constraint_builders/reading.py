@@ -171,7 +171,7 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
         raise ValueError(f"equalities must have {size} columns, one for every observed cell: got {E.shape[1]}")
     sizes = abs(E).tocoo()
     largest = abs(E).max(axis=1).toarray().ravel()
-    lost = np.flatnonzero((sizes.data > 0) & (sizes.data * MOST_UNEVEN < largest[sizes.row]))
+    lost = np.flatnonzero(sizes.data * MOST_UNEVEN < largest[sizes.row])
     if lost.size:
         row = int(sizes.row[lost[0]])
         raise ValueError(

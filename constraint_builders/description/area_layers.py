@@ -130,8 +130,6 @@ def read_layer(name: str, given: Any, leaves: int, leaf_names: tuple[Hashable, .
         labels, _ = row_labels(given, what)
         columns = aligned(given, along, what) if labels is None else np.transpose(aligned(given.T, along, what))
         matrix = read_matrix(columns, what)
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
         if matrix.shape[1] != leaves:
             raise ValueError(f"{what} has {matrix.shape[1]} columns, and there are {leaves} leaves: give one for each")
         if not matrix.shape[0]:

@@ -30,6 +30,7 @@ def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> spa
     if not np.isfinite(matrix.data).all():
         raise ValueError(f"{what} holds NaN or infinite entries: give finite numbers")
     matrix.sum_duplicates()
+    matrix.eliminate_zeros()
     refuse_large(matrix.data, what, largest)
     return matrix
 

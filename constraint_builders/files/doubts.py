@@ -53,7 +53,7 @@ def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
     noisy = errors > 0
     if noisy.any() and (abs(y[noisy]) < errors[noisy]).all():
         yield "every value is smaller than its standard error: are the columns swapped?"
-    below = known[y < -DEVIATIONS * errors - ROUNDING * abs(y).max(initial=0.0)]
+    below = known[y < -DEVIATIONS * errors - ROUNDING * y.max(initial=0.0)]
     if below.size:
         many = f"{below.size:,} values are" if below.size > 1 else "a value is"
         first = f"{layout.describe(int(below[0]))}: {values[below[0]]:,.6g}"

@@ -41,8 +41,6 @@ class Entities:
         name, times = Counter(self.names).most_common(1)[0] if self.names else ("", 0)
         if times > 1:
             raise ValueError(f"entity {name!r} is given {times} times: give it once, or another name")
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
         if not (matrix.data == 1).all():
             raise ValueError("contains must hold 0 and 1 only: an entity contains a block or does not")
         empty = np.flatnonzero(np.diff(matrix.indptr) == 0)

@@ -68,8 +68,6 @@ class SummingMatrix(Described):
         self.matrix = read_matrix(S, "S")
         if not self.matrix.shape[0]:
             raise ValueError(f"S must have a row for every node: got shape {self.matrix.shape}")
-        if not self.matrix.data.all():
-            self.matrix.eliminate_zeros()
         self._crossing = False
 
     @classmethod

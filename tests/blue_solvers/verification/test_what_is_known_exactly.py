@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import blue_solvers.operator
 from blue_solvers import SOLVERS, blue, certify, estimate
@@ -118,6 +120,22 @@ def test_equalities_that_fill_empty_cells_are_refused(table: str) -> None:
         else:
             Problem(schema, {table: 1.0}, equalities=(row, [3.0]), **made)
     assert refused == np.count_nonzero(cells)
+
+
+def test_cells_that_an_equality_weighs_by_zero_are_none_of_it() -> None:
+    rows, variances = sparse.csr_array([[1.0, 5.0, 0.0, -2.0], [0.0, 7.0, 0.0, 0.0]]), [1.0, np.inf, 2.0]
+    stored = rows.copy()
+    stored.data[stored.data > 2] = 0.0
+    rows[:, 1] = 0.0
+    plain, kept = (
+        Problem(Schema({"a": 3}), {"total": 1.0, "a": variances}, equalities=(E, [3.0, 0.0])) for E in (rows, stored)
+    )
+    assert plain == kept
+    for solver in ("auto", "dense", "cholesky", "cg"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            one, other = (estimate(problem, [5.0, 1.0, 9.0, 2.0], solver) for problem in (plain, kept))
+        np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_weights_that_rounding_would_decide_are_refused() -> None:
