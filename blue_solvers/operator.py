@@ -15,15 +15,9 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from blue_solvers.about import logger
 from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
-from blue_solvers.contract.table_variances import (
-    CLEARLY_LESS,
-    NOTHING,
-    WithoutRounding,
-    with_exact_zeros,
-    without_rounding,
-)
+from blue_solvers.contract.table_variances import WithoutRounding, with_exact_zeros, without_rounding
 from blue_solvers.estimates import Estimate
-from blue_solvers.normal_equations.noisy_equations import least_noise
+from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.proving import Judge, bound_of, certified, is_exact, measured_places, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
@@ -368,8 +362,7 @@ class BlueOperator(OverLayouts):
     @cached_property
     def _nothing(self) -> float:
         """What a variance is at least that is not rounding."""
-        least, rounding = least_noise(self.problem)
-        return max(NOTHING * least, min(rounding, CLEARLY_LESS * least))
+        return least_variance(self.problem)
 
     def functional_covariance(self, W: Any) -> Float:
         """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K).

@@ -11,7 +11,6 @@ from scipy import sparse
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 
-CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing
 NOTHING = 1e-18  # of the least that a figure may vary by: less is rounding, of a figure that is known exactly
 
 

@@ -27,7 +27,7 @@ from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, TablePart, component_estimate
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots, contrasts_of
 from blue_solvers.normal_equations.cell_variances import variances_of_several
-from blue_solvers.normal_equations.noisy_equations import is_uneven
+from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
@@ -226,10 +226,8 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
-    if problem.has_equalities and is_uneven(problem):
-        return Refusal("its variances are too unequal, with the weights of areas and equalities", GENERAL)
     schema, groupings = problem.domain.schema, groupings_in_use(problem)
     count = sum(2 ** len(own) for own in {contrasts_of(schema, groupings, table) for table in problem.desired_tables})
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
-    return too_many_groups(problem) or too_many_unmeasured(problem)
+    return uneven_refusal(problem) or too_many_groups(problem) or too_many_unmeasured(problem)

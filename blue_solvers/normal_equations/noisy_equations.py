@@ -11,7 +11,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from blue_solvers.contract import UnsupportedProblemError
+from blue_solvers.contract import Refusal, UnsupportedProblemError
+from blue_solvers.contract.table_variances import NOTHING
 from blue_solvers.normal_equations.krylov import Sizes
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
@@ -21,6 +22,7 @@ EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
+CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing
 TOLD_APART, LEAST_TOLD = 1e10, 1e-6  # squared weights of equalities: beyond, and below, rounding would pass for noise
 Iterate = Callable[[Float, Sizes, Float], tuple[Float, int]]
 
@@ -199,20 +201,22 @@ def variance_spread(problem: Problem, power: int = 2) -> float:
     return largest / smallest * _squared_ratio(problem) if largest > 0 else 1.0
 
 
-def least_noise(problem: Problem) -> tuple[float, float]:
-    """What a desired cell that is not known exactly may vary by at least, but for how many cells tell of it.
+def least_variance(problem: Problem) -> float:
+    """What the variance of a desired cell is at least that is not known exactly: less is rounding.
 
-    And what roundings of its weights alone may make of the variance of one that is.
+    That is next to nothing beside the least noise in it, but for how many cells tell of it; or, clearly less than that,
+    what roundings of its weights alone may make.
     """
     smallest, largest = _noise_of_leaves(problem, 2)
     if not largest > 0:
-        return 0.0, 0.0
+        return 0.0
     wanted = np.ones(2)
     if problem.has_weights:
         sizes = np.concatenate([extreme_weights(problem.leaves_of(i)) for i in set(problem.desired_levels or (0,))], 1)
         wanted = np.array([sizes[0].min(initial=1.0), sizes[1].max(initial=1.0)])
     told = min(1.0, max(TOLD_APART / _squared_ratio(problem), LEAST_TOLD))
-    return smallest * wanted[0] ** 2 * told, largest * (4 * EPSILON * wanted[1]) ** 2
+    least, rounding = smallest * wanted[0] ** 2 * told, largest * (4 * EPSILON * wanted[1]) ** 2
+    return max(NOTHING * least, min(rounding, CLEARLY_LESS * least))
 
 
 def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
@@ -253,6 +257,14 @@ def is_uneven(problem: Problem) -> bool:
     least, largest = _noise_of_leaves(problem, 0)
     alone = largest / least if largest > 0 else 1.0
     return variance_spread(problem, power=4) > max(WIDEST_SPREAD, alone)
+
+
+def uneven_refusal(problem: Problem) -> str | None:
+    """Why equalities cannot be taken for exact knowledge after an estimate without them, or None."""
+    if problem.has_equalities and is_uneven(problem):
+        said = "its variances are too unequal, with the weights of areas and equalities"
+        return Refusal(said, "use solver='cholesky', 'dense' or 'cg'")
+    return None
 
 
 def extreme_weights(rows: sparse.csr_array) -> Float:

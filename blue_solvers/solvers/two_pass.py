@@ -16,6 +16,7 @@ from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Capability, Info, Prepared, Solver, TableVariances
 from blue_solvers.contract.other_layout import InOtherLayout
+from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -47,7 +48,7 @@ class TwoPass(Solver):
 
     def refusal(self, problem: Problem) -> str | None:
         """All but equal variances within every table of every geounit, or nodes that form a tree."""
-        return tree_refusal(problem)
+        return tree_refusal(problem) or uneven_refusal(problem)
 
     def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""

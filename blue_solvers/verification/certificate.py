@@ -166,19 +166,18 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) ->
     if not problem.is_tabular:
         return listed()
     by_list = [listed] if can_be_listed(problem, made) else []
-    by_equalities = by_list if problem.equalities is not None else []
-    held = holds_all(problem, made) is not None
-    if problem.areas is not None or (problem.spine is not None and held):
-        others = by_list if problem.areas is not None else by_equalities
-        return _first_of(lambda: certify_by_sums(problem, y, x, made), *others)
-    if held and problem.observed.size > LARGE_TABLES * len(problem.observed_tables):
-        return _first_of(lambda: certify_by_sums(problem, y, x, made), *by_equalities)
-    noise = WeighedNoise.of(problem)
-    try:
-        family = Separated(problem, noise)
-    except NotCertifiedError:
-        return _first_of(lambda: certify_by_sums(problem, y, x, made), *(by_equalities if held else by_list))
-    return certify_wide(problem, noise, family, y, x, made)
+    by_equalities = by_list if problem.has_equalities else []
+    has_large = problem.observed.size > LARGE_TABLES * len(problem.observed_tables)
+    if problem.has_only_tables and not (has_large and holds_all(problem, made)):
+        noise = WeighedNoise.of(problem)
+        try:
+            family = Separated(problem, noise)
+        except NotCertifiedError:
+            pass
+        else:
+            return certify_wide(problem, noise, family, y, x, made)
+    others = by_equalities if holds_all(problem, made) else by_list
+    return _first_of(lambda: certify_by_sums(problem, y, x, made), *others)
 
 
 def _first_of(proof: Callable[[], Bounds], *others: Callable[[], Bounds]) -> Bounds:

@@ -22,6 +22,8 @@ VALUE_BYTES = 8
 
 def group_map(schema: Schema, fine: str, coarse: str) -> NDArray[np.intp] | None:
     """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if it falls in several."""
+    if fine == coarse:
+        return np.arange(schema.size_of(fine))
     fine_groups, coarse_groups = np.array(schema.groups_of(fine)), np.array(schema.groups_of(coarse))
     mapping = np.zeros(schema.size_of(fine), dtype=np.intp)
     mapping[fine_groups] = coarse_groups
