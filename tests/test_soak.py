@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from blue_solvers import SOLVERS, Dense, Info, Prepared, Solver
+from blue_solvers import SOLVERS, Dense, Info, Prepared, Solver, TwoPass, blue
 from blue_solvers.solvers import Auto
 from constraint_builders import Problem
 from tests.helpers.oracles.exact import solve
@@ -93,6 +93,23 @@ def test_a_wrong_degree_of_freedom_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_was_found_stays_mended(seed: int, size: str | None, only: str) -> None:
     solvers = {name: solver for name, solver in EVERY.items() if name == only or (not only and name in SOLVERS)}
     assert soak([seed], size, solvers).disagreements == 0
+
+
+def test_equalities_too_uneven_beside_the_noise_are_refused_or_right() -> None:
+    """Two passes once lost a variance of seed 444 in rounding, and gave 0."""
+    kind, taken, refused = Kind(coefficients="decades", decades=12.0, nested=True), 0, 0
+    for seed in range(420, 450):
+        found = invent(seed, kind, answer=answer)
+        if found is None or found.description.equalities is None:
+            continue
+        problem = found.description.problem()
+        if TwoPass().supports(problem) is not None:
+            refused += 1
+            continue
+        taken += 1
+        np.testing.assert_allclose(blue(problem, "two_pass").variances(), found.reference.variances, rtol=1e-6)
+    assert taken > 3
+    assert refused > 3
 
 
 @pytest.mark.parametrize("kind", [*all_kinds()[::5], Kind(areas="large", coefficients="floats", count=1e6)], ids=str)

@@ -156,6 +156,7 @@ def _disagreement(
     return noise.inverse_size(moved[: y.size]) + float(apart.max(initial=0.0, where=~fixed))
 
 
+@np.errstate(over="ignore")  # of a bound that is beyond float64
 def sum_up_part(
     schema: Schema,
     levels: tuple[str, ...],

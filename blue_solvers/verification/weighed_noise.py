@@ -125,8 +125,9 @@ class WeighedNoise:
         if self.correlated is None:
             scaled = self.sd * (abs(g) + error)
             return float(np.linalg.norm(scaled)) * (1 + g.size * ROUNDING)
-        square = float(g @ np.asarray(self.correlated @ g))
-        spread = float((self.sd * abs(g)).sum())
+        with np.errstate(invalid="ignore"):  # beyond float64 it is no bound
+            square = float(g @ np.asarray(self.correlated @ g))
+        spread = (self.sd * abs(g)).sum()
         return float(np.sqrt(max(square, 0.0) + 8 * g.size * ROUNDING * spread**2)) + float((self.sd * error).sum())
 
     def inverse_size(self, v: Float) -> float:

@@ -129,7 +129,7 @@ def scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float6
     largest = np.zeros(A.shape[0]), np.zeros(A.shape[1])
     for place, own in zip((row, column), largest, strict=True):
         np.maximum.at(own, place, entries.data)
-    counts = entries.data > ROUNDING * np.minimum(largest[0][row], largest[1][column])  # the others are rounding
+    counts = entries.data > NEARLY * np.minimum(largest[0][row], largest[1][column])  # the others may be what is left
     logs, row, column = np.log2(entries.data[counts]), row[counts], column[counts]
     r, c = np.zeros(A.shape[0]), np.zeros(A.shape[1])
     for _ in range(SCALING_ROUNDS):

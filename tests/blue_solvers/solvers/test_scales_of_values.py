@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import SOLVERS, ConjugateGradient, UnsupportedProblemError, blue, certify, estimate, fit_test
@@ -107,6 +107,9 @@ SCHEMA = Schema({"a": 2, "b": 3})
 
 @examples(300, 40)
 @given(variance=POWERS, value=POWERS, number=POWERS, kind=st.integers(0, 5))
+@example(variance=1e-91, value=1.0, number=1e16, kind=4)
+@example(variance=1e-100, value=1e90, number=1.0, kind=4)
+@example(variance=1e-100, value=1e90, number=1.0, kind=0)
 def test_numbers_of_any_size_give_finite_answers_or_are_refused(
     variance: float, value: float, number: float, kind: int
 ) -> None:

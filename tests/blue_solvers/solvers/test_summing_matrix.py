@@ -27,6 +27,7 @@ def least_squares(S: Float, variances: Float, y: Float) -> tuple[Float, Float]:
     free = rows[int((sizes > 1e-9).sum()) :].T
     start = np.linalg.pinv(S[exact]) @ y[exact] if exact.any() else np.zeros(S.shape[1])
     X = S @ free
+    X[abs(X) < 1e-12] = 0  # a direction that a node does not see
     weighted = X[noisy] / np.sqrt(variances[noisy])[:, None]
     inverse = np.linalg.pinv(weighted.T @ weighted, rcond=1e-12)
     beta = inverse @ weighted.T @ ((y - S @ start)[noisy] / np.sqrt(variances[noisy]))
