@@ -36,6 +36,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.zeros import StructuralZeros
 
 MOST_COMPONENTS = 4_096  # each has a factorisation
+LEAST_NOISE = 1e-90  # of the variances of measurements that several make one of, which may not be below 1e-100
 GENERAL = "use solver='cholesky' or 'cg'"
 
 
@@ -224,6 +225,8 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal("its noise is correlated (assumption A2)", GENERAL)
     if not problem.is_alike_by_geounit:
         return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
+    if _least_noise(problem) < LEAST_NOISE:
+        return Refusal(f"it has variances below {LEAST_NOISE:g}, which measurements put together have less of", GENERAL)
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
     schema, groupings = problem.domain.schema, groupings_in_use(problem)
@@ -231,3 +234,8 @@ def areas_refusal(problem: Problem) -> str | None:
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
     return uneven_refusal(problem) or too_many_groups(problem) or too_many_unmeasured(problem)
+
+
+def _least_noise(problem: Problem) -> float:
+    """The least variance that is not 0."""
+    return min(float(own.min(where=own > 0, initial=np.inf)) for own in problem.geounit_variances or [np.ones(1)])
