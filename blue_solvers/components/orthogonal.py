@@ -136,7 +136,8 @@ def _householder(work: Float, with_q: bool) -> tuple[Float, Index, Float]:
         v = work[j:, j]
         length = np.copysign(np.sqrt(np.einsum("in,in->n", v, v)), v[0])
         v[0] += length
-        scale = np.divide(1.0, length * v[0], out=np.zeros(N), where=length != 0)
+        product = length * v[0]  # 0 or more; less than float64 holds the reciprocal of is nothing
+        scale = np.divide(1.0, product, out=np.zeros(N), where=product >= np.finfo(float).tiny)
         _reflect(v, scale, work[j:, j + 1 :])
         R[j, j], R[j, j + 1 :] = -length, work[j, j + 1 :]
         reflections.append((v, scale))

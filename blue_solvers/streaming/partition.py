@@ -118,7 +118,8 @@ def _ties(design: Design, problem: Problem) -> Ties | None:
         nothing, places = np.zeros(problem.observed.size), problem.domain.spine.members
         made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(design.estimated)]
         known = problem_places(problem, nothing, nothing, made)
-        return Ties.of(problem, known, {design.key(own): own for own in design.estimated})
+        if known.nest:
+            return Ties.of(problem, known, {design.key(own): own for own in design.estimated})
     return None
 
 

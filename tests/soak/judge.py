@@ -110,7 +110,7 @@ def _wrong_functionals(P: BlueOperator, posed: Posed) -> list[str]:
     if (abs(covariance.diagonal() - expected) > TOLERANCE.variance * expected).any():  # what is known exactly has none
         wrong.append(f"variances of functionals {covariance.diagonal().tolist()} for {expected.tolist()}")
     largest = max(P.problem.variances[~P.problem.unmeasured].max(), expected.max())
-    rounding_of_sums = EPSILON * np.sqrt(P.shape[1]) * largest  # a column adds as many products as there are cells
+    rounding_of_sums = EPSILON * P.shape[1] * largest  # a column adds as many products as there are cells
     allowed = TOLERANCE.variance * np.sqrt(expected.max() * expected) + rounding_of_sums
     if (abs((P.covariance @ W)[cells] - covariance) > allowed).any():
         wrong.append("columns of the covariance are not those of functionals")

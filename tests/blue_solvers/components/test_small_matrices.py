@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,6 +28,15 @@ def spread(rng: np.random.Generator, m: int) -> np.ndarray:
     """A covariance whose eigenvalues are from 0.1 to 10."""
     Q = orthonormal(rng, m)
     return Q @ np.diag(10 ** rng.uniform(-1, 1, m)) @ Q.T
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-155, 1e-160, 1e-200, 1e-320])
+def test_columns_next_to_nothing_are_compressed_without_a_warning(size: float) -> None:
+    columns = np.random.default_rng(0).standard_normal((40, 4, 6)) * np.array([1.0, 1.0, size, size])[None, :, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        root = compress(columns)
+    np.testing.assert_allclose(root @ root.swapaxes(1, 2), columns @ columns.swapaxes(1, 2), atol=1e-12)
 
 
 def inverse_of(matrix: np.ndarray, least: float = 1e-7) -> np.ndarray:

@@ -111,6 +111,18 @@ def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> 
     assert json.loads(said[0])["certificate"]["bound"] < 1e-8
 
 
+@pytest.mark.parametrize("variance", [0.0, 4.0])
+def test_equalities_where_no_table_holds_all_others(variance: float, tmp_path: Path) -> None:
+    """Nothing bounds what they leave free, which once ended in an error of an index."""
+    spine, schema = Spine([-1], ["L0"]), Schema({"a": 2, "b": 5})
+    E = np.array([[0.0, 0, 160, 0, -288, 0.5, 0], [2.0, 0, 0, 0, 0, -1, 3]])
+    y = np.array([14.0, 17, 11.5, 9.5, 15, 35, 25])
+    problem = Problem(schema, {"L0": {"a": variance, "b": 9.0}}, spine=spine, equalities=(E, [-2000.0, 70]))
+    partition(tmp_path / "in", problem, y, at="L0")
+    stream(tmp_path / "in", tmp_path / "out")
+    assert_same(problem, y, blue(problem, "dense"), tmp_path / "out")
+
+
 def test_equalities_of_unmeasured_cells_are_refused(tmp_path: Path) -> None:
     spine = Spine([-1, 0, 0], ["A", "B", "B"])
     observed = {"A": {"a": 1.0}, "B": {"a": np.array([1.0, np.inf])}}
