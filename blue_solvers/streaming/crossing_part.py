@@ -81,7 +81,7 @@ class CrossingForm(AreaForm):
         self._order = list(_components(groupings))
         self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
         self._wanted = [i for i, (level, _) in enumerate(design.desired) if self._is_final and part.count(level)]
-        self._variance = 0.0 if self._is_final else self._least_variance()
+        self._variance = 0.0 if self._is_final else self._usual_variance(areas)
         super().__init__(self._problem_of(areas), groupings)
 
     def message(self) -> Upward:
@@ -180,15 +180,17 @@ class CrossingForm(AreaForm):
         names = {i: (self._design.levels[level], table.name) for i, (level, table) in tables.items()}
         return {i: vector[self._problem.desired.slice(names[i])].reshape(-1, tables[i][1].size) for i in tables}
 
-    def _least_variance(self) -> float:
-        """Not much more than the least variance that a table can give a group sum."""
-        least = np.inf
+    def _usual_variance(self, areas: sparse.csr_array) -> float:
+        """Half way, by decades, between the least variance that a table can give a group sum and the largest."""
+        least, largest = np.inf, 0.0
         for i in self._inside:
-            known = self._part.variances[i]
-            known = known[(known > 0) & np.isfinite(known)]
-            least = min(least, known.min(initial=np.inf) * self._design.observed[i][1].size)
-        weight = float(abs(self._weights).max())
-        return float(least / self._design.finest.size / weight**2) if np.isfinite(least) else 1.0
+            level, table = self._design.observed[i]
+            weights, known = abs(areas[self._part.members(level)].data), self._part.variances[i]
+            known = known[(known > 0) & np.isfinite(known)] * table.size
+            if known.size and weights.size:
+                least = min(least, known.min() / weights.max() ** 2)
+                largest = max(largest, known.max() / weights.min() ** 2)
+        return float(np.sqrt(least * largest) / self._design.finest.size) if largest > 0 else 1.0
 
 
 def _components(groupings: Sequence[Grouping]) -> Iterator[Component]:

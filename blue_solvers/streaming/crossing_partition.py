@@ -18,6 +18,7 @@ from blue_solvers.components.size import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.area_form import MOST_COMPONENTS, areas_refusal
 from blue_solvers.crossing_areas.component_problem import equal_variances
+from blue_solvers.normal_equations.noisy_equations import variance_spread
 from blue_solvers.streaming.manifest import TOP, areas_file
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
@@ -33,6 +34,7 @@ from constraint_builders.memory import format_bytes
 
 EVERYTHING = "Everything"  # the layer above all others, where they have no area that holds all leaves
 COPIES = 2  # of measurements and estimates inside a part, beside those that a part takes that is a tree
+WIDEST_SPREAD = 1e14  # of variances, up to which parts of areas keep seven digits of a standard error
 IN_MEMORY = "estimate it in memory"
 
 
@@ -132,6 +134,9 @@ def refusal_of_areas(problem: Problem) -> str | None:
         return f"it has cells known to be empty, over areas: {IN_MEMORY}"
     if problem.equalities is not None:
         return f"it has equalities, over areas: {IN_MEMORY}"
+    spread = variance_spread(problem)
+    if spread > WIDEST_SPREAD:  # a part tells its root by a measurement half way between its best and its worst
+        return f"variances, in units of the leaves that are weighed, differ by {spread:.1g}, over areas: {IN_MEMORY}"
     return areas_refusal(problem) or _too_many_components(problem)
 
 
