@@ -143,7 +143,7 @@ def _disagreement(
     if problem.equalities is not None:
         truth = np.concatenate([truth, problem.equalities[1]])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
-    missed = known @ proof.sums[: y.size] - truth
+    missed = (known.astype(np.longdouble) @ proof.sums[: y.size] - truth).astype(float)
     off = max(float(abs(missed).max(initial=0.0)), proof.tally.wrong)
     if off > EXACT_TO * scale * max(1.0, float(abs(known).sum(axis=1).max(initial=0.0))):
         raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")

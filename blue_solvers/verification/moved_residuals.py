@@ -57,7 +57,7 @@ class MovedResiduals:
 
     def __init__(self, places: PlacedTables, keep: int = 0) -> None:
         self.places, self.tally, self.cells = places, Tally(), LeafCells(places)
-        self.sums, self.apart = np.zeros(keep), np.zeros(keep)
+        self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         inner = self.cells.inner
         self._said = [self.cells.room(number) if own.size else None for number, own in enumerate(inner)]
         self._handed = list[tuple[Cells | None, Float]]()  # by level what is said of places by all above, and how large
@@ -127,7 +127,7 @@ class MovedResiduals:
         high, low = total
         off = (x - high) - low
         if self.sums.size:
-            self.sums[sheet.place].reshape(level.rows, -1)[rows] = high
+            self.sums[sheet.place].reshape(level.rows, -1)[rows] = high + np.longdouble(1) * low
             self.apart[sheet.place].reshape(level.rows, -1)[rows] = np.nan_to_num(abs(off) + error[:, None])
         if np.isnan(off).any() and not np.isnan(x[np.isnan(off)]).all():
             raise NotCertifiedError(

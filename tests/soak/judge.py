@@ -161,7 +161,7 @@ def _wrong_violation(estimate: Estimate, posed: Posed) -> list[str]:
     if not same or M.size > MOST_LISTED or d.equalities is not None or d.zeros or not M.any():
         return []
     left = estimate.values - M @ np.linalg.lstsq(M, estimate.values, rcond=None)[0]
-    floor = 1e3 * rounding(posed)
+    floor = 1e3 * max(rounding(posed), EPSILON * abs(estimate.values).max())
     said = estimate.info.violation or 0.0
     if estimate.info.solver != "sea_blue" and abs(left).max(initial=0.0) > floor + 10 * said * len(M):
         return [f"tables {abs(left).max():.3g} apart, {said:.3g} said"]
