@@ -15,6 +15,7 @@ from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 from tests.helpers.oracles.quick import answer
 from tests.soak.__main__ import EVERY, main, soak
+from tests.soak.problems import kind_of
 
 FOUND = {  # what each of these seeds found, of which size, and the solver where others take long
     (1000071, "small", ""): "relations between exact cells alone made a certificate NaN",
@@ -110,6 +111,16 @@ def test_equalities_too_uneven_beside_the_noise_are_refused_or_right() -> None:
         np.testing.assert_allclose(blue(problem, "two_pass").variances(), found.reference.variances, rtol=1e-6)
     assert taken > 3
     assert refused > 3
+
+
+def test_rows_of_a_matrix_that_weigh_cells_unevenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dense` was once 0.4 standard errors off, of equations a row of which weighs cells by 5e-4 and by 3,328."""
+    drawn = kind_of(66000261, "small")[1]
+    kind = replace(drawn, areas="", coefficients="decades")
+    monkeypatch.setattr("tests.soak.problems.kind_of", lambda seed, size: ("small", kind))
+    found = soak([66000261], None, {name: EVERY[name] for name in ("dense", "cholesky")})
+    assert found.runs.total() == 4
+    assert not found.disagreements
 
 
 @pytest.mark.parametrize("kind", [*all_kinds()[::5], Kind(areas="large", coefficients="floats", count=1e6)], ids=str)

@@ -241,10 +241,9 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
 
 
 def _squared_ratio(problem: Problem) -> float:
-    """The square of the largest ratio of what an equality weighs cells by; infinite if beyond."""
-    if not problem.has_equalities:
-        return 1.0
-    least, greatest = extreme_weights(problem.equality_rows[0])
+    """The square of the largest ratio of what an equality, or a row of A, weighs cells by; infinite if beyond."""
+    is_given = not problem.is_tabular and problem.summing is None
+    least, greatest = extreme_weights(problem.constraint_matrix("all") if is_given else problem.equality_rows[0])
     with np.errstate(over="ignore"):
         return float(((greatest / least) ** 2).max(initial=1.0))
 
