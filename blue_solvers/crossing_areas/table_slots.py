@@ -35,7 +35,7 @@ def contrasts_of(schema: Schema, groupings: Sequence[Grouping], table: Table) ->
     return frozenset(own.axis for own in groupings if sees_contrasts(schema, own, factors.get(own.axis)))
 
 
-class Axis(NamedTuple):
+class AxisSlots(NamedTuple):
     """An axis of a table.
 
     Attributes
@@ -84,11 +84,11 @@ class TableSlots:
     ) -> None:
         by_axis, self._shape = {own.axis: own for own in groupings}, table.shape
         self.contrasts = apart | contrasts_of(schema, groupings, table)
-        self._axes, self._turns = list[Axis](), list[tuple[int, Index]]()
+        self._axes, self._turns = list[AxisSlots](), list[tuple[int, Index]]()
         for i, (axis, factor, length) in enumerate(zip(table.axes, table.factors, table.shape, strict=True), start=1):
             own, whole = by_axis[axis], factor == schema.names[axis] and axis not in apart
             contrasts = length if axis in apart else own.levels - own.sizes.size if whole else 0
-            self._axes.append(Axis(axis, own if whole else None, length, contrasts))
+            self._axes.append(AxisSlots(axis, own if whole else None, length, contrasts))
             if factor != schema.names[axis] and (order := cells_of_groups(schema, own, factor)[1]) is not None:
                 self._turns.append((i, order))
         self._basis = Basis([own.grouping for own in self._axes])
