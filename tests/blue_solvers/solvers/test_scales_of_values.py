@@ -83,6 +83,7 @@ def test_an_estimate_beyond_float64_is_refused(solver: str | Solver) -> None:
     variance=st.floats(-100.0, 100.0).map(lambda power: max(10.0**power, 1e-100)),
     value=st.floats(-100.0, 100.0).map(lambda power: 10.0**power),
 )
+@example(variance=1e-100, value=1.0)
 def test_estimates_are_finite_whatever_is_read(variance: float, value: float) -> None:
     """Values of any size beside any variance: what is refused at the door is all that gave NaN."""
     problem = Problem(Schema({"a": 2, "b": 3}), {"total": variance, "a": variance, "a * b": 2 * variance})
