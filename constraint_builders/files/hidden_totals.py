@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
@@ -40,7 +40,7 @@ class MeasuredCells:
 
 
 @dataclass(frozen=True)
-class _Column:
+class TableColumn:
     """The cells of a table along one variable, each row of them elsewhere in the table, and what they should add up to.
 
     Attributes
@@ -57,13 +57,19 @@ class _Column:
     total: Float
     of_total: Float
 
+    def measured(self, levels: Sequence[int]) -> tuple[Float, Float]:
+        """Values and variances of some levels, (rows, levels) each, in the rows where all of them were measured."""
+        values, variances = self.values[:, levels], self.variances[:, levels]
+        known = np.isfinite(variances).all(axis=1)
+        return values[known], variances[known]
+
     def without(self, *levels: int) -> tuple[Float, Float]:
         """The total less the sum of all levels but some, and the variance, (rows,) each; of measured cells alone."""
         kept = np.setdiff1d(np.arange(self.values.shape[1]), levels)
         variance = self.of_total + self.variances[:, kept].sum(axis=1)
         known = np.isfinite(variance)
         parts = self.values[known][:, kept]
-        return self.total[known] - parts.sum(axis=1), variance[known] + _rounding(parts)
+        return self.total[known] - parts.sum(axis=1), variance[known] + rounding(parts)
 
     @property
     def has_total(self) -> bool:
@@ -72,7 +78,8 @@ class _Column:
 
     def needs(self, axis: int, level: int) -> bool:
         """Whether the total is the sum of all levels, and is not without one."""
-        return self.axis == axis and self.has_total and _agree(*self.without()) and not _agree(*self.without(level))
+        own = self.axis == axis and self.has_total
+        return own and bool(agree(*self.without()) and not agree(*self.without(level)))
 
 
 def refuse_hidden_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> None:
@@ -85,8 +92,8 @@ def refuse_hidden_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Non
     ValueError
         The level is named, and what says whether it is one.
     """
-    for column in _columns(tables):
-        if column.values.shape[1] < 3 or (column.has_total and _agree(*column.without())):
+    for column in columns(tables):
+        if column.values.shape[1] < 3 or (column.has_total and agree(*column.without())):
             continue
         if column.has_total:
             level = _counted_twice(column)
@@ -94,7 +101,7 @@ def refuse_hidden_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Non
         else:
             level = _sum_of_others(column.values, column.variances)
             how = "counts as many as all others together: name it by total= if it is their total"
-        if level is not None and not any(other.needs(column.axis, level) for other in _columns(tables)):
+        if level is not None and not any(other.needs(column.axis, level) for other in columns(tables)):
             name = schema.names[column.axis]
             raise ValueError(f"column {name!r}: {shown(schema.labels_of(name)[level])} {how}; {IF_LEVEL}")
 
@@ -102,10 +109,10 @@ def refuse_hidden_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Non
 def perhaps_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Iterator[str]:
     """Levels that are the sum of all others within noise so large that this may well be by chance, in words."""
     found: dict[str, int] = {}
-    for column in _columns(tables):
+    for column in columns(tables):
         if column.values.shape[1] > 2 and not column.has_total:
             level = _sum_of_others(column.values, column.variances, most_chance=1.0)
-            if level is not None and not any(other.needs(column.axis, level) for other in _columns(tables)):
+            if level is not None and not any(other.needs(column.axis, level) for other in columns(tables)):
                 found.setdefault(schema.names[column.axis], level)
     for name, level in found.items():
         label = shown(schema.labels_of(name)[level])
@@ -129,7 +136,7 @@ def refuse_rows_that_are_none(
     ValueError
         The row is named.
     """
-    for column in _columns(tables):
+    for column in columns(tables):
         name = schema.names[column.axis]
         rows, labels = silent.get(name, {}), schema.labels_of(name)
         left, variance = column.without(*map(labels.index, rows))
@@ -173,7 +180,7 @@ def _geounit_of_all(tables: Sequence[MeasuredCells], ranks: Index) -> int | None
     return _sum_of_others(cells, variances)
 
 
-def _columns(tables: Sequence[MeasuredCells]) -> Iterator[_Column]:
+def columns(tables: Sequence[MeasuredCells]) -> Iterator[TableColumn]:
     """Every table along each of its variables, beside the table without it at the same geolevel."""
     by_axes = {}
     for own in tables:
@@ -186,35 +193,42 @@ def _columns(tables: Sequence[MeasuredCells]) -> Iterator[_Column]:
             values, variances = (np.moveaxis(part, 1 + place, -1).reshape(-1, part.shape[1 + place]) for part in cells)
             nothing = np.full(len(values), np.nan), np.full(len(values), np.inf)
             total, of_total = by_axes.get((level, (*axes[:place], *axes[place + 1 :])), nothing)
-            yield _Column(axis, values, variances, total.ravel(), of_total.ravel())
+            yield TableColumn(axis, values, variances, total.ravel(), of_total.ravel())
 
 
-def _rounding(parts: Float) -> Float:
+def rounding(parts: Float) -> Float:
     """The variance of what sums over the rows of parts lose in floating point, and were written with."""
     return (ROUNDING * abs(parts).sum(axis=1)) ** 2
 
 
-def _agree(difference: Float, variance: Float) -> bool:
-    """Whether noise explains the mean square of differences in their standard errors."""
+def agree(difference: Float, variance: Float) -> Flags:
+    """Whether noise explains the mean square of differences in their standard errors, along the first axis."""
     with np.errstate(divide="ignore"):
         squares = np.divide(difference**2, variance, out=np.zeros_like(difference), where=difference != 0)
-    return bool(squares.mean() <= 1 + (DEVIATIONS**2 - 1) / np.sqrt(difference.size))
+    return squares.mean(axis=0) <= 1 + (DEVIATIONS**2 - 1) / np.sqrt(len(difference))
 
 
-def _chance(sizes: Float, variance: Float) -> float:
-    """How likely numbers of some sizes, of either sign, are within noise of others that they do not depend on."""
+def chance(sizes: Float, variance: Float) -> Float:
+    """How likely numbers of some sizes, along the first axis, are within noise of others that they do not depend on."""
     widths = 2 * DEVIATIONS * np.sqrt(variance)
-    return float(np.divide(widths, abs(sizes), out=np.ones_like(sizes), where=abs(sizes) > widths).prod())
+    return np.divide(widths, abs(sizes), out=np.ones_like(sizes), where=abs(sizes) > widths).prod(axis=0)
 
 
-def _counted_twice(column: _Column) -> int | None:
+def is_more(values: Float, variances: Float, level: int, others: Sequence[int]) -> bool:
+    """Whether a level, of (rows, levels), is more than the largest of others alone, whatever noise does."""
+    rows = np.arange(len(values))
+    largest = np.asarray(others)[values[:, others].argmax(axis=1)]
+    return not agree(values[:, level] - values[rows, largest], variances[:, level] + variances[rows, largest])
+
+
+def _counted_twice(column: TableColumn) -> int | None:
     """The level without which the others are the total, not by chance: any other level might have been it."""
     difference, variance = column.without()
     known = np.isfinite(column.of_total + column.variances.sum(axis=1))
     levels = column.values[known]
     level = int(((difference[:, None] + levels) ** 2).sum(axis=0).argmin())
-    chance = levels.shape[1] * _chance(difference, variance)
-    return level if chance <= MOST_CHANCE and _agree(*column.without(level)) else None
+    likely = levels.shape[1] * chance(difference, variance)
+    return level if likely <= MOST_CHANCE and agree(*column.without(level)) else None
 
 
 def _sum_of_others(values: Float, variances: Float, most_chance: float = MOST_CHANCE) -> int | None:
@@ -224,12 +238,9 @@ def _sum_of_others(values: Float, variances: Float, most_chance: float = MOST_CH
     if not y.size:
         return None
     level = int(y.sum(axis=0).argmax())
-    others = np.delete(y, level, axis=1)
-    difference, variance = y[:, level] - others.sum(axis=1), v.sum(axis=1) + _rounding(y)
-    chance = _chance(np.maximum(abs(y[:, level]), abs(others.sum(axis=1))), variance)
-    largest = others.argmax(axis=1)
-    rows = np.arange(len(y))
-    beyond = y[:, level] - others[rows, largest], v[:, level] + np.delete(v, level, axis=1)[rows, largest]
-    if _agree(difference, variance) and chance <= most_chance and not _agree(*beyond):
+    others = np.delete(np.arange(y.shape[1]), level)
+    sums, variance = y[:, others].sum(axis=1), v.sum(axis=1) + rounding(y)
+    likely = chance(np.maximum(abs(y[:, level]), abs(sums)), variance)
+    if agree(y[:, level] - sums, variance) and likely <= most_chance and is_more(y, v, level, others.tolist()):
         return level
     return None

@@ -16,6 +16,7 @@ from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain
 from constraint_builders.files.hidden_totals import MeasuredCells, refuse_hidden_totals
 from constraint_builders.files.labels import in_order
 from constraint_builders.files.measured_columns import variances_of
+from constraint_builders.files.nested_levels import refuse_nested_levels
 from constraint_builders.files.totals import is_total, may_be_total
 from constraint_builders.problem import Problem
 
@@ -89,9 +90,9 @@ def _refuse_totals(problem: Problem, y: Float) -> None:
             )
     parts = zip(problem.observed.names, problem.observed_tables, strict=True)
     values, variances = (problem.observed.tables(vector) for vector in (y, problem.variances))
-    refuse_hidden_totals(
-        schema, [MeasuredCells("", own, values[name][None], variances[name][None]) for name, own in parts]
-    )
+    cells = [MeasuredCells("", own, values[name][None], variances[name][None]) for name, own in parts]
+    refuse_hidden_totals(schema, cells)
+    refuse_nested_levels(schema, cells, {name: schema.labels_of(name) for name in schema.names})
 
 
 def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:

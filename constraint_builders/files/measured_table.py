@@ -27,8 +27,9 @@ from constraint_builders.files.hidden_totals import (
 from constraint_builders.files.measured_columns import read_measurements
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
+from constraint_builders.files.nested_levels import perhaps_nested, refuse_nested_levels
 from constraint_builders.files.overlapping_ranges import refuse_overlapping
-from constraint_builders.files.rows import LevelTable, Rows, infer
+from constraint_builders.files.rows import LevelTable, Rows, as_written, infer
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.totals import with_totals
 from constraint_builders.problem import Problem
@@ -121,6 +122,7 @@ def measured(
             settled = Settled(totals)
         inferred, schema = not schema, schema or infer(table, columns)
         asks = inferred and not total
+        written = {name: as_written(table, column) for name, column in columns.variables.items()} if asks else {}
         if asks:
             refuse_overlapping(schema)
         geography = read_geography(table, columns)
@@ -135,6 +137,7 @@ def measured(
             refuse_rows_that_are_none(schema, cells, settled.silent)
         if asks:
             refuse_hidden_totals(schema, cells)
+            refuse_nested_levels(schema, cells, written)
         if geography is not None and geography.is_rooted and not geography.by_parents:
             refuse_sum_of_geounits(geography.spine, cells)
         if spine is not None:
@@ -144,7 +147,7 @@ def measured(
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
         problem.check_vector(y)
         copied = copies(own.given for own in found)
-        perhaps = perhaps_totals(schema, cells) if asks else ()
+        perhaps = (*perhaps_totals(schema, cells), *perhaps_nested(schema, cells, written)) if asks else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)
         problem = problem.replace(understood=Understood((), settled.totals, places, notes))

@@ -32,13 +32,15 @@ NOT_ZERO = r"^[+-]?[0-9.]*[1-9]"
 SPACED = r"^[+-]?[0-9]{1,3}([ \u00a0\u202f'’][0-9]{3})+([.,][0-9]*)?$"
 SPACES = r"[ \u00a0\u202f'’]"
 # What each decimal mark alone can mean, and what could be a thousand in one country and one in another.
-BY_POINT = r"^[+-]?([0-9]*\.[0-9]*(?i:e[+-]?[0-9]+)?|[0-9]{1,3}(,[0-9]{3})+\.[0-9]*|[0-9]{1,3}(,[0-9]{3}){2,})$"
-BY_COMMA = r"^[+-]?([0-9]*,[0-9]*(?i:e[+-]?[0-9]+)?|[0-9]{1,3}(\.[0-9]{3})+,[0-9]*|[0-9]{1,3}(\.[0-9]{3}){2,})$"
-EITHER = r"^[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}$"
-GROUPED = {
-    ".": r"^[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$",
-    ",": r"^[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]*)?$",
-}
+FIRST = r"^[+-]?[1-9][0-9]{0,2}"
+GROUPED = {".": rf"{FIRST}(,[0-9]{{3}})+(\.[0-9]*)?$", ",": rf"{FIRST}(\.[0-9]{{3}})+(,[0-9]*)?$"}
+BY_POINT = rf"^[+-]?[0-9]*\.[0-9]*(?i:e[+-]?[0-9]+)?$|{FIRST}(,[0-9]{{3}})+\.[0-9]*$|{FIRST}(,[0-9]{{3}}){{2,}}$"
+BY_COMMA = rf"^[+-]?[0-9]*,[0-9]*(?i:e[+-]?[0-9]+)?$|{FIRST}(\.[0-9]{{3}})+,[0-9]*$|{FIRST}(\.[0-9]{{3}}){{2,}}$"
+EITHER = rf"{FIRST}[.,][0-9]{{3}}$"
+WITH_COMMA = rf"{FIRST},[0-9]{{3}}$"
+ROUND = rf"{FIRST}\.[0-9]{{2}}0$"  # nobody writes 1.2 so beside numbers without decimals
+WHOLE = r"^[+-]?[0-9]+$"
+UNGROUPED = r"^[+-]?[0-9]{4,}$"
 
 
 class NotANumberError(ValueError):
@@ -97,23 +99,36 @@ def decimal_mark(columns: Sequence[pl.Series], delimiter: str) -> str:
     ValueError
         If entries contradict one another, or could mean two numbers each.
     """
-    columns = [column for column in columns if column.dtype in TEXT]
-    if delimiter == "," or not columns:
+    texts = [_unspaced(_text(column, "numbers")).drop_nulls() for column in columns if column.dtype in TEXT]
+    if not texts:
         return "."
-    texts = [_unspaced(_text(column, "numbers")) for column in columns]
-    text = pl.concat(texts).drop_nulls()
-    either = text.filter(text.str.contains(EITHER))
-    text = text.filter(~text.str.contains(EITHER))
-    point, comma = (text.filter(text.str.contains(pattern)) for pattern in (BY_POINT, BY_COMMA))
-    if point.len() and comma.len():
-        raise ValueError(f"{point[0]!r} has a decimal point and {comma[0]!r} a decimal comma: write all with a point")
-    if comma.len():
+    text = pl.concat(texts)
+    certain = text.filter(~text.str.contains(EITHER))
+    point, comma = _like(certain, BY_POINT), _like(certain, BY_COMMA)
+    if delimiter != "," and comma.len():
+        if point.len():
+            raise ValueError(
+                f"{point[0]!r} has a decimal point and {comma[0]!r} a decimal comma: write all with a point"
+            )
         return ","
-    doubtful = either if delimiter == ";" else either.filter(either.str.contains(",", literal=True))
+    doubtful = _doubtful(texts, delimiter)
     if doubtful.len() and not point.len():
         digits = doubtful[0].replace(".", ",").split(",")
         raise ValueError(f"{doubtful[0]!r} may mean {''.join(digits)} or {'.'.join(digits)}: write one or the other")
     return "."
+
+
+def _doubtful(texts: Sequence[pl.Series], delimiter: str) -> pl.Series:
+    """Numbers of which the mark may group digits or be the decimal one, where no other number tells.
+
+    Between cells that commas separate a comma groups digits, but beside digits that are not grouped.
+    """
+    text = pl.concat(texts)
+    if delimiter == ";":
+        return _like(text, EITHER)
+    if delimiter == ",":
+        return pl.concat([_like(text, WITH_COMMA, UNGROUPED), *(_like(own, ROUND, WHOLE) for own in texts)])
+    return pl.concat([_like(text, WITH_COMMA), _like(text, ROUND, WHOLE)])
 
 
 def read_labels(column: pl.Series) -> pl.Series:
@@ -141,6 +156,12 @@ def _text(column: pl.Series, needed: str) -> pl.Series:
     text = column.cast(pl.String).str.strip_chars()
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, text.len())
     return text.zip_with(~text.str.contains(EMPTY).fill_null(True), nothing)
+
+
+def _like(text: pl.Series, pattern: str, beside: str = "") -> pl.Series:
+    """What is written as a pattern says, if anything is as another one says."""
+    found = text.filter(text.str.contains(pattern))
+    return found if text.str.contains(beside).any() else found.clear()
 
 
 def _unspaced(text: pl.Series) -> pl.Series:

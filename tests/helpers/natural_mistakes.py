@@ -88,6 +88,10 @@ def women(counts: dict[str, int], level: str = "County") -> str:
     return csv("geolevel,geocode,sex,value,std_error", [(level, code, "f", n, 3) for code, n in counts.items()])
 
 
+def levels(counts: dict[str, int], error: int) -> str:
+    return csv("level,value,std_error", [(label, value, error) for label, value in counts.items()])
+
+
 def ages(levels: dict[str, int], total: int | None = None, error: int = 5) -> str:
     rows = [] if total is None else [("total", total, error)]
     return csv("age,value,std_error", rows + [(label, value, error) for label, value in levels.items()])
@@ -190,6 +194,36 @@ TOTALS_AND_SUBTOTALS = [
         "a subtotal that is well known",
         ages({"Asian": 335, "Chinese": 231, "Japanese": 105, "white": 600, "black": 250}, 1186, 1),
         Refused("'Asian' is counted twice"),
+    ),
+    Case(
+        "industries and their parts in one column",
+        levels({"A": 600, "A01": 250, "A02": 345, "B": 410, "B05": 160, "B06": 255}, 6),
+        Refused("'A' counts as many as 'A01' and 1 more together"),
+    ),
+    Case(
+        "regions and their parts by code",
+        levels({"DE": 1004, "DE1": 400, "DE2": 350, "DE3": 260, "FR": 700, "FR1": 410, "FR2": 286}, 6),
+        Refused("'DE' counts as many as 'DE1' and 2 more together"),
+    ),
+    Case(
+        "codes of three depths",
+        levels({"1": 610, "11": 360, "111": 200, "112": 158, "12": 255, "2": 300}, 3),
+        Refused("'1' counts as many as '11' and 1 more together"),
+    ),
+    Case(
+        "a subtotal above its parts",
+        levels({"Asian": 335, "Chinese": 231, "Japanese": 105, "white": 600, "black": 250}, 1),
+        Named("'Asian' in column 'level' counts as many as 'Chinese' and 1 more together"),
+    ),
+    Case(
+        "a subtotal below its parts",
+        levels({"Kent": 33541, "Bristol": 12876, "South": 46413, "Newport": 20110, "Essex": 5412}, 3),
+        Refused("'South' counts as many as 'Kent' and 1 more together"),
+    ),
+    Case(
+        "codes that begin one another",
+        levels({"A": 600, "A1": 250, "A2": 145, "B": 410}, 6),
+        Read([("a", 600, 6), ("b", 250, 6), ("c", 145, 6), ("d", 410, 6)]),
     ),
     Case("subtotals of ages", ages({"0-17": 300, "0-4": 100, "5-17": 200, "18+": 700}), Refused("'0-17' and '0-4'")),
     Case(
@@ -516,6 +550,25 @@ NUMBERS = [
         "a thousand or a decimal",
         csv("sex,value,std_error", [("*", "1.004", 10), *SEXES[1:]], ";"),
         Refused("may mean 1004 or"),
+    ),
+    Case("decimal commas below 1 in quotes", FLAT.replace("490", '"0,490"'), Refused("write decimals with a point")),
+    Case(
+        "decimal commas with three places in quotes",
+        csv("sex,value,std_error", [("*", '"1,234"', 9), ("f", 5200, 9), ("m", '"4,805"', 9)]),
+        Refused("'1,234' may mean 1234 or 1.234"),
+    ),
+    *(
+        Case(
+            f"points for thousands beside {name}",
+            csv("sex,value,std_error", [("*", "1.960", 10), ("f", "1.470", 6), ("m", "490", 6)], delimiter),
+            Refused("'1.960' may mean 1960 or 1.960"),
+        )
+        for name, delimiter in (("tabs", "\t"), ("bars", "|"), ("commas", ","))
+    ),
+    Case(
+        "three decimals everywhere",
+        csv("sex,value,std_error", [("*", "19.640", 10), ("f", "14.700", 6), ("m", "4.922", 6)]),
+        Read([("*", 19.64, 10), ("f", 14.7, 6), ("m", 4.922, 6)]),
     ),
     Case("powers of ten", FLAT.replace("490", "4.9e2"), Read(SEXES)),
     Case("a negative error", FLAT.replace("490,6", "490,-6"), Refused("std_error is negative")),

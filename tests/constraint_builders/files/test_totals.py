@@ -95,6 +95,49 @@ def test_a_subtotal_beside_the_total_is_asked_about(n: int, seed: int, data: st.
         problem_from(pl.concat([frame, pl.DataFrame(rows, frame.schema, orient="row")]))
 
 
+@examples(60)
+@given(sizes=st.lists(st.integers(2, 5), min_size=2, max_size=4), other=st.integers(1, 3), seed=st.integers(0, 999))
+def test_a_hierarchy_in_one_column_is_asked_about(sizes: list[int], other: int, seed: int) -> None:
+    """Told by codes in any order, or by parts that stand below what they add up to."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for whole, parts in enumerate(sizes):
+        counts = rng.integers(400, 900, (parts, other))
+        named = [("ABCD"[whole], counts.sum(axis=0)), *((f"{'ABCD'[whole]}{i}", own) for i, own in enumerate(counts))]
+        for label, own in named:
+            rows += [(label, f"b{j}", float(n + 2 * rng.standard_normal()), 2.0) for j, n in enumerate(own)]
+    frame = pl.DataFrame(rows, ["v", "w", "value", "std_error"], orient="row")
+    with pytest.raises(ValueError, match=r"column 'v': 'A' counts as many as 'A0' and \d more together"):
+        problem_from(frame.sample(fraction=1, shuffle=True, seed=seed))
+    plain = {label: f"level {place}" for place, label in enumerate(frame["v"].unique(maintain_order=True))}
+    if other == 3:
+        with pytest.raises(ValueError, match=r"column 'v': 'level \d+' counts as many as 'level \d+' and \d more"):
+            problem_from(frame.with_columns(pl.col("v").replace(plain)))
+    assert problem_from(frame, total="*")[0].schema.names == ("v", "w")
+
+
+def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals() -> None:
+    """Of 200 tables, many of small whole numbers, 2 at most are asked about."""
+    asked = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        counts = rng.integers(0, 10 ** rng.integers(1, 4), (rng.integers(3, 25), rng.integers(1, 3)))
+        error = float(rng.choice([0.0, 0.5, 3.0]))
+        labels = [(f"a{i}", f"b{j}") for i in range(counts.shape[0]) for j in range(counts.shape[1])]
+        noisy = counts.ravel() + np.round(error * rng.standard_normal(counts.size))
+        frame = pl.DataFrame(
+            [(*own, float(y), error) for own, y in zip(labels, noisy, strict=True)],
+            ["v", "w", "value", "std_error"],
+            orient="row",
+        )
+        try:
+            problem_from(frame)
+        except ValueError as complaint:
+            assert "together" in str(complaint)
+            asked += 1
+    assert asked <= 2
+
+
 def test_levels_are_no_totals_whatever_they_count() -> None:
     """Of 150 tables with totals none is asked about, though one level counts as many as the others together."""
     for seed in range(150):
