@@ -17,6 +17,7 @@ from constraint_builders.files.totals import is_total
 DEVIATIONS = 3.5  # so far from zero noise comes
 MOST_CHANCE = 0.35  # with which a sum may come about by chance that is asked about
 ROUNDING = 1e-12  # of a sum
+MOST_MISSING = 0.25  # of a total, in levels that were not measured
 
 IF_LEVEL = "say total= '*' or give a schema if it is a level"
 
@@ -107,16 +108,18 @@ def refuse_hidden_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Non
 
 
 def perhaps_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Iterator[str]:
-    """Levels that are the sum of all others within noise so large that this may well be by chance, in words."""
+    """Levels that are the sum of all others, within large noise or but for what was not measured, in words."""
     found: dict[str, int] = {}
     for column in columns(tables):
         if column.values.shape[1] > 2 and not column.has_total:
             level = _sum_of_others(column.values, column.variances, most_chance=1.0)
+            level = _nearly_all(column) if level is None else level
             if level is not None and not any(other.needs(column.axis, level) for other in columns(tables)):
                 found.setdefault(schema.names[column.axis], level)
     for name, level in found.items():
         label = shown(schema.labels_of(name)[level])
-        yield f"{label} in column {name!r} counts as many as all others together, within its noise: is it their total?"
+        how = "within its noise or what was not measured"
+        yield f"{label} in column {name!r} counts as many as all others together, {how}: is it their total?"
 
 
 def refuse_rows_that_are_none(
@@ -244,3 +247,15 @@ def _sum_of_others(values: Float, variances: Float, most_chance: float = MOST_CH
     if agree(y[:, level] - sums, variance) and likely <= most_chance and is_more(y, v, level, others.tolist()):
         return level
     return None
+
+
+def _nearly_all(column: TableColumn) -> int | None:
+    """The level that is a little more than all others that were measured, two or more in every row, some were not."""
+    known = np.isfinite(column.variances)
+    values = np.where(known, column.values, 0.0)
+    level = int(values.sum(axis=0).argmax())
+    own, others = values[:, level], np.delete(values, level, axis=1).sum(axis=1)
+    noise = DEVIATIONS * np.sqrt(np.where(known, column.variances, 0.0).sum(axis=1))
+    fits = (others <= own + noise) & (others >= (1 - MOST_MISSING) * own - noise) & (own > noise)
+    several = known[:, level] & (known.sum(axis=1) > 2)
+    return level if (fits & several).all() and not known.all() else None

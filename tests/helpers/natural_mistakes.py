@@ -131,6 +131,11 @@ TOTALS_AND_SUBTOTALS = [
         csv("race,value,std_error", [("Whole", 1004, 100), ("white", 400, 40), ("black", 350, 40), ("other", 260, 30)]),
         Named("'Whole' in column 'race' counts as many as all others together, within its noise"),
     ),
+    Case(
+        "a whole beside a part that was not measured",
+        RACE.replace("*", "Whole").replace("other,160,6", "other,,"),
+        Named("'Whole' in column 'race' counts as many as all others together, within its noise or what was not"),
+    ),
     Case("a whole that is said", RACE.replace("*", "Whole"), Read(RACES), ("--total", "whole")),
     Case(
         "a level that is said to be one",
@@ -268,6 +273,21 @@ TOTALS_AND_SUBTOTALS = [
             ("1-3", "2"),
             ("2010-2014", "2012"),
             ("20+", "25"),
+            ("10+", "10"),
+            ("1 or more persons", "1 person"),
+            ("0-17 (children)", "0-4 (small children)"),
+            ("18 & over", "65 & over"),
+            ("5 000 - 9 999", "5 000 - 6 000"),
+            ("Population 18 and over", "Population 65+"),
+            ("Y_GE18", "Y_GE65"),
+            ("Y15T24", "Y20-24"),
+            ("U18", "U5"),
+            ("under-18s", "under-5s"),
+            ("at least 18", "65+"),
+            ("0..17", "0..4"),
+            ("18歳以上", "65歳以上"),
+            ("18 и старше", "65 и старше"),
+            ("2010-14", "2010-11"),
         )
     ),
     *(
@@ -284,6 +304,10 @@ TOTALS_AND_SUBTOTALS = [
             ("0-5k", "5-10k", "10k+"),
             ("0", "1-4", "5"),
             ("<10", "10", "11"),
+            ("0-4", "5-5", "6-9"),
+            ("1 person", "2 persons", "3 or more persons"),
+            ("2010-11", "2011-12", "2012-13"),
+            ("Y_LT15", "Y15-64", "Y_GE65"),
         )
     ),
     Case(
