@@ -49,6 +49,7 @@ def test_none_is_silently_wrong(
     Path("in.csv").write_text(case.content)
     code = main(["estimate", "in.csv", "--out", "out.csv", *case.flags])
     printed, complaint = capsys.readouterr()
+    complaint = "".join(line for line in complaint.splitlines(keepends=True) if not line.endswith(" s so far\n"))
     if isinstance(case.end, Refused):
         assert (code, complaint.count("\n"), Path("out.csv").exists()) == (2, 1, False)
         assert complaint.startswith("blue-solvers: in.csv: ")
