@@ -46,15 +46,23 @@ def take_parts(cells: Float, steps: Integers, squares: Float) -> None:
         sums = cells[without : without + before * after].reshape((before, after))
         square = 0.0
         for b in range(before):
-            for i in range(after):
-                total, lost = 0.0, 0.0
-                for level in range(levels):
-                    total, lost = _add(total, lost, table[b, level, i])
-                mean = (total + lost) / levels
-                square += mean * mean
-                sums[b, i] += mean
-                for level in range(levels):
-                    table[b, level, i] -= mean
+            if levels == 2:  # in lanes, thrice as fast on 2^12: of two numbers nothing more is lost
+                for i in range(after):
+                    mean = 0.5 * (table[b, 0, i] + table[b, 1, i])
+                    sums[b, i] += mean
+                    table[b, 0, i] -= mean
+                    table[b, 1, i] -= mean
+                    square += mean * mean
+            else:
+                for i in range(after):
+                    total, lost = 0.0, 0.0
+                    for level in range(levels):
+                        total, lost = _add(total, lost, table[b, level, i])
+                    mean = (total + lost) / levels
+                    square += mean * mean
+                    sums[b, i] += mean
+                    for level in range(levels):
+                        table[b, level, i] -= mean
         squares[row] = square
 
 
@@ -84,14 +92,22 @@ def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
         sums = cells[without : without + before * after].reshape((before, after))
         known = gaps[without : without + before * after].reshape((before, after))
         for b in range(before):
-            for i in range(after):
-                total, lost, own = -sums[b, i], 0.0, 0.0
-                for level in range(levels):
-                    total, lost = _add(total, lost, table[b, level, i])
-                    own += gap[b, level, i]
-                share = (total + lost + known[b, i] - own) / levels
-                for level in range(levels):
-                    gap[b, level, i] += share
+            if levels == 2:  # in lanes, twice as fast on 2^12
+                for i in range(after):
+                    total, lost = _add(table[b, 0, i], 0.0, table[b, 1, i])
+                    total, lost = _add(total, lost, -sums[b, i])
+                    share = 0.5 * (total + lost + known[b, i] - (gap[b, 0, i] + gap[b, 1, i]))
+                    gap[b, 0, i] += share
+                    gap[b, 1, i] += share
+            else:
+                for i in range(after):
+                    total, lost, own = -sums[b, i], 0.0, 0.0
+                    for level in range(levels):
+                        total, lost = _add(total, lost, table[b, level, i])
+                        own += gap[b, level, i]
+                    share = (total + lost + known[b, i] - own) / levels
+                    for level in range(levels):
+                        gap[b, level, i] += share
 
 
 def _sum(table: Float, first: Float) -> Float:

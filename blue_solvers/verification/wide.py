@@ -55,7 +55,7 @@ class Separated:
             raise NotCertifiedError("its noise is correlated and its counts are too many to list")
         one_place = problem.is_tabular and problem.places is None
         special = not one_place or problem.equalities is not None or problem.zeros is not None
-        factors = {factor for table in problem.observed_tables for factor in table.factors}
+        factors = set().union(*(table.factors for table in problem.observed_tables))
         if special or not factors.issubset(problem.domain.schema.names):
             raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
         keys, starts = tuple(table.axes for table in problem.observed_tables), problem.observed.offsets[:-1]
