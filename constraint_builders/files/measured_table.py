@@ -19,10 +19,10 @@ from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.geography_columns import read_geography
 from constraint_builders.files.hidden_totals import (
     MeasuredCells,
+    geounit_of_all,
     perhaps_totals,
     refuse_hidden_totals,
     refuse_rows_that_are_none,
-    refuse_sum_of_geounits,
 )
 from constraint_builders.files.measured_columns import read_measurements
 from constraint_builders.files.missing_partitions import refuse_missing_children
@@ -135,8 +135,12 @@ def measured(
             refuse_rows_that_are_none(schema, cells, settled.silent)
         if asks:
             refuse_hidden_totals(schema, cells)
-        if geography is not None and geography.is_rooted and not geography.by_parents:
-            refuse_sum_of_geounits(geography.spine, cells)
+        whole = "" if geography is None else geounit_of_all(geography.spine, cells)
+        if geography is not None and whole and not geography.by_parents:
+            raise ValueError(
+                f"{whole}: give its rows to what holds the others, at a geolevel of its own; where it is one of them "
+                "give a column 'parent', empty at the top"
+            )
         if spine is not None:
             _compare_children(schema, spine, found)
         problem = Problem(schema, _observed(found, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
@@ -145,6 +149,7 @@ def measured(
         problem.check_vector(y)
         copied = copies(own.given for own in found)
         perhaps = perhaps_totals(schema, cells) if asks else ()
+        perhaps = (*perhaps, f"{whole}: does it hold them?") if whole else perhaps
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)
         problem = problem.replace(understood=Understood((), settled.totals, places, notes))

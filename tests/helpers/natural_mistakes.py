@@ -449,6 +449,26 @@ GEOGRAPHIES = [
         Refused("County '44000' counts as many as all others"),
     ),
     Case(
+        "the state among its counties, below a state that was not measured",
+        "geolevel,geocode,sex,value,std_error\nState,44,f,,\n"
+        + women({"44000": 1000, "44001": 410, "44003": 390, "44005": 205}).split("\n", 1)[1],
+        Refused("County '44000' counts as many as all others"),
+    ),
+    Case(
+        "the state among its counties, said to lie in it",
+        csv(
+            "geolevel,geocode,parent,sex,value,std_error",
+            [("State", 44, "", "f", "", ""), *(("County", n, 44, "f", n, 3) for n in (1000, 410, 390, 205))],
+        ),
+        Named("County '1000' counts as many as all others together: does it hold them?"),
+    ),
+    Case(
+        "small counties, one of which happens to be the sum of others",
+        "geolevel,geocode,sex,value,std_error\nState,44,f,,\n"
+        + women({"44001": 5, "44003": 2, "44005": 3}).split("\n", 1)[1].replace(",3\n", ",0\n"),
+        Named("1 State > 3 County, by codes"),
+    ),
+    Case(
         "a total among counties",
         women({"Total": 800, "44001": 410, "44003": 390}),
         Refused("County 'Total' counts as many"),
