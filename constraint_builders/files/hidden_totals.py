@@ -155,9 +155,9 @@ def geounit_of_all(spine: Spine, tables: Sequence[MeasuredCells]) -> str:
         highest = spine.level_of[children].min()
         children, level = children[spine.level_of[children] == highest], spine.levels[highest]
         found = next((i for i in children.tolist() if is_total(spine.geocodes[i])), None)
-        own = [table for table in tables if table.level == level]
-        if found is None and own and children.size > 2:
-            rank = _sum_of_geounits(own, spine.rank_in_level[children], MOST_CHANCE / parents.size)
+        there = [table for table in tables if table.level == level]
+        if found is None and there and children.size > 2:
+            rank = _sum_of_geounits(there, spine.rank_in_level[children], MOST_CHANCE / parents.size)
             found = None if rank is None else children[rank]
         if found is not None:
             return f"{level} {spine.geocodes[found]!r} counts as many as all others together"
