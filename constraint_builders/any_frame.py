@@ -64,7 +64,8 @@ def problem_from(
     exact : str, float or sequence of them
         Marks, in the column of the precision, of values that are known exactly: ``["*****"]`` of the Census Bureau.
     total : str or sequence of str
-        The labels that count everybody: then no others do, and none is asked about; ``"*"`` if none of the labels does.
+        The labels that count everybody, each in whatever column it is: there no others do; ``"*"``, that none but these
+        does in any column, nor is asked about.
     desired, noise, undetermined
         As in `Problem`; cells that nothing determines are by default NaN, each with a note that says why.
 

@@ -14,6 +14,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.understood import Understood
+from constraint_builders.files.cell_keys import SUMMED_OUT
 from constraint_builders.files.columns import find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.geography_columns import read_geography
@@ -120,7 +121,7 @@ def measured(
             table, totals = with_totals(table, columns.variables, schema, total)
             settled = Settled(totals)
         inferred, schema = not schema, schema or infer(table, columns)
-        asks = inferred and not total
+        asks = inferred and SUMMED_OUT not in total
         if asks:
             refuse_overlapping(schema)
         geography = read_geography(table, columns)

@@ -81,7 +81,7 @@ def with_totals(
     schema : Schema or None
         Its labels are no totals, unless a mark is one. Without it what may be a total is asked about.
     marks : sequence of str
-        The labels that count everybody, if they are said: then no others do.
+        The labels that count everybody, if they are said: where one of them is, or ``*`` is among them, no others do.
 
     Returns
     -------
@@ -103,9 +103,8 @@ def with_totals(
         there = labels.drop_nulls().unique(maintain_order=True).to_list()
         missing -= set(map(plain_label, there))
         taken = {plain_label(label) for label in _labels_of(schema, variable)} if schema else set()
-        if marks:
-            totals = [label for label in there if plain_label(label) in said]
-        else:
+        totals = [label for label in there if plain_label(label) in said]
+        if not totals and SUMMED_OUT not in said:
             totals = [label for label in there if is_total(label) and plain_label(label) not in taken]
             if not schema:
                 _ask(column, [label for label in there if label not in totals])

@@ -135,7 +135,7 @@ def _rows(
 def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequence[str]) -> list[str]:
     if len(variables) == 1:
         return [stem]
-    if is_total(stem) if not totals else plain_label(stem) in map(plain_label, totals):
+    if plain_label(stem) in map(plain_label, totals) or (is_total(stem) and SUMMED_OUT not in totals):
         return [SUMMED_OUT] * len(variables)
     levels = stem.split(names_sep)
     if len(levels) != len(variables):

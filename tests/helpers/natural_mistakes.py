@@ -117,6 +117,27 @@ TOTALS_AND_SUBTOTALS = [
     Case("no label for the total", FLAT.replace("*", ""), Refused("column 'sex' is empty in row 2")),
     Case("blanks for the total", FLAT.replace("*", '"  "'), Refused("column 'sex' has an empty label")),
     Case("a mark that is said", FLAT.replace("*", "T"), Read(SEXES), ("--total", "T")),
+    Case(
+        "a mark that is said of one of two columns",
+        TABLE.replace("*,*", "T,*").replace("*", "Alle"),
+        Read(BOTH),
+        ("--total", "T"),
+    ),
+    Case(
+        "a mark that is said, and a total of a name of its own in another column",
+        csv(
+            "sex,race,value,std_error",
+            [(s, r, n * k, 4) for s, k in (("f", 2), ("T", 3)) for r, n in (("a", 90), ("b", 250), ("Whole", 340))],
+        ),
+        Refused("'Whole' counts as many"),
+        ("--total", "T"),
+    ),
+    Case(
+        "a mark that is said beside overlapping ranges",
+        ages({"T": 1000, "0-4": 100, "0-17": 300, "18+": 700}),
+        Refused("'0-17' and '0-4'"),
+        ("--total", "T"),
+    ),
     Case("a mark that is said and is not there", FLAT, Refused("'Tot' is said to count everybody"), ("--total", "Tot")),
     Case(
         "a total of a name of its own", RACE.replace("*", "Residents of X"), Refused("'Residents of X' counts as many")
