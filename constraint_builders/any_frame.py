@@ -60,7 +60,8 @@ def problem_from(
     cells : str or sequence of str, optional
         The columns that are cells, where one column says how precise a whole row is.
     suppressed : str, float or sequence of them
-        Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``.
+        Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``; numbers of 0 or more as values
+        alone, not as precisions.
     exact : str, float or sequence of them
         Marks, in the column of the precision, of values that are known exactly: ``["*****"]`` of the Census Bureau.
     total : str or sequence of str
