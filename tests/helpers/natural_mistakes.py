@@ -97,7 +97,8 @@ READ_AS_TOTALS = [
     "Total", "TOTAL", " total ", "Total:", "Total!!", "total.", "(Total)", "_T", "TOT", "Totals", "All", "Grand Total",
     "Overall", "Sum", "Everyone", "Insgesamt", "Zusammen", "GESAMT", "Summe", "Ensemble", "Total général", "Totale",
     "Tutti", "Suma", "Todos", "Totaal", "Totalt", "I alt", "Yhteensä", "Ogółem", "Razem", "Celkem", "Összesen",
-    "Ukupno", "Итого", "Всего", "Σύνολο", "Toplam", "合計", "总计",
+    "Ukupno", "Итого", "Всего", "Σύνολο", "Toplam", "合計", "总计", "Gesamtergebnis", "Eindtotaal", "Tổng số", "insg.",
+    "zus.", "Totales",
 ]  # fmt: skip
 ASKED_ABOUT = [
     "T", "Persons", "Population", "-", "--", "Sub-total", "Subtotal", "Both sexes", "All persons", "Total population",
@@ -559,6 +560,12 @@ NUMBERS = [
         Refused("may mean 1004 or"),
     ),
     Case("powers of ten", FLAT.replace("490", "4.9e2"), Read(SEXES)),
+    Case(
+        "values of 0 that were not published beside one that is exact",
+        FLAT.replace("1004,10", "1004,0").replace("490,6", "0,6"),
+        Read([("*", 1004, 0), SEXES[1], ("m", "", "inf")]),
+        ("--suppressed", "0"),
+    ),
     Case("a negative error", FLAT.replace("490,6", "490,-6"), Refused("std_error is negative")),
     Case("a margin of no level", FLAT.replace("std_error", "moe"), Refused("does not say its level")),
     Case(
