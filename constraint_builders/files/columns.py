@@ -125,6 +125,12 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
 
 
+def names_measurements(names: Sequence[str]) -> bool:
+    """Whether one of some names is that of a value, or of how precise it is."""
+    known = {*VALUES, *(spelling for own in SPREADS.values() for spelling in own)}
+    return any(plain_name(name) in known or MARGINS.fullmatch(plain_name(name)) for name in names)
+
+
 def _variables_like_keys(frame: pl.DataFrame) -> dict[str, str]:
     """Columns that have the name of a key, and are variables."""
     roles = {plain_name(name): name for name in frame.columns}

@@ -17,8 +17,8 @@ from constraint_builders.files.source import Source
 _LISTED = """
 all, all total, everybody, everyone, grand total, overall, overall total, sum, sum total, tot, total, total sum, totals,
 alle, gesamt, gesamtergebnis, gesamtsumme, gesamtzahl, insgesamt, insg, summe, zusammen, zus,
-ensemble, somme, total general, totales, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte, tutti,
-soma, suma, suma total, todas, todos, total geral, eindtotaal, totaal, totalt, i alt, ialt, sammanlagt, samtals,
+ensemble, somme, total general, totales, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte,
+tutti, soma, suma, suma total, todas, todos, total geral, eindtotaal, totaal, totalt, i alt, ialt, sammanlagt, samtals,
 yhteensa, kaikki, tổng số, tổng cộng,
 lacznie, ogolem, razem, celkem, spolu, uhrnem, osszesen, mindosszesen, skupaj, ukupno, укупно, общо, всего, итого,
 усього, разом, συνολο, toplam, jumlah, kokku, kopa, is viso, guztira,
