@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import VALUES, plain_name, read_spread
+from constraint_builders.files.columns import VALUES, plain_name, read_spread, with_unit
 from constraint_builders.files.labels import plain_label
 from constraint_builders.files.source import Source
 from constraint_builders.files.totals import is_total
@@ -109,7 +109,7 @@ def _spreads_by_stem(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """For every stem the column of its precision, and what that would be called alone."""
     found: dict[str, tuple[str, str]] = {}
     for name in names:
-        words = plain_name(name).split("_")
+        words = plain_name(with_unit(name)).split("_")
         for first in range(1, len(words)):
             alone = "_".join(words[first:])
             if read_spread(alone) is None:

@@ -577,6 +577,33 @@ NUMBERS = [
         ("--suppressed", "0"),
     ),
     Case("a negative error", FLAT.replace("490,6", "490,-6"), Refused("std_error is negative")),
+    *(
+        Case(
+            f"errors in percent, {name}", FLAT.replace("std_error", name), Refused("is in percent: name it cv_percent")
+        )
+        for name in (
+            "std_error %",
+            "SE (%)",
+            "std_error_percent",
+            "Standard error (in percent)",
+            "moe_90 (%)",
+            "MOE, %",
+        )
+    ),
+    Case(
+        "errors in percent in a wide table",
+        WIDE.replace("_se", "_se (%)"),
+        Refused("is in percent: name it cv_percent"),
+        ("--names-to", "sex"),
+    ),
+    *(
+        Case(
+            f"a margin of how often it misses, moe_{one}",
+            FLAT.replace("std_error", f"moe_{one}"),
+            Refused(f"moe_{other} if"),
+        )
+        for one, other in (("05", "95"), ("10", "90"), ("00", "90"), ("02_5", "97.5"))
+    ),
     Case("a margin of no level", FLAT.replace("std_error", "moe"), Refused("does not say its level")),
     Case(
         "two errors",
