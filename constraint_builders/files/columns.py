@@ -89,6 +89,11 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None, named: bool = True)
     """
     names = frame.columns
     if set(BOUNDS) <= set(map(plain_name, names)):
+        if not any(map(read_spread, names)):
+            raise ValueError(
+                "columns 'lower' and 'upper' do not say how precise values are: give std_error, (upper - lower) / 3.92 "
+                "where they are intervals of 95 %"
+            )
         raise ValueError(
             "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
         )

@@ -63,6 +63,11 @@ def with_rows_for_cells(
     found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
     used = {column for cell in found for column in (cell.value, cell.spread)}
     kept = [name for name in table.frame.columns if name not in used]
+    left = next((name for name in kept if is_total(name) or plain_label(name) in map(plain_label, totals)), None)
+    if left is not None:
+        raise ValueError(
+            f"column {left!r} has no other for its precision beside it, as cells have: give one, or leave it out"
+        )
     levels = [_levels(cell.stem, variables, names_sep, totals) for cell in found]
     parts = [_rows(table.frame, kept, cell, variables, own) for cell, own in zip(found, levels, strict=True)]
     try:
@@ -79,7 +84,7 @@ def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
         if name not in frame.columns:
             raise ValueError(f"cell {name!r} is no column: there are {', '.join(map(repr, frame.columns))}")
         stem = _stem(name)
-        spread, kind = spreads.get(plain_name(stem), (None, None))
+        spread, kind = spreads.get(plain_name(stem), spreads.get(plain_name(name), (None, None)))
         if spread is not None or wanted is not None:
             found.append(_Cell(stem, name, spread, kind))
     found = [cell for cell in found if cell.value not in {other.spread for other in found}]

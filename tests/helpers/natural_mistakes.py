@@ -547,6 +547,18 @@ NUMBERS = [
     Case("a percentage among counts", RACE.replace("600,6", "59.8,6"), Named("CONTRADICTORY")),
     Case("one county in thousands", PLACES.replace("44003,*,400,0", "44003,*,0.4,0"), Refused("its 2 children 600")),
     Case("a total in thousands", FLAT.replace("1004,10", "1.004,.01"), Named("CONTRADICTORY")),
+    Case(
+        "the value and the error of one row swapped",
+        RACE.replace("250,6", "6,250"),
+        Named(
+            "table 'race', cell (race=black): 6 is smaller than its standard error, 250, which is far above all others"
+        ),
+    ),
+    Case(
+        "errors left out written as 0",
+        csv("race,value,std_error", [("*", 1004, 10), ("a", 600, 0), ("b", 250, 0), ("c", 160, 6)]),
+        Named("2 values of a table are exact, table 'race', cell (race=a) first, and 1 not"),
+    ),
     Case("values and errors swapped", FLAT.replace("value,std_error", "std_error,value"), Named("swapped")),
     Case("errors in percent", FLAT.replace(",6\n", ",1%\n"), Refused("std_error '1%' is not a number")),
     Case("errors for variances", FLAT.replace("std_error", "variance").replace("490", "450"), Named("CONTRADICTORY")),
@@ -581,14 +593,7 @@ NUMBERS = [
         Case(
             f"errors in percent, {name}", FLAT.replace("std_error", name), Refused("is in percent: name it cv_percent")
         )
-        for name in (
-            "std_error %",
-            "SE (%)",
-            "std_error_percent",
-            "Standard error (in percent)",
-            "moe_90 (%)",
-            "MOE, %",
-        )
+        for name in ("std_error %", "SE (%)", "std_error_percent", "Standard error (in percent)", "moe_90 (%)", "MOE %")
     ),
     Case(
         "errors in percent in a wide table",
@@ -694,6 +699,23 @@ ROWS_AND_COLUMNS = [
         "estimates for measurements",
         FLAT.replace("std_error", "std_error,lower,upper").replace("\n", ",1,2\n").replace("upper,1,2", "upper"),
         Refused("it holds estimates"),
+    ),
+    Case(
+        "bounds for errors",
+        "sex,value,lower,upper\n*,1004,984,1024\nf,520,508,532\nm,490,478,502\n",
+        Refused("'lower' and 'upper' do not say how precise values are: give std_error, (upper - lower) / 3.92"),
+    ),
+    Case(
+        "a wide table whose values are called so before their errors are",
+        WIDE.replace("_se", "_value_se").replace("f,", "f_value,").replace("m,", "m_value,").replace("l,", "l_value,"),
+        Read(WIDE_ROWS),
+        ("--names-to", "sex"),
+    ),
+    Case(
+        "a wide table of one row whose total has no error",
+        "f,f_se,m,m_se,Total\n520,6,490,6,1004\n",
+        Refused("column 'Total' has no other for its precision beside it"),
+        ("--names-to", "sex"),
     ),
     Case("an empty file", "", Refused("it is empty")),
     Case("a header alone", "sex,value,std_error\n", Refused("there are no rows")),
