@@ -60,11 +60,13 @@ def problem_from(
     cells : str or sequence of str, optional
         The columns that are cells, where one column says how precise a whole row is.
     suppressed : str, float or sequence of them
-        Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``.
+        Marks of cells that were not published, such as ``["(D)"]`` or ``[-666666666]``; numbers of 0 or more as values
+        alone, not as precisions.
     exact : str, float or sequence of them
         Marks, in the column of the precision, of values that are known exactly: ``["*****"]`` of the Census Bureau.
     total : str or sequence of str
-        The labels that count everybody: then no others do, and none is asked about; ``"*"`` if none of the labels does.
+        The labels that count everybody, each in whatever column it is: there no others do; ``"*"``, that none but these
+        does in any column, nor is asked about.
     desired, noise, undetermined
         As in `Problem`; cells that nothing determines are by default NaN, each with a note that says why.
 

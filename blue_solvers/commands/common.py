@@ -70,10 +70,14 @@ def plain_number(text: str) -> float:
 
 
 def coverage(text: str) -> float:
-    """A probability between 0 and 1, from an argument."""
+    """A probability of 0.5 or more and below 1, from an argument."""
     level = float(text) if NUMBER.fullmatch(text) else np.nan
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
+    if level < 0.5:
+        raise argparse.ArgumentTypeError(
+            f"must be how often intervals hold, 0.5 or more, {1 - level:g} perhaps: got {text}"
+        )
     return level
 
 

@@ -71,16 +71,21 @@ def open_result(folder: str) -> Result:
 
 def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
     """The places that are asked for, as `Result.table` takes them."""
-    from constraint_builders.files.places_file import read_places
-
     if args.places is None and args.geoid is None and args.geolevel is None:
         raise ValueError("no place is asked for: give --geoid, --geolevel or --places")
     if args.places is None:
         return args.geoid, args.geolevel
     if args.geoid is not None or args.geolevel is not None:
         raise ValueError("--places gives all places: leave --geoid and --geolevel out")
+    return places_in(args.places), None
+
+
+def places_in(path: str) -> dict[str, list[str]]:
+    """The places in a file, and on the screen what was left out and is doubtful there."""
+    from constraint_builders.files.places_file import read_places
+
     with reading():
-        return read_places(args.places), None
+        return read_places(path, lambda remark: say(str(remark)))
 
 
 def print_proof(args: argparse.Namespace, result: Result) -> None:

@@ -18,8 +18,7 @@ from blue_solvers.commands.common import (
 )
 from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.progress import LevelBar, progress
-from blue_solvers.commands.published_places import add_result_argument, open_result, print_proof
-from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.published_places import add_result_argument, open_result, places_in, print_proof
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
@@ -108,7 +107,6 @@ def run(args: argparse.Namespace) -> None:
 def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str, Index]:
     """Positions in the spine of the geounits of every place that is asked for."""
     from constraint_builders.files.naming import naming
-    from constraint_builders.files.places_file import read_places
 
     spine = result.spine
     members = spine.members[spine.level_index(geolevel)]
@@ -118,8 +116,7 @@ def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str
         with naming(args.geounits_file or args.result):
             codes = args.geounits or _lines(args.geounits_file)
             return {TOGETHER: members[_geounits(result, geolevel, codes)]}
-    with reading():
-        places = read_places(args.places)
+    places = places_in(args.places)
     different = list(dict.fromkeys(code for codes in places.values() for code in codes))
     with naming(args.places):
         number = dict(zip(different, _geounits(result, geolevel, different).tolist(), strict=True))

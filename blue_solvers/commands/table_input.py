@@ -94,8 +94,8 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         "--total",
         metavar="MARK",
         action="append",
-        help="a label that counts everybody, may be repeated: then no others do, '*' for none; by default total and "
-        "the like in many languages, and what may be one is asked about",
+        help="a label that counts everybody, may be repeated: in its column no others do, '*' that in none any other "
+        "does; by default total and the like in many languages, and what may be one is asked about",
     )
 
 

@@ -20,10 +20,12 @@ VARIANCE, STD_ERROR, MARGIN, CV_PERCENT = "variance", "std_error", "margin", "cv
 SPREADS = {
     VARIANCE: ("variance", "var"),
     STD_ERROR: ("std_error", "standard_error", "stderr", "std_err", "se"),
-    CV_PERCENT: ("cv_percent", "cv_pct", "coefficient_of_variation_percent"),
+    CV_PERCENT: ("cv", "coefficient_of_variation", "rse", "relative_standard_error"),
 }
 MARGINS = re.compile(r"(?:moe|margin_of_error)_?(\d\d(?:_\d+)?)?(?:_?percent|_?pct)?", re.ASCII)
-WITHOUT_UNIT = ("cv", "coefficient_of_variation", "rse", "relative_standard_error")
+UNIT = re.compile(r"_(in_)?(percent|pct)")
+PERCENT_SIGN = re.compile(r"(?<![\d\s])\s*%")  # that is no level of confidence's
+LEAST_LEVEL = 50  # of a margin of error, in percent: smaller ones say how often it is missed
 HOW_PRECISE = "variance, std_error, moe_90 (a margin of error of 90 %) or cv_percent"
 
 
@@ -87,6 +89,11 @@ def find_columns(frame: pl.DataFrame, schema: Schema | None, named: bool = True)
     """
     names = frame.columns
     if set(BOUNDS) <= set(map(plain_name, names)):
+        if not any(map(read_spread, names)):
+            raise ValueError(
+                "columns 'lower' and 'upper' do not say how precise values are: give std_error, (upper - lower) / 3.92 "
+                "where they are intervals of 95 %"
+            )
         raise ValueError(
             "columns 'lower' and 'upper': it holds estimates, whose errors are correlated, no measurements"
         )
@@ -125,6 +132,12 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
 
 
+def names_measurements(names: Sequence[str]) -> bool:
+    """Whether one of some names is that of a value, or of how precise it is."""
+    known = {*VALUES, *SPREADS[VARIANCE], *SPREADS[STD_ERROR]}
+    return any(plain_name(name) in known for name in names)
+
+
 def _variables_like_keys(frame: pl.DataFrame) -> dict[str, str]:
     """Columns that have the name of a key, and are variables."""
     roles = {plain_name(name): name for name in frame.columns}
@@ -156,20 +169,30 @@ def read_spread(name: str) -> Spread | None:
     ValueError
         If it is one that does not say its level or unit.
     """
-    role = plain_name(name)
-    for kind, spellings in SPREADS.items():
-        if role in spellings:
-            return Spread(name, kind)
+    role = plain_name(with_unit(name))
+    plain, in_percent = UNIT.subn("", role)
+    kind = next((kind for kind, spellings in SPREADS.items() if plain in spellings), None)
     margin = MARGINS.fullmatch(role)
+    if in_percent and (kind in (VARIANCE, STD_ERROR) or (margin is None and MARGINS.fullmatch(plain))):
+        raise ValueError(
+            f"column {name!r} is in percent: name it cv_percent where 12 means a standard error of 12 % of the value, "
+            "else give it in the unit of the values"
+        )
+    if kind == CV_PERCENT and not in_percent:
+        raise ValueError(f"column {name!r} does not say its unit: name it cv_percent where 12 means 12 %")
     if margin is None:
-        if role not in WITHOUT_UNIT:
-            return None
-        if "%" not in name:
-            raise ValueError(f"column {name!r} does not say its unit: name it cv_percent where 12 means 12 %")
-        return Spread(name, CV_PERCENT)
-    if margin[1] is None:
-        raise ValueError(f"column {name!r} does not say its level: name it moe_90 if it is of 90 %, as the ACS's are")
-    return Spread(name, MARGIN, float(margin[1].replace("_", ".")) / 100)
+        return None if kind is None else Spread(name, kind)
+    level = float((margin[1] or "0").replace("_", "."))
+    if level < LEAST_LEVEL:
+        right = f"{100 - level:g}" if level else "90"
+        acs = ", as the ACS's are" if right == "90" else ""
+        raise ValueError(f"column {name!r} does not say its level: name it moe_{right} if it is of {right} %{acs}")
+    return Spread(name, MARGIN, level / 100)
+
+
+def with_unit(name: str) -> str:
+    """A name with a percent sign, other than that of a level of confidence, in words."""
+    return PERCENT_SIGN.sub("_in_percent", name)
 
 
 def _require(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.sources import SourceTable
 
@@ -17,6 +17,7 @@ DEVIATIONS = 6.0  # so far below 0 noise does not come
 ROUNDING = 1e-9  # of the largest value
 NEAR = 0.5  # standard errors from 0, where noise goes up and down alike
 SAME_BY_CHANCE = 1e-3  # probability of equal values of two sources below which one is called a copy
+FAR = 10  # times a usual standard error
 MANY_NEAR = 60  # values just above 0 beside which some lie just below
 
 
@@ -53,6 +54,8 @@ def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
     noisy = errors > 0
     if noisy.any() and (abs(y[noisy]) < errors[noisy]).all():
         yield "every value is smaller than its standard error: are the columns swapped?"
+    yield from _swapped(layout, known, y, errors)
+    yield from _mostly_exact(layout, values, variances)
     below = known[y < -DEVIATIONS * errors - ROUNDING * y.max(initial=0.0)]
     if below.size:
         many = f"{below.size:,} values are" if below.size > 1 else "a value is"
@@ -61,6 +64,33 @@ def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
     floor = Floor()
     floor.add(y[noisy], errors[noisy])
     yield from floor.doubts()
+
+
+def _swapped(layout: Layout, known: Index, y: Float, errors: Float) -> Iterator[str]:
+    """That one value is as large as the errors of others, and its error far larger, if no other is so too."""
+    far = (errors > FAR * np.median(errors[errors > 0])) if errors.any() else errors > 0
+    others = errors[~far & (errors > 0)]
+    if far.sum() == 1 and others.size:
+        (i,) = np.flatnonzero(far)
+        if others.min() <= abs(y[i]) <= others.max() and abs(y[i]) < errors[i]:
+            yield (
+                f"{layout.describe(int(known[i]))}: {y[i]:,.6g} is smaller than its standard error, {errors[i]:,.6g}, "
+                "which is far above all others: are the two swapped?"
+            )
+
+
+def _mostly_exact(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
+    """That most values of a table are exact, and some are not; 0 may well be."""
+    for index in range(len(layout.names)):
+        own = layout.block(index)
+        exact = np.flatnonzero((variances[own] == 0) & (values[own] != 0))
+        noisy = int(((variances[own] > 0) & np.isfinite(variances[own])).sum())
+        if exact.size > noisy > 0:
+            first = layout.describe(own.start + int(exact[0]))
+            yield (
+                f"{exact.size:,} values of a table are exact, {first} first, and {noisy:,} not: were errors that are "
+                "not known written as 0?"
+            )
 
 
 def copies(tables: Iterable[Sequence[SourceTable]]) -> Iterator[str]:

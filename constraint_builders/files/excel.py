@@ -9,12 +9,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
-from constraint_builders.files.text_table import COMMENT, TextTable, named_columns
+from constraint_builders.files.text_table import COMMENT, TextTable, is_header, named_columns
 from constraint_builders.opening import read_whole
 
 MOST_ROWS = 1 << 20
@@ -61,7 +62,8 @@ def read_excel(file: BinaryIO) -> TextTable:
         names = ", ".join(map(repr, filled)) or "none"
         raise ValueError(f"one sheet must hold a table: {names} do; save the one that is meant as CSV")
     (cells,) = filled.values()
-    start = next((i for i, row in enumerate(cells.iter_rows()) if not _is_comment(row)), 0)
+    rows = pairwise(chain(cells.iter_rows(), [()]))
+    start = next((i for i, (row, following) in enumerate(rows) if not _is_comment(row) or is_header(row, following)), 0)
     return replace(named_columns(cells[start:], start, ""), doubts=tuple(_hidden(data)))
 
 

@@ -151,36 +151,37 @@ def refuse_rows_that_are_none(
             )
 
 
-def refuse_sum_of_geounits(spine: Spine, tables: Sequence[MeasuredCells]) -> None:
-    """Refuse a geounit below a root of which nothing was measured that is the sum of all others there, or says so.
+def geounit_of_all(spine: Spine, tables: Sequence[MeasuredCells]) -> str:
+    """A geounit in one of which nothing was measured that is the sum of all others there, or says so; empty if none."""
+    measured = np.zeros(spine.size, dtype=bool)
+    for own in tables:
+        known = np.isfinite(own.variances).reshape(len(own.variances), -1).any(axis=1)
+        measured[spine.members[spine.level_index(own.level)]] |= known
+    parents = np.flatnonzero(~measured & (spine.child_counts > 1))
+    in_order = np.argsort(spine.parent, kind="stable")
+    ends = [np.searchsorted(spine.parent[in_order], parents, side) for side in ("left", "right")]
+    for first, last in zip(*ends, strict=True):
+        children = in_order[first:last]
+        highest = spine.level_of[children].min()
+        children, level = children[spine.level_of[children] == highest], spine.levels[highest]
+        found = next((i for i in children.tolist() if is_total(spine.geocodes[i])), None)
+        there = [table for table in tables if table.level == level]
+        if found is None and there and children.size > 2:
+            rank = _sum_of_geounits(there, spine.rank_in_level[children], MOST_CHANCE / parents.size)
+            found = None if rank is None else children[rank]
+        if found is not None:
+            return f"{level} {spine.geocodes[found]!r} counts as many as all others together"
+    return ""
 
-    Raises
-    ------
-    ValueError
-        The geounit is named.
-    """
-    tops: Index = np.flatnonzero(spine.parent == int(np.flatnonzero(spine.parent < 0)[0]))
-    level = spine.levels[spine.level_of[tops[0]]]
-    ranks = spine.rank_in_level[tops]
-    own = [table for table in tables if table.level == level]
-    named = next((i for i, top in enumerate(tops.tolist()) if is_total(spine.geocodes[top])), None)
-    if named is None and (tops.size < 3 or not own):
-        return
-    found = _geounit_of_all(own, ranks) if named is None else named
-    if found is not None:
-        raise ValueError(
-            f"{level} {spine.geocodes[tops[found]]!r} counts as many as all others together: give what holds the "
-            "others a geolevel of its own; where it is one of them give a column 'parent', empty at the top"
-        )
 
-
-def _geounit_of_all(tables: Sequence[MeasuredCells], ranks: Index) -> int | None:
+def _sum_of_geounits(tables: Sequence[MeasuredCells], ranks: Index, most_chance: float) -> int | None:
     """Which of the geounits of some ranks in their geolevel is the sum of all others in every cell, if one is."""
     cells, variances = (
         np.concatenate([part[ranks].reshape(ranks.size, -1) for part in parts], axis=1).T
         for parts in ([table.values for table in tables], [table.variances for table in tables])
     )
-    return _sum_of_others(cells, variances)
+    whole = cells == np.rint(cells)  # small ones, known exactly, are sums by chance
+    return _sum_of_others(cells, np.maximum(variances, whole / 12), most_chance)
 
 
 def columns(tables: Sequence[MeasuredCells]) -> Iterator[TableColumn]:

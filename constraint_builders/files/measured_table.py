@@ -14,15 +14,16 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.understood import Understood
+from constraint_builders.files.cell_keys import SUMMED_OUT
 from constraint_builders.files.columns import find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.geography_columns import read_geography
 from constraint_builders.files.hidden_totals import (
     MeasuredCells,
+    geounit_of_all,
     perhaps_totals,
     refuse_hidden_totals,
     refuse_rows_that_are_none,
-    refuse_sum_of_geounits,
 )
 from constraint_builders.files.measured_columns import read_measurements
 from constraint_builders.files.missing_partitions import refuse_missing_children
@@ -121,7 +122,7 @@ def measured(
             table, totals = with_totals(table, columns.variables, schema, total)
             settled = Settled(totals)
         inferred, schema = not schema, schema or infer(table, columns)
-        asks = inferred and not total
+        asks = inferred and SUMMED_OUT not in total
         written = {name: as_written(table, column) for name, column in columns.variables.items()} if asks else {}
         if asks:
             refuse_overlapping(schema)
@@ -138,8 +139,12 @@ def measured(
         if asks:
             refuse_hidden_totals(schema, cells)
             refuse_nested_levels(schema, cells, written)
-        if geography is not None and geography.is_rooted and not geography.by_parents:
-            refuse_sum_of_geounits(geography.spine, cells)
+        whole = "" if geography is None else geounit_of_all(geography.spine, cells)
+        if geography is not None and whole and not geography.by_parents:
+            raise ValueError(
+                f"{whole}: give its rows to what holds the others, at a geolevel of its own; where it is one of them "
+                "give a column 'parent', empty at the top"
+            )
         if spine is not None:
             _compare_children(schema, spine, found)
         problem = Problem(schema, _observed(found, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
@@ -147,7 +152,8 @@ def measured(
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
         problem.check_vector(y)
         copied = copies(own.given for own in found)
-        perhaps = (*perhaps_totals(schema, cells), *perhaps_nested(schema, cells, written)) if asks else ()
+        perhaps = [*perhaps_totals(schema, cells), *perhaps_nested(schema, cells, written)] if asks else []
+        perhaps += [f"{whole}: does it hold them?"] if whole else []
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)
         problem = problem.replace(understood=Understood((), settled.totals, places, notes))

@@ -172,7 +172,8 @@ def _without_marks(
     if unsaid.any():
         mark = value.filter(unsaid)[0]
         raise ValueError(f"value {mark} is a mark of the Census Bureau, no number: name it by suppressed=")
-    hidden = _marked(value, suppressed) | _marked(spread, [mark for mark in suppressed if mark != ""])
+    of_spreads = [mark for mark in suppressed if mark != "" and not (_is_number(mark) and float(mark) >= 0)]
+    hidden = _marked(value, suppressed) | _marked(spread, of_spreads)
     empty = hidden | (_empty(value) & ~_broken(value, spread))
     silent = _empty(value) & _empty(spread) & ~hidden
     known = _marked(spread, exact) & ~empty

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
+from constraint_builders.files.columns import names_measurements
 from constraint_builders.files.spreadsheet_cells import with_formulas, without_formulas
 from constraint_builders.memory import format_bytes
 
@@ -58,7 +60,8 @@ def read_text_table(data: bytes) -> TextTable:
     """Read comma-, semicolon-, tab- or bar-separated text, UTF-8 or UTF-16, also compressed by gzip.
 
     Lines before the header that are empty or begin with ``#`` are skipped, as are rows in the midst of which the first
-    cell begins with ``#`` and the last is empty. The delimiter is what occurs most in the header.
+    cell begins with ``#`` and all others are empty, or with ``# `` and the last is empty and no two others are numbers.
+    The delimiter is what occurs most in the header.
 
     Raises
     ------
@@ -112,6 +115,7 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
         raise ValueError("it holds no rows: give a header and a row for every cell")
     cells = with_formulas(cells)
     names = [(name or "").strip() for name in cells.row(0)]
+    names[0] = names[0].removeprefix(COMMENT).strip() or names[0]
     filled = cells[1:].select(pl.all().str.strip_chars().ne("").any()).row(0)
     kept = [i for i, name in enumerate(names) if name or filled[i]]
     first = {name: i for i, name in reversed(list(enumerate(names)))}
@@ -125,10 +129,26 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     frame = cells[1:, kept]
     frame.columns = [names[i] for i in kept]
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
-    comment = frame.to_series(0).str.starts_with(COMMENT).fill_null(False) & frame.to_series(-1).is_null()
     rows = np.arange(2 + skipped, 2 + skipped + frame.height)
-    used = said & ~comment if frame.width > 1 else said
+    used = said & ~_comments(frame) if frame.width > 1 else said
     return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter)
+
+
+def is_header(row: Sequence[str | None], following: Sequence[str | None]) -> bool:
+    """Whether a row that begins with ``#`` names columns all the same: those of a measurement, as the next does not."""
+    named, named_next = (names_measurements([cell or "" for cell in cells]) for cells in (row, following))
+    return len(row) == len(following) and named and not named_next
+
+
+def _comments(frame: pl.DataFrame) -> pl.Series:
+    first = frame.to_series(0).fill_null("")
+    comment = first.str.starts_with(COMMENT) & frame.to_series(-1).is_null()
+    if not comment.any():
+        return comment
+    others = frame[:, 1:]
+    numbers = others.select(pl.sum_horizontal(pl.all().cast(pl.Float64, strict=False).is_not_null())).to_series()
+    nothing = others.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    return comment & (nothing | (first.str.starts_with(f"{COMMENT} ") & (numbers < 2)))
 
 
 def _decompressed(data: bytes) -> bytes:
@@ -166,15 +186,24 @@ def _header(text: bytes) -> tuple[int, int, str]:
     """Where the header begins, how many lines stand before it, and the delimiter if it is stated."""
     start, skipped, stated = 0, 0, ""
     while start < len(text):
-        end = text.find(b"\n", start)
-        end = len(text) if end < 0 else end + 1
+        end = _end_of_line(text, start)
         line = text[start:end].strip()
         if line.lower().startswith(DIRECTIVE) and len(line) == len(DIRECTIVE) + 1:
             stated = line[-1:].decode()
-        elif line.strip("".join(DELIMITERS).encode()) and not line.startswith(COMMENT.encode()):
+        elif line.startswith(COMMENT.encode()):
+            mark = stated or _delimiter(line)
+            following = text[end : _end_of_line(text, end)]
+            if is_header(*(own.decode(errors="replace").split(mark) for own in (text[start:end], following))):
+                break
+        elif line.strip("".join(DELIMITERS).encode()):
             break
         start, skipped = end, skipped + 1
     return start, skipped, stated
+
+
+def _end_of_line(text: bytes, start: int) -> int:
+    end = text.find(LINE_END, start)
+    return len(text) if end < 0 else end + 1
 
 
 def _delimiter(header: bytes) -> str:

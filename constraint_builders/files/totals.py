@@ -16,9 +16,10 @@ from constraint_builders.files.source import Source
 
 _LISTED = """
 all, all total, everybody, everyone, grand total, overall, overall total, sum, sum total, tot, total, total sum, totals,
-alle, gesamt, gesamtsumme, gesamtzahl, insgesamt, summe, zusammen,
-ensemble, somme, total general, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte, tutti,
-soma, suma, suma total, todas, todos, total geral, totaal, totalt, i alt, ialt, sammanlagt, samtals, yhteensa, kaikki,
+alle, gesamt, gesamtergebnis, gesamtsumme, gesamtzahl, insgesamt, insg, summe, zusammen, zus,
+ensemble, somme, total general, totales, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte,
+tutti, soma, suma, suma total, todas, todos, total geral, eindtotaal, totaal, totalt, i alt, ialt, sammanlagt, samtals,
+yhteensa, kaikki, tổng số, tổng cộng,
 lacznie, ogolem, razem, celkem, spolu, uhrnem, osszesen, mindosszesen, skupaj, ukupno, укупно, общо, всего, итого,
 усього, разом, συνολο, toplam, jumlah, kokku, kopa, is viso, guztira,
 合計, 総数, 総計, 合计, 总计, 总数, 合計數, 總計, 합계, 총계, 전체, รวม, المجموع, الاجمالي, סה כ, कुल
@@ -81,7 +82,7 @@ def with_totals(
     schema : Schema or None
         Its labels are no totals, unless a mark is one. Without it what may be a total is asked about.
     marks : sequence of str
-        The labels that count everybody, if they are said: then no others do.
+        The labels that count everybody, if they are said: where one of them is, or ``*`` is among them, no others do.
 
     Returns
     -------
@@ -103,9 +104,8 @@ def with_totals(
         there = labels.drop_nulls().unique(maintain_order=True).to_list()
         missing -= set(map(plain_label, there))
         taken = {plain_label(label) for label in _labels_of(schema, variable)} if schema else set()
-        if marks:
-            totals = [label for label in there if plain_label(label) in said]
-        else:
+        totals = [label for label in there if plain_label(label) in said]
+        if not totals and SUMMED_OUT not in said:
             totals = [label for label in there if is_total(label) and plain_label(label) not in taken]
             if not schema:
                 _ask(column, [label for label in there if label not in totals])

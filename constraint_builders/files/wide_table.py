@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import VALUES, plain_name, read_spread
+from constraint_builders.files.columns import VALUES, plain_name, read_spread, with_unit
 from constraint_builders.files.labels import plain_label
 from constraint_builders.files.source import Source
 from constraint_builders.files.totals import is_total
@@ -63,6 +63,11 @@ def with_rows_for_cells(
     found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
     used = {column for cell in found for column in (cell.value, cell.spread)}
     kept = [name for name in table.frame.columns if name not in used]
+    left = next((name for name in kept if is_total(name) or plain_label(name) in map(plain_label, totals)), None)
+    if left is not None:
+        raise ValueError(
+            f"column {left!r} has no other for its precision beside it, as cells have: give one, or leave it out"
+        )
     levels = [_levels(cell.stem, variables, names_sep, totals) for cell in found]
     parts = [_rows(table.frame, kept, cell, variables, own) for cell, own in zip(found, levels, strict=True)]
     try:
@@ -79,7 +84,7 @@ def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
         if name not in frame.columns:
             raise ValueError(f"cell {name!r} is no column: there are {', '.join(map(repr, frame.columns))}")
         stem = _stem(name)
-        spread, kind = spreads.get(plain_name(stem), (None, None))
+        spread, kind = spreads.get(plain_name(stem), spreads.get(plain_name(name), (None, None)))
         if spread is not None or wanted is not None:
             found.append(_Cell(stem, name, spread, kind))
     found = [cell for cell in found if cell.value not in {other.spread for other in found}]
@@ -109,7 +114,7 @@ def _spreads_by_stem(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """For every stem the column of its precision, and what that would be called alone."""
     found: dict[str, tuple[str, str]] = {}
     for name in names:
-        words = plain_name(name).split("_")
+        words = plain_name(with_unit(name)).split("_")
         for first in range(1, len(words)):
             alone = "_".join(words[first:])
             if read_spread(alone) is None:
@@ -135,7 +140,7 @@ def _rows(
 def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequence[str]) -> list[str]:
     if len(variables) == 1:
         return [stem]
-    if is_total(stem) if not totals else plain_label(stem) in map(plain_label, totals):
+    if plain_label(stem) in map(plain_label, totals) or (is_total(stem) and SUMMED_OUT not in totals):
         return [SUMMED_OUT] * len(variables)
     levels = stem.split(names_sep)
     if len(levels) != len(variables):

@@ -101,7 +101,8 @@ READ_AS_TOTALS = [
     "Total", "TOTAL", " total ", "Total:", "Total!!", "total.", "(Total)", "_T", "TOT", "Totals", "All", "Grand Total",
     "Overall", "Sum", "Everyone", "Insgesamt", "Zusammen", "GESAMT", "Summe", "Ensemble", "Total général", "Totale",
     "Tutti", "Suma", "Todos", "Totaal", "Totalt", "I alt", "Yhteensä", "Ogółem", "Razem", "Celkem", "Összesen",
-    "Ukupno", "Итого", "Всего", "Σύνολο", "Toplam", "合計", "总计",
+    "Ukupno", "Итого", "Всего", "Σύνολο", "Toplam", "合計", "总计", "Gesamtergebnis", "Eindtotaal", "Tổng số", "insg.",
+    "zus.", "Totales",
 ]  # fmt: skip
 ASKED_ABOUT = [
     "T", "Persons", "Population", "-", "--", "Sub-total", "Subtotal", "Both sexes", "All persons", "Total population",
@@ -121,6 +122,27 @@ TOTALS_AND_SUBTOTALS = [
     Case("no label for the total", FLAT.replace("*", ""), Refused("column 'sex' is empty in row 2")),
     Case("blanks for the total", FLAT.replace("*", '"  "'), Refused("column 'sex' has an empty label")),
     Case("a mark that is said", FLAT.replace("*", "T"), Read(SEXES), ("--total", "T")),
+    Case(
+        "a mark that is said of one of two columns",
+        TABLE.replace("*,*", "T,*").replace("*", "Alle"),
+        Read(BOTH),
+        ("--total", "T"),
+    ),
+    Case(
+        "a mark that is said, and a total of a name of its own in another column",
+        csv(
+            "sex,race,value,std_error",
+            [(s, r, n * k, 4) for s, k in (("f", 2), ("T", 3)) for r, n in (("a", 90), ("b", 250), ("Whole", 340))],
+        ),
+        Refused("'Whole' counts as many"),
+        ("--total", "T"),
+    ),
+    Case(
+        "a mark that is said beside overlapping ranges",
+        ages({"T": 1000, "0-4": 100, "0-17": 300, "18+": 700}),
+        Refused("'0-17' and '0-4'"),
+        ("--total", "T"),
+    ),
     Case("a mark that is said and is not there", FLAT, Refused("'Tot' is said to count everybody"), ("--total", "Tot")),
     Case(
         "a total of a name of its own", RACE.replace("*", "Residents of X"), Refused("'Residents of X' counts as many")
@@ -383,6 +405,16 @@ FOOTERS = [
         Named("'Source: Census' in column 'sex', row 4"),
     ),
     Case("a note that the file is preliminary", FLAT + "# preliminary,,\n", Read(SEXES)),
+    Case(
+        "labels that begin with #",
+        FLAT.replace("f,520,6", "#1,520,").replace("m,", "#2,"),
+        Read([SEXES[0], ("f", "", "inf"), SEXES[2]]),
+        ("--suppressed", "520"),
+    ),
+    Case("a comment with a comma", FLAT + "# checked, 2020,\n", Read(SEXES)),
+    Case("a header that begins with #", "#" + FLAT, Read(SEXES)),
+    Case("a header and labels that begin with #", "#" + FLAT.replace("f,", "#1,"), Read(SEXES)),
+    Case("a comment that names columns", "#sex,value,std_error\n" + FLAT, Read(SEXES)),
     Case("a title above", "Population by sex\n" + FLAT, Refused("# before titles above the header")),
     Case("a title with empty cells above", "Population by sex,,\n" + FLAT, Refused("column")),
     Case("the header again", FLAT + "sex,value,std_error\n", Refused("value 'value' is not a number")),
@@ -507,6 +539,26 @@ GEOGRAPHIES = [
         Refused("County '44000' counts as many as all others"),
     ),
     Case(
+        "the state among its counties, below a state that was not measured",
+        "geolevel,geocode,sex,value,std_error\nState,44,f,,\n"
+        + women({"44000": 1000, "44001": 410, "44003": 390, "44005": 205}).split("\n", 1)[1],
+        Refused("County '44000' counts as many as all others"),
+    ),
+    Case(
+        "the state among its counties, said to lie in it",
+        csv(
+            "geolevel,geocode,parent,sex,value,std_error",
+            [("State", 44, "", "f", "", ""), *(("County", n, 44, "f", n, 3) for n in (1000, 410, 390, 205))],
+        ),
+        Named("County '1000' counts as many as all others together: does it hold them?"),
+    ),
+    Case(
+        "small counties, one of which happens to be the sum of others",
+        "geolevel,geocode,sex,value,std_error\nState,44,f,,\n"
+        + women({"44001": 5, "44003": 2, "44005": 3}).split("\n", 1)[1].replace(",3\n", ",0\n"),
+        Named("1 State > 3 County, by codes"),
+    ),
+    Case(
         "a total among counties",
         women({"Total": 800, "44001": 410, "44003": 390}),
         Refused("County 'Total' counts as many"),
@@ -553,6 +605,18 @@ NUMBERS = [
     Case("a percentage among counts", RACE.replace("600,6", "59.8,6"), Named("CONTRADICTORY")),
     Case("one county in thousands", PLACES.replace("44003,*,400,0", "44003,*,0.4,0"), Refused("its 2 children 600")),
     Case("a total in thousands", FLAT.replace("1004,10", "1.004,.01"), Named("CONTRADICTORY")),
+    Case(
+        "the value and the error of one row swapped",
+        RACE.replace("250,6", "6,250"),
+        Named(
+            "table 'race', cell (race=black): 6 is smaller than its standard error, 250, which is far above all others"
+        ),
+    ),
+    Case(
+        "errors left out written as 0",
+        csv("race,value,std_error", [("*", 1004, 10), ("a", 600, 0), ("b", 250, 0), ("c", 160, 6)]),
+        Named("2 values of a table are exact, table 'race', cell (race=a) first, and 1 not"),
+    ),
     Case("values and errors swapped", FLAT.replace("value,std_error", "std_error,value"), Named("swapped")),
     Case("errors in percent", FLAT.replace(",6\n", ",1%\n"), Refused("std_error '1%' is not a number")),
     Case("errors for variances", FLAT.replace("std_error", "variance").replace("490", "450"), Named("CONTRADICTORY")),
@@ -595,7 +659,33 @@ NUMBERS = [
         Read([("*", 19.64, 10), ("f", 14.7, 6), ("m", 4.922, 6)]),
     ),
     Case("powers of ten", FLAT.replace("490", "4.9e2"), Read(SEXES)),
+    Case(
+        "values of 0 that were not published beside one that is exact",
+        FLAT.replace("1004,10", "1004,0").replace("490,6", "0,6"),
+        Read([("*", 1004, 0), SEXES[1], ("m", "", "inf")]),
+        ("--suppressed", "0"),
+    ),
     Case("a negative error", FLAT.replace("490,6", "490,-6"), Refused("std_error is negative")),
+    *(
+        Case(
+            f"errors in percent, {name}", FLAT.replace("std_error", name), Refused("is in percent: name it cv_percent")
+        )
+        for name in ("std_error %", "SE (%)", "std_error_percent", "Standard error (in percent)", "moe_90 (%)", "MOE %")
+    ),
+    Case(
+        "errors in percent in a wide table",
+        WIDE.replace("_se", "_se (%)"),
+        Refused("is in percent: name it cv_percent"),
+        ("--names-to", "sex"),
+    ),
+    *(
+        Case(
+            f"a margin of how often it misses, moe_{one}",
+            FLAT.replace("std_error", f"moe_{one}"),
+            Refused(f"moe_{other} if"),
+        )
+        for one, other in (("05", "95"), ("10", "90"), ("00", "90"), ("02_5", "97.5"))
+    ),
     Case("a margin of no level", FLAT.replace("std_error", "moe"), Refused("does not say its level")),
     Case(
         "two errors",
@@ -686,6 +776,23 @@ ROWS_AND_COLUMNS = [
         "estimates for measurements",
         FLAT.replace("std_error", "std_error,lower,upper").replace("\n", ",1,2\n").replace("upper,1,2", "upper"),
         Refused("it holds estimates"),
+    ),
+    Case(
+        "bounds for errors",
+        "sex,value,lower,upper\n*,1004,984,1024\nf,520,508,532\nm,490,478,502\n",
+        Refused("'lower' and 'upper' do not say how precise values are: give std_error, (upper - lower) / 3.92"),
+    ),
+    Case(
+        "a wide table whose values are called so before their errors are",
+        WIDE.replace("_se", "_value_se").replace("f,", "f_value,").replace("m,", "m_value,").replace("l,", "l_value,"),
+        Read(WIDE_ROWS),
+        ("--names-to", "sex"),
+    ),
+    Case(
+        "a wide table of one row whose total has no error",
+        "f,f_se,m,m_se,Total\n520,6,490,6,1004\n",
+        Refused("column 'Total' has no other for its precision beside it"),
+        ("--names-to", "sex"),
     ),
     Case("an empty file", "", Refused("it is empty")),
     Case("a header alone", "sex,value,std_error\n", Refused("there are no rows")),

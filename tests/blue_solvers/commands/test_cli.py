@@ -236,6 +236,10 @@ def test_bad_tables_are_refused(
         (["estimate", BERKELEY, "--out", "{out}", "--solver", "magic"], "invalid choice: 'magic'"),
         (["estimate", BERKELEY, "--out", "{out}", "--level", "95"], "must be a number between 0 and 1"),
         (["estimate", BERKELEY, "--out", "{out}", "--level", "high"], "must be a number between 0 and 1"),
+        (
+            ["estimate", BERKELEY, "--out", "{out}", "--level", "0.05"],
+            "must be how often intervals hold, 0.5 or more, 0.95",
+        ),
         (["info", "none.parquet"], "none.parquet: No such file or directory"),
         (["estimate", BERKELEY], "required: --out"),
         (["guess"], "invalid choice: 'guess'"),

@@ -175,6 +175,10 @@ def test_too_many_answers_are_not_shown(
         ("place,block\nA,\n", "column 'block' is empty in row 2"),
         ("place,block\nA,1\nB,1\nA,1\n", "place 'A' has '1' twice, in rows 2 and 4"),
         ("place,block\n,1\n", "no row has a place"),
+        ("place,block\nA,1\n,2\nB,3\n,4\n", "row 3 has no place, and each is named once, as in merged cells"),
+        ("place,block\nKent,1\nkent,2\n", "column 'place' has both 'Kent' and 'kent'"),
+        ("place,block,part\nA,1,1\nA,2,0.4\n", "column 'part' says what share of a block lies in a place"),
+        ("place,block,AFACT\nA,1,100%\nA,2,40%\n", "column 'AFACT' says what share"),
     ],
 )
 def test_files_of_places_that_say_nothing_are_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -184,3 +188,13 @@ def test_files_of_places_that_say_nothing_are_refused(text: str, message: str, t
         read_places(path)
     path.write_text("Place , Block\nA,1\n,2\nB,1\nA,3\n")
     assert read_places(path) == {"A": ["1", "3"], "B": ["1"]}
+
+
+def test_what_is_doubtful_about_places_is_said(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    path, rows = folder / "doubtful.csv", [*zip("AABB", "KKKN", BLOCKS, strict=False), ("", "K", BLOCKS[4])]
+    path.write_text("place,county,weight,geocode\n" + "".join(f"{a},{b},1,{c}\n" for a, b, c in rows))
+    assert main(["query", str(folder / "result"), "--places", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "left out   1 row without a place, row 6 first",
+        "doubt      place 'B' has 'K' and 'N' in column 'county': are they two places of one name?",
+    ]

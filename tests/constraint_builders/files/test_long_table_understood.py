@@ -251,6 +251,19 @@ def test_a_sheet_of_excel_is_read(tmp_path: Path) -> None:
         read_long_table(tmp_path / "two.xlsx")
 
 
+def test_a_header_and_labels_of_a_sheet_may_begin_with_a_hash(tmp_path: Path) -> None:
+    pytest.importorskip("fastexcel")
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    book = xlsxwriter.Workbook(tmp_path / "noisy.xlsx")
+    sheet = book.add_worksheet()
+    rows = [["# ranks"], ["#table", "rank", "value", "variance"], ["rank", "#1", 5, 1], ["rank", "#2", 6, 1]]
+    for i, row in enumerate(rows):
+        sheet.write_row(i, 0, row)
+    book.close()
+    problem, y = read_long_table(tmp_path / "noisy.xlsx")
+    assert (problem.schema, y.tolist()) == (Schema({"rank": ["#1", "#2"]}), [5, 6])
+
+
 def test_rows_of_a_sheet_are_counted_as_it_shows_them(tmp_path: Path) -> None:
     pytest.importorskip("fastexcel")
     xlsxwriter = pytest.importorskip("xlsxwriter")
