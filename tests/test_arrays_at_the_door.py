@@ -11,6 +11,7 @@ import pytest
 from scipy import sparse
 
 from blue_solvers import blue
+from blue_solvers.adapters import ExactMinTrace
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP
@@ -185,6 +186,16 @@ def test_sparse_matrices_of_something_else_are_refused(kind: str) -> None:
     else:
         with pytest.raises((ValueError, TypeError)):
             Problem.from_matrix(broken(np.ones((1, 2)))[kind], np.ones(2))
+
+
+def test_entries_of_few_bits_are_summed_in_floats() -> None:
+    """Of one place in a sparse matrix, where eight bits do not hold the sum."""
+    parts = sparse.coo_array((np.array([200, 57], dtype=np.uint8), ([0, 0], [0, 0])), shape=(1, 4))
+    assert Problem.from_matrix(parts, np.ones(4)).constraint_matrix("all").toarray().tolist() == [[257, 0, 0, 0]]
+    assert functionals(P, [3.0, 1, 1, 1], parts.T).estimate == pytest.approx(771)
+    assert ExactMinTrace("ols").fit(parts.T, np.ones((4, 1))).S.toarray()[0, 0] == 257
+    with pytest.raises(ValueError, match="0 and 1 only: got 257"):
+        Invariants(parts)
 
 
 def test_zeros_with_a_mask_are_refused() -> None:

@@ -16,7 +16,9 @@ from blue_solvers.quantiles import normal_multiple
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import read_names, refuse_labels
+from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.reals import real_array, real_number
+from constraint_builders.description.variances import LARGEST
 
 BLOCK = 64  # series whose weights are held at once
 
@@ -94,7 +96,7 @@ class ExactMinTrace:
             contradict one another, or standard deviations are given to a series without noise or without weight.
         """
         refuse_labels(S, "S")
-        self.S = sparse.csr_array(S)
+        self.S = read_matrix(S, "S")
         self.y_hat = np.array(real_array(y_hat, "y_hat"))
         if self.y_hat.ndim != 2 or self.y_hat.shape[0] != self.S.shape[0]:
             raise ValueError(f"y_hat must have shape ({self.S.shape[0]}, horizon): got {self.y_hat.shape}")
@@ -249,9 +251,10 @@ class ExactMinTrace:
 
 
 def _own_covariance(covariance: Any) -> ErrorCovariance:
-    if isinstance(covariance, LowRankPlusDiagonal) or sparse.issparse(covariance):
+    if isinstance(covariance, LowRankPlusDiagonal):
         return ErrorCovariance(None, covariance, absolute=True)
-    own = real_array(covariance, "covariance")
+    is_sparse = sparse.issparse(covariance)
+    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance")
     return ErrorCovariance(own, None, absolute=True) if own.ndim == 1 else ErrorCovariance(None, own, absolute=True)
 
 
