@@ -87,7 +87,7 @@ def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often intervals hold the truth, and how fits err, over the desired layout.
+    """How often intervals hold the truth, and how fits err, over the desired layout; NaN where nothing determines it.
 
     Attributes
     ----------
@@ -162,4 +162,4 @@ def _holds(problem: Problem, truth: Float, wanted: Float, lower: Float, upper: F
     low, high = (limit[:, None] for limit in limits(problem, truth))
     rounding = ROUNDING + rounding_of(truth)
     inside = (np.clip(lower, low, high) <= wanted + rounding) & (wanted <= np.clip(upper, low, high) + rounding)
-    return inside.mean(axis=1)
+    return np.where(problem.lost, np.nan, inside.mean(axis=1))
