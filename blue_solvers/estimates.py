@@ -15,6 +15,7 @@ from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification import Certificate, Fit, fit_test
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import draw
@@ -87,6 +88,11 @@ class Estimate:
     def problem(self) -> Problem:
         """What was estimated."""
         return self.operator.problem
+
+    @property
+    def layout(self) -> Layout:
+        """Where the values sit, by which whatever takes the estimate for an array lays them out."""
+        return self.problem.desired
 
     @cached_property
     def tables(self) -> Mapping[Any, Float]:
@@ -235,7 +241,7 @@ class Estimate:
         return dataset(self.problem, self.values, self.std_errors)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Float:
-        """The values: an estimate of the observed tables may be given to `certify`."""
+        """The values: an estimate of the observed tables, in any order, may be given to `certify`."""
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
 
     @cached_property
