@@ -65,7 +65,7 @@ class Estimate:
     operator : BlueOperator
         What it was made with.
     y : ndarray, (n,)
-        What was measured.
+        What was measured. Not writable: a copy, unless it was given as an array that is its own and not writable.
     values : ndarray, (m,)
         Over the desired layout, the offset included. Not writable.
     info : Info
@@ -101,13 +101,13 @@ class Estimate:
 
     @cached_property
     def variances(self) -> Float:
-        """Exact variance of every value, (m,)."""
-        return self.operator.variances()
+        """Exact variance of every value, (m,). Not writable."""
+        return _kept(self.operator.variances())
 
     @cached_property
     def std_errors(self) -> Float:
-        """Exact standard error of every value, (m,)."""
-        return np.sqrt(self.variances)
+        """Exact standard error of every value, (m,). Not writable."""
+        return _kept(np.sqrt(self.variances))
 
     def interval(self, level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
         """Intervals that cover every value with a probability.
@@ -253,3 +253,9 @@ class Estimate:
         proof = "" if self.proof is None else f"; {self.proof}"
         what = f"{len(self.problem.desired.names)} tables, {self.values.size:,} cells"
         return f"Estimate({what}; {self.info.reason}{proof}; {self.tied})"
+
+
+def _kept(values: Float) -> Float:
+    """An array that is worked out once, which nobody changes."""
+    values.flags.writeable = False
+    return values
