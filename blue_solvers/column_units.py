@@ -11,6 +11,7 @@ from scipy import sparse
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.linear import in_floats
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.variances import LARGEST_VALUE, LARGEST_WEIGHT, refuse_large
 
@@ -92,7 +93,7 @@ def read_weights(desired: Layout, W: Any) -> sparse.csc_array:
         raise ValueError(
             f"W holds a functional over the desired layout in every column, ({desired.size}, K): got {np.shape(W)}"
         )
-    weights = sparse.csc_array(W)
+    weights = sparse.csc_array(in_floats(W))
     weights.data = real_array(weights.data, "W", truth_values=True)
     if not np.isfinite(weights.data).all():
         raise ValueError("W holds NaN or infinite weights: give finite numbers")

@@ -15,6 +15,7 @@ from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification import Certificate, Fit, fit_test
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import draw
@@ -64,7 +65,7 @@ class Estimate:
     operator : BlueOperator
         What it was made with.
     y : ndarray, (n,)
-        What was measured.
+        What was measured. Not writable: a copy, unless it was given as an array that is its own and not writable.
     values : ndarray, (m,)
         Over the desired layout, the offset included. Not writable.
     info : Info
@@ -88,6 +89,11 @@ class Estimate:
         """What was estimated."""
         return self.operator.problem
 
+    @property
+    def layout(self) -> Layout:
+        """Where the values sit, by which whatever takes the estimate for an array lays them out."""
+        return self.problem.desired
+
     @cached_property
     def tables(self) -> Mapping[Any, Float]:
         """The values of every desired table, {name: array}."""
@@ -95,13 +101,13 @@ class Estimate:
 
     @cached_property
     def variances(self) -> Float:
-        """Exact variance of every value, (m,)."""
-        return self.operator.variances()
+        """Exact variance of every value, (m,). Not writable."""
+        return _kept(self.operator.variances())
 
     @cached_property
     def std_errors(self) -> Float:
-        """Exact standard error of every value, (m,)."""
-        return np.sqrt(self.variances)
+        """Exact standard error of every value, (m,). Not writable."""
+        return _kept(np.sqrt(self.variances))
 
     def interval(self, level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
         """Intervals that cover every value with a probability.
@@ -235,7 +241,7 @@ class Estimate:
         return dataset(self.problem, self.values, self.std_errors)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Float:
-        """The values: an estimate of the observed tables may be given to `certify`."""
+        """The values: an estimate of the observed tables, in any order, may be given to `certify`."""
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
 
     @cached_property
@@ -247,3 +253,9 @@ class Estimate:
         proof = "" if self.proof is None else f"; {self.proof}"
         what = f"{len(self.problem.desired.names)} tables, {self.values.size:,} cells"
         return f"Estimate({what}; {self.info.reason}{proof}; {self.tied})"
+
+
+def _kept(values: Float) -> Float:
+    """An array that is worked out once, which nobody changes."""
+    values.flags.writeable = False
+    return values

@@ -327,9 +327,11 @@ class BlueOperator(OverLayouts):
         vector = real_columns(vector)
         self.problem.check_vector(vector)
         if self._has_unmeasured:
-            return np.where(self.problem.unmeasured, 0.0, vector)
-        nobody_writes = vector.base is None and not vector.flags.writeable
-        return vector if nobody_writes else vector.copy()
+            vector = np.where(self.problem.unmeasured, 0.0, vector)
+        elif vector.base is not None or vector.flags.writeable:  # somebody may write to it
+            vector = vector.copy()
+        vector.flags.writeable = False
+        return vector
 
     @cached_property
     def over_observed(self) -> BlueOperator:

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from constraint_builders.arrays import Float
+from constraint_builders.memory import SURE_CELLS
 from constraint_builders.relations.equations import Relations
 from constraint_builders.relations.given_relations import relations_of
 from constraint_builders.relations.measurements import Measurements
-from constraint_builders.vectors import refuse_contradictions, refuse_unreadable
+from constraint_builders.vectors import refuse_contradictions, refuse_unreadable, refuse_untrue
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -137,3 +138,8 @@ class Measured(Measurements):
         known = np.count_nonzero(self.exact)
         if known > 1 or (known and not self.is_structural):
             refuse_contradictions(self, self.relations.between_exact, y)
+
+    def check_truth(self, truth: Float) -> None:
+        """Raise `ValueError` for true values, (n,), that do not add up where they are measured; of a million cells."""
+        if self.observed.size <= SURE_CELLS:  # the equations of many more take memory
+            refuse_untrue(self, self.equations("all"), truth)

@@ -62,7 +62,8 @@ class Problem(Record):
     noise : str
         The law of the noise: ``"gaussian"``, or another name in `noise_mechanisms.laws.LAWS`.
     truth : mapping or array_like, optional
-        True values over the observed layout, of a test problem.
+        True values over the observed layout, of a test problem; they must add up, which is looked at up to a million
+        cells.
     undetermined : {"error", "nan"}
         What to do about desired cells that depend on cells which were not measured and that nothing else determines:
         refuse the problem, or estimate everything else and give NaN for them.
@@ -102,7 +103,7 @@ class Problem(Record):
     ------
     ValueError
         For an unknown, repeated or unestimable table, a variance that is negative, NaN or of the wrong shape, a
-        covariance that is not symmetric and positive semi-definite.
+        covariance that is not symmetric and positive semi-definite, a truth that does not add up.
 
     Examples
     --------

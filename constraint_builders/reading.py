@@ -39,6 +39,7 @@ from constraint_builders.relations.spine_tables import (
     table_layout,
 )
 from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.vectors import refuse_unreadable
 
 MOST_UNEVEN = 1e8  # ratio of the weights in an equality: the root of what doubles tell apart
 
@@ -265,6 +266,8 @@ def _read_truth(measured: Measured, truth: Any) -> Float:
         raise ValueError(
             f"truth is {vector[filled[0]]:.6g} in {cell}, which structural zeros say is empty: correct one of the two"
         )
+    refuse_unreadable(measured, vector)
+    measured.check_truth(vector)
     vector.flags.writeable = False
     return vector
 

@@ -62,8 +62,15 @@ def combine_sources(values: Sequence[ArrayLike], variances: Sequence[ArrayLike])
     """
     if not values or len(values) != len(variances):
         raise ValueError(f"give values and variances of the same sources: got {len(values)} and {len(variances)}")
-    y = np.stack([real_array(own, f"values of source {i}") for i, own in enumerate(values, 1)])
+    measured = [real_array(own, f"values of source {i}") for i, own in enumerate(values, 1)]
     spread = [checked_variances(own, f"variance of source {i}") for i, own in enumerate(variances, 1)]
+    for i, (own, variance) in enumerate(zip(measured, spread, strict=True), 1):
+        if own.shape != measured[0].shape or variance.shape not in ((), own.shape):
+            raise ValueError(
+                f"source {i} has values of shape {own.shape} and variances of shape {variance.shape}: give values of "
+                f"the same shape for all, here {measured[0].shape}, and as variances a number or an array of it"
+            )
+    y = np.stack(measured)
     v = np.stack([np.broadcast_to(own, y.shape[1:]) for own in spread])
     wrong = np.argwhere(~np.isfinite(y) & np.isfinite(v))
     if wrong.size:

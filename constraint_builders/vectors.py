@@ -63,11 +63,22 @@ def _all_usable(y: Float) -> bool:
 
 def refuse_contradictions(measured: Measurements, between_exact: Equations, y: Float) -> None:
     """Raise `ValueError` for exact values that do not satisfy the equations between them."""
-    A, b = between_exact
+    values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
+    wrong = "values known exactly contradict one another"
+    _refuse_missed(measured, between_exact, values, wrong, "correct them, or give one a variance above 0")
+
+
+def refuse_untrue(measured: Measurements, equations: Equations, truth: Float) -> None:
+    """Raise `ValueError` for true values of measured cells that do not satisfy the equations between them."""
+    instead = "sum all of them from the same cells, as problem.marginal_matrix() @ counts does"
+    _refuse_missed(measured, equations, np.where(measured.unmeasured, 0, truth), "truth does not add up", instead)
+
+
+def _refuse_missed(measured: Measurements, equations: Equations, values: Float, wrong: str, instead: str) -> None:
+    A, b = equations
     if not A.shape[0]:
         return
-    values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
-    residual = abs(A @ values - b.reshape(-1, *[1] * (y.ndim - 1))).reshape(A.shape[0], -1)
+    residual = abs(A @ values - b.reshape(-1, *[1] * (values.ndim - 1))).reshape(A.shape[0], -1)
     allowed = CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max()))
     if residual.max(initial=0) > allowed:
         row = int(residual.max(axis=1).argmax())
@@ -75,7 +86,4 @@ def refuse_contradictions(measured: Measurements, between_exact: Equations, y: F
         blocks = dict.fromkeys(measured.observed.locate(int(cell))[0] for cell in cells)
         places = [measured.observed.describe(int(cell)) for cell in cells[:MOST_NAMED]]
         between = [repr(name) for name in blocks] if len(blocks) > 1 else places
-        raise ValueError(
-            f"values known exactly contradict one another by {residual.max():.6g} between "
-            f"{' and '.join(between)}: correct them, or give one a variance above 0"
-        )
+        raise ValueError(f"{wrong} by {residual.max():.6g} between {' and '.join(between)}: {instead}")

@@ -25,7 +25,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     problem : Problem
         Its `noise` is the law, its `variances` (or `covariance`, for Gaussian noise) the size.
     truth : array_like, (n,)
-        True counts over the observed layout, `problem.truth` for instance.
+        True counts over the observed layout, ``problem.truth`` or ``problem.marginal_matrix() @ counts``.
     rng : Generator, int or None
         Source of randomness, or its seed.
 
@@ -37,8 +37,8 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
     Raises
     ------
     ValueError
-        If truth has another length, is not finite, or is too large for noise of whole numbers; or correlated noise is
-        not Gaussian or known only as an operator.
+        If truth has another length, is not finite, does not add up (that is looked at up to a million cells), or is too
+        large for noise of whole numbers; or correlated noise is not Gaussian or known only as an operator.
     """
     values = problem.observed.flat(truth, "truth")
     if values.shape != (problem.observed.size,):
@@ -52,6 +52,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
                 f"truth: {problem.observed.describe(int(large[0]))} is {values[large[0]]:g}: whole numbers above 2^53 "
                 "are not exact in float64, and noise of 1 would be lost"
             )
+    problem.check_truth(values)
     noisy = values + draw_noise(problem, 1, rng)[:, 0]
     noisy[problem.unmeasured] = np.nan
     return noisy

@@ -33,8 +33,8 @@ def release_counts(problem: Problem, truth: ArrayLike) -> NDArray[np.float64]:
     ImportError
         If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
     ValueError
-        If the noise is correlated; truth has another length; a measured count is not finite or, for noise of whole
-        numbers, not whole or above 2^53.
+        If the noise is correlated; truth has another length or does not add up (that is looked at up to a million
+        cells); a measured count is not finite or, for noise of whole numbers, not whole or above 2^53.
     """
     noise, size = problem.noise, problem.observed.size
     if noise.covariance is not None:
@@ -52,6 +52,7 @@ def release_counts(problem: Problem, truth: ArrayLike) -> NDArray[np.float64]:
             f"truth: {problem.observed.describe(first)} is {values[first]:g}: noise of the law {noise.law!r} is added "
             f"to {'whole numbers of at most 2^53' if kind_of(noise.law).discrete else 'finite numbers'}"
         )
+    problem.check_truth(values)
     released = np.full(size, np.nan)
     released[measured] = release(noise.law, noise.variances[measured], values[measured])
     return released

@@ -11,6 +11,7 @@ import pytest
 from scipy import sparse
 
 from blue_solvers import blue
+from blue_solvers.adapters import ExactMinTrace
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP
@@ -35,6 +36,7 @@ from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 3})
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "a": 2.0})
+TRUTH = np.array([3.0, 1, 1, 1])
 SPINE = Spine([-1, 0, 0], ["US", "State", "State"])
 PLACES = Problem(Schema({"a": 2}), {"US": {"total": 1.0}, "State": {"a": 2.0}}, spine=SPINE)
 TALL = Invariants.from_subsets([[0, 1, 2, 3]], records=4)
@@ -95,7 +97,7 @@ DOORS: dict[str, tuple[Callable[[Any], Any], np.ndarray, bool]] = {
     "truth": (lambda v: Problem(SCHEMA, {"a": 1.0}, truth=v), np.ones(3), False),
     "truth by table": (lambda v: Problem(SCHEMA, {"a": 1.0}, truth={"a": v}), np.ones(3), False),
     "true_vector": (lambda v: true_vector(PLACES, v), np.ones((2, 2)), False),
-    "add_noise": (lambda v: add_noise(PROBLEM, v, rng=1), np.ones(4), False),
+    "add_noise": (lambda v: add_noise(PROBLEM, v, rng=1), TRUTH, False),
     "draw": (lambda v: draw("laplace", v, rng=1), np.ones(4), False),
     "invariants": (Invariants, np.ones((1, 3)), True),
     "invariants, table": (TALL.apply, np.ones(4), False),
@@ -126,7 +128,7 @@ DOORS: dict[str, tuple[Callable[[Any], Any], np.ndarray, bool]] = {
     "refine_intervals, y": (lambda v: refine_intervals(PROBLEM, v, np.ones(4), np.ones(4)), np.ones(4), False),
     "refine_intervals, lower": (lambda v: refine_intervals(PROBLEM, np.ones(4), v, np.ones(4)), np.ones(4), False),
     "refine_intervals, upper": (lambda v: refine_intervals(PROBLEM, np.ones(4), np.ones(4), v), np.ones(4), False),
-    "coverage": (lambda v: coverage(PROBLEM, v, nnls, 2, RNG), np.ones(4), False),
+    "coverage": (lambda v: coverage(PROBLEM, v, nnls, 2, RNG), TRUTH, False),
     "movements": (lambda v: movements(nnls(PROBLEM, np.ones(4)), v), np.ones(4), False),
     "controlled_rounding": (lambda v: controlled_rounding(PROBLEM, v, ["total"]), np.ones(3), False),
     "weighted_rows": (lambda v: weighted_rows(PROBLEM, v), np.ones(3), False),
@@ -186,6 +188,16 @@ def test_sparse_matrices_of_something_else_are_refused(kind: str) -> None:
             Problem.from_matrix(broken(np.ones((1, 2)))[kind], np.ones(2))
 
 
+def test_entries_of_few_bits_are_summed_in_floats() -> None:
+    """Of one place in a sparse matrix, where eight bits do not hold the sum."""
+    parts = sparse.coo_array((np.array([200, 57], dtype=np.uint8), ([0, 0], [0, 0])), shape=(1, 4))
+    assert Problem.from_matrix(parts, np.ones(4)).constraint_matrix("all").toarray().tolist() == [[257, 0, 0, 0]]
+    assert functionals(P, [3.0, 1, 1, 1], parts.T).estimate == pytest.approx(771)
+    assert ExactMinTrace("ols").fit(parts.T, np.ones((4, 1))).S.toarray()[0, 0] == 257
+    with pytest.raises(ValueError, match="0 and 1 only: got 257"):
+        Invariants(parts)
+
+
 def test_zeros_with_a_mask_are_refused() -> None:
     flags = np.ma.array([True, False, False], mask=[True, False, False])
     with pytest.raises(ValueError, match=r"zeros of 'a' is a masked array"):
@@ -212,7 +224,7 @@ LEVELS: dict[str, Callable[[Any], Any]] = {
     "distribution_free_ellipsoid": lambda level: distribution_free_ellipsoid(
         P, np.ones(4), np.eye(4), level, draws=99, rng=1
     ),
-    "coverage": lambda level: coverage(PROBLEM, np.ones(4), nnls, 2, RNG, level),
+    "coverage": lambda level: coverage(PROBLEM, TRUTH, nnls, 2, RNG, level),
 }
 
 

@@ -72,13 +72,17 @@ CONTAINERS: dict[str, Callable[[str, Sequence[Any], Float], Any]] = {
 }
 
 
-def nodes(kind: str, **noise: Any) -> Problem:
-    frame = pd.DataFrame(S, index_of(kind, NAMES[kind]))
+def nodes(kind: str, sums: Any = S, **noise: Any) -> Problem:
+    frame = pd.DataFrame(sums, index_of(kind, NAMES[kind]))
     return Problem.from_summing_matrix(frame, **(noise or {"variances": SPREAD}))
 
 
 def table(kind: str, variances: Any = SPREAD, **more: Any) -> Problem:
     return Problem(Schema({"own": list(NAMES[kind])}), {"total": 1.0, "own": variances}, **more)
+
+
+def table_alone(kind: str, **more: Any) -> Problem:
+    return Problem(Schema({"own": list(NAMES[kind])}), {"own": SPREAD}, **more)
 
 
 def counted(kind: str) -> Problem:
@@ -115,13 +119,13 @@ DOORS: dict[str, Callable[[str, Any], Any]] = {
     "fit_test": lambda kind, v: fit_test(nodes(kind), v).residuals,
     "certify, y": lambda kind, v: certify(nodes(kind), v, blue(nodes(kind)) @ Y).bound,
     "certify, x": lambda kind, v: certify(nodes(kind), Y, v).violation,
-    "add_noise": lambda kind, v: add_noise(nodes(kind), v, rng=1),
+    "add_noise": lambda kind, v: add_noise(nodes(kind, np.eye(5)), v, rng=1),
     "variances": lambda kind, v: nodes(kind, variances=v).variances,
     "with_variances": lambda kind, v: nodes(kind).with_variances(v).variances,
     "values of a table": lambda kind, v: table(kind).vector({"total": 0.0, "own": v}),
     "variances of a table": lambda kind, v: table(kind, v).variances,
     "zeros of a table": lambda kind, v: table(kind, zeros={"own": _flags(v)}).zeros.empty,
-    "truth by table": lambda kind, v: table(kind, truth={"total": 0.0, "own": v}).truth,
+    "truth by table": lambda kind, v: table_alone(kind, truth={"own": v}).truth,
     "controlled_rounding": lambda kind, v: controlled_rounding(table(kind), v, ["total"]),
     "true_vector": lambda kind, v: true_vector(counted(kind), v.reshape(5, 1) if isinstance(v, np.ndarray) else v),
     "a table of places": lambda kind, v: counted(kind).vector({"County": {"total": [0.0]}, "Block": {"total": v}}),

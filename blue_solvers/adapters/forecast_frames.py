@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.adapters.forecasts import ExactMinTrace
+from blue_solvers.adapters.forecasts import ExactMinTrace, coverages
 from blue_solvers.quantiles import normal_multiple
 from constraint_builders.arrays import Float
 
@@ -62,10 +62,14 @@ def reconcile(
     Raises
     ------
     ValueError
-        If a series is missing, unknown or has no forecast at some time; or as `ExactMinTrace`.
+        If a series is missing, unknown or has no forecast at some time, a row has no time, a level is no coverage; or
+        as `ExactMinTrace`.
+    TypeError
+        If levels are no list.
     """
     from constraint_builders.files.source import open_source
 
+    levels = coverages(level)
     frame = open_source(Y_hat_df).frame
     S, names = _summing_matrix(S_df, id_col)
     _check_tags(tags, names)
@@ -89,11 +93,11 @@ def reconcile(
             if model not in sample.columns:
                 raise ValueError(f"Y_df has no column {model!r}: method {method!r} needs the forecasts of the sample")
             values, fitted = past.matrix(sample, target_col), past.matrix(sample, model)
-        sigmah = _from_intervals(frame, rows, model) if level is not None else None
-        found = own.fit_predict(S, y_hat, values, fitted, sigmah, level)
+        sigmah = _from_intervals(frame, rows, model) if levels else None
+        found = own.fit_predict(S, y_hat, values, fitted, sigmah, levels)
         called = f"{model}/{_name(own)}"
         added[called] = rows.column(found["mean"])
-        for position, bound in enumerate(_bounds(level)):
+        for position, bound in enumerate(_bounds(levels)):
             added[f"{called}-{bound}"] = rows.column(found["quantiles"][:, :, position])
     return _with_columns(Y_hat_df, added)
 
@@ -108,6 +112,9 @@ class _Rows:
             if column not in frame.columns:
                 raise ValueError(f"{what} has no column {column!r}: there are {', '.join(map(repr, frame.columns))}")
         ids = frame[id_col].cast(polars.String)
+        if frame[time_col].null_count():
+            series = ids.filter(frame[time_col].is_null())[0]
+            raise ValueError(f"{what}: series {series!r} has a row without a time in {time_col!r}: give it one")
         number = {name: i for i, name in enumerate(names)}
         places = ids.replace_strict(list(number), list(number.values()), default=None, return_dtype=polars.Int64)
         if places.null_count():
@@ -178,12 +185,11 @@ def _from_intervals(frame: polars.DataFrame, rows: _Rows, model: str) -> Float |
         bound = BOUND.fullmatch(name)
         if bound and bound[1] == model and bound[2] == "lo" and f"{model}-hi-{bound[3]}" in frame.columns:
             width = rows.matrix(frame, f"{model}-hi-{bound[3]}") - rows.matrix(frame, name)
-            found.append(width / (2 * normal_multiple(float(bound[3]) / 100)))
+            found.append(width / (2 * normal_multiple(coverages([float(bound[3])])[0] / 100)))
     return np.mean(found, axis=0) if found else None
 
 
-def _bounds(level: Sequence[float] | None) -> list[str]:
-    levels = sorted(level or ())
+def _bounds(levels: Sequence[float]) -> list[str]:
     return [f"lo-{own}" for own in reversed(levels)] + [f"hi-{own}" for own in levels]
 
 

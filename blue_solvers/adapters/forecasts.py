@@ -15,8 +15,10 @@ from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.quantiles import normal_multiple
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import refuse_labels
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.labelled import read_names, refuse_labels
+from constraint_builders.description.linear import read_matrix
+from constraint_builders.description.reals import real_array, real_number
+from constraint_builders.description.variances import LARGEST
 
 BLOCK = 64  # series whose weights are held at once
 
@@ -86,10 +88,16 @@ class ExactMinTrace:
             Standard deviations of the base forecasts' errors at every horizon; correlations are those of the method.
         **_
             What other reconcilers are given too.
+
+        Raises
+        ------
+        ValueError
+            If a shape does not fit, a forecast or a residual is no usable number, forecasts that are known exactly
+            contradict one another, or standard deviations are given to a series without noise or without weight.
         """
         refuse_labels(S, "S")
-        self.S = sparse.csr_array(S)
-        self.y_hat = real_array(y_hat, "y_hat")
+        self.S = read_matrix(S, "S")
+        self.y_hat = np.array(real_array(y_hat, "y_hat"))
         if self.y_hat.ndim != 2 or self.y_hat.shape[0] != self.S.shape[0]:
             raise ValueError(f"y_hat must have shape ({self.S.shape[0]}, horizon): got {self.y_hat.shape}")
         if not np.isfinite(self.y_hat).all():
@@ -99,8 +107,17 @@ class ExactMinTrace:
         correlated = self.errors.variances is None
         weighing = {"covariance": self.errors.covariance} if correlated else {"variances": self.errors.variances}
         problem = Problem.from_summing_matrix(self.S, **weighing)
+        problem.check_vector(self.y_hat)
         self.P: BlueOperator = blue(problem)
         self.sigmah = None if sigmah is None else _deviations(sigmah, self.y_hat.shape)
+        variances = self.errors.diagonal
+        scaled = np.isfinite(variances) & (variances > 0)
+        if sigmah is not None and not scaled.all():
+            series = int(scaled.argmin())
+            raise ValueError(
+                f"the covariance gives series {series} the variance {variances[series]:g}, which no standard deviation "
+                "scales: leave sigmah, or the intervals of base forecasts, out"
+            )
         self.sampler = self
         self.fitted = True
         return self
@@ -111,24 +128,35 @@ class ExactMinTrace:
         Parameters
         ----------
         S, y_hat
-            Those that it was fitted to, as other reconcilers are given them.
+            Those that it was fitted to, as other reconcilers are given them; others are refused.
         level : sequence of float, optional
-            Coverages of the intervals in per cent.
+            Coverages of the intervals in per cent, from 1 up.
 
         Returns
         -------
         dict
             ``"mean"``, (n, horizon); with levels ``"sigmah"``, (n, horizon), and ``"quantiles"``, ascending,
             (n, horizon, 2 levels).
+
+        Raises
+        ------
+        ValueError
+            If nothing is fitted, or something else than is given; a level is no coverage; or as `std_errors`.
+        TypeError
+            If levels are no list.
         """
         self._require_fitted()
+        own_S = S is None or (np.shape(S) == self.S.shape and not (sparse.csr_array(S) != self.S).nnz)
+        if not (own_S and (y_hat is None or np.array_equal(real_array(y_hat, "y_hat"), self.y_hat))):
+            raise ValueError("S or y_hat is another than this was fitted to: leave both out, or call fit_predict")
+        levels = coverages(level)
         mean = nnls(self.P.problem, self.y_hat).desired if self.nonnegative else self.P @ self.y_hat
         result = {"mean": mean}
-        if level is not None and len(level):
+        if levels:
             if self.nonnegative:
                 raise ValueError("non-negative forecasts have no exact intervals: ask for levels of the unbiased ones")
             result["sigmah"] = self.std_errors()
-            half = np.array([normal_multiple(_coverage(own)) for own in sorted(level)])
+            half = np.array([normal_multiple(own / 100) for own in levels])
             multiples = np.concatenate([-half[::-1], half])
             result["quantiles"] = mean[:, :, None] + result["sigmah"][:, :, None] * multiples
         return result
@@ -223,16 +251,28 @@ class ExactMinTrace:
 
 
 def _own_covariance(covariance: Any) -> ErrorCovariance:
-    if isinstance(covariance, LowRankPlusDiagonal) or sparse.issparse(covariance):
+    if isinstance(covariance, LowRankPlusDiagonal):
         return ErrorCovariance(None, covariance, absolute=True)
-    own = real_array(covariance, "covariance")
+    is_sparse = sparse.issparse(covariance)
+    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance")
     return ErrorCovariance(own, None, absolute=True) if own.ndim == 1 else ErrorCovariance(None, own, absolute=True)
 
 
-def _coverage(level: float) -> float:
-    if not 0 < level < 100:
-        raise ValueError(f"a level is a coverage in per cent, between 0 and 100: got {level}")
-    return level / 100
+def coverages(level: Any) -> list[float]:
+    """Coverages in per cent, ascending; none of None.
+
+    Raises
+    ------
+    TypeError
+        If it is no list.
+    ValueError
+        If one is no number, or below 1, as shares are, or 100 and more.
+    """
+    levels = [] if level is None else read_names(level, "level")
+    for own in levels:
+        if not 1 <= real_number(own, "level") < 100:
+            raise ValueError(f"a level is a coverage in per cent, between 1 and 100, as 90 is: got {own}")
+    return sorted(levels)
 
 
 def _deviations(sigmah: ArrayLike, shape: tuple[int, ...]) -> Float:

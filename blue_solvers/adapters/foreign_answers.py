@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from zipfile import BadZipFile, is_zipfile
@@ -60,7 +61,7 @@ def answer_from(
     Raises
     ------
     ValueError
-        If a measured table is missing, or has another size.
+        If a measured table is missing, is given twice, or has another size or shape.
     TypeError
         If it is none of these.
 
@@ -178,11 +179,18 @@ def _laid_out(problem: Problem, found: Mapping[Any, Any]) -> Float:
                 raise ValueError(f"table {name!r} is missing: there are {there}")
             parts.append(np.full(int(np.prod(shape)), np.nan))
             continue
-        own = real_array(found[name], f"table {name!r}").ravel()
-        if own.size != np.prod(shape):
-            raise ValueError(f"table {name!r} must have {int(np.prod(shape))} cells: got {own.size}")
-        parts.append(own)
+        own = real_array(found[name], f"table {name!r}")
+        _require_shape(name, own, shape)
+        parts.append(own.ravel())
     return np.concatenate(parts)
+
+
+def _require_shape(name: Any, array: Float, shape: tuple[int, ...], leading: int = 0) -> None:
+    """Refuse arrays that are neither of a table's shape, nor flat, all or behind their leading axes."""
+    if array.size != prod(shape):
+        raise ValueError(f"table {name!r} must have {prod(shape)} cells: got {array.size}")
+    if array.shape not in (shape, (array.size,), (*shape[:leading], prod(shape[leading:]))):
+        raise ValueError(f"table {name!r} must have shape {shape}, or be flat: got {array.shape}")
 
 
 def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C", "F"] = "C") -> Tables:
@@ -204,9 +212,9 @@ def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C",
         level_shape = () if level is None else (problem.observed.shape(known)[0],)
         spelt = table if level is None else (level, table)
         array = real_array(problem.observed.by_position(values, spelt, f"table {name!r}"), f"table {name!r}")
-        if array.size != np.prod([*level_shape, *parsed.shape]):
-            size = int(np.prod([*level_shape, *parsed.shape]))
-            raise ValueError(f"table {name!r} must have {size} cells: got {array.size}")
+        if known in found:
+            raise ValueError(f"table {known!r} is given twice: give it once")
+        _require_shape(name, array, (*level_shape, *parsed.shape), len(level_shape))
         wanted = parse_table(schema, _split(problem, known)[1])
         turn = [parsed.factors.index(factor) for factor in wanted.factors]
         first = len(level_shape)
@@ -294,6 +302,8 @@ def _of_query_shapes(problem: Problem, source: Mapping[Any, Any], variables: Seq
         for geocode, shape, values in zip(frame[GEOCODE], frame[QUERY_SHAPE], frame[VALUE], strict=True):
             table = _table_of_shape(problem, variables, list(shape))
             if str(geocode) in place:
+                if place[str(geocode)] in rows.get(table, {}):
+                    raise ValueError(f"table {table!r} of {level} {str(geocode)!r} is given twice: give it once")
                 rows.setdefault(table, {})[place[str(geocode)]] = np.asarray(values, dtype=np.float64).ravel()
         for table, of_units in rows.items():
             missing = [unit for i, unit in enumerate(members) if i not in of_units]

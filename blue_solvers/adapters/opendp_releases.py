@@ -40,11 +40,13 @@ def problem_from_releases(
     Raises
     ------
     ValueError
-        If a summary is not of one count, counts are unsigned, laws differ, or as `constraint_builders.problem_from`.
+        If a summary is not of one count, counts are unsigned, a group or a count is null, a group is called ``*``, laws
+        differ, or as `constraint_builders.problem_from`.
     """
     import polars
 
     from constraint_builders import problem_from
+    from constraint_builders.files.cell_keys import SUMMED_OUT
     from constraint_builders.files.source import open_source
 
     parts, laws = [], []
@@ -59,6 +61,12 @@ def problem_from_releases(
                 "dp.len(signed=True)"
             )
         groups = [polars.col(name).cast(polars.String) for name in counts.columns if name != column]
+        for own in counts.select(*groups, column):
+            if own.null_count() or (own.name != column and (own.str.strip_chars() == SUMMED_OUT).any()):
+                raise ValueError(
+                    f"release {number}: column {own.name!r} holds nulls or {SUMMED_OUT!r}, which stands for the sum "
+                    "over all groups: name that group, with fill_null or replace, before or after the release"
+                )
         value = polars.col(column).cast(polars.Float64).alias("value")
         variance = polars.lit(variance_of(law, scale)).alias("variance")
         named = polars.lit(f"release {number}").alias("source")
@@ -70,7 +78,8 @@ def problem_from_releases(
         raise ValueError(f"releases have the laws {', '.join(sorted(set(laws)))}: say which intervals take, noise=...")
     whole = polars.concat(parts, how="diagonal")
     keys = [name for name in whole.columns if name not in ("value", "variance", "source")]
-    return problem_from(whole.with_columns(polars.col(keys).fill_null("*")), schema, noise=noise or laws[0])
+    filled = whole.with_columns(polars.col(keys).fill_null(SUMMED_OUT))  # where a release does not group by it
+    return problem_from(filled, schema, total=SUMMED_OUT, noise=noise or laws[0])
 
 
 def noise_of(measurement: Any, sensitivity: float = 1.0) -> tuple[str, float]:

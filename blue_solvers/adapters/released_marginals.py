@@ -15,6 +15,10 @@ from blue_solvers.operator import BlueOperator, blue
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.table import parse_table
+from constraint_builders.estimability import refuse_unestimable
+from constraint_builders.record import NOTHING_ASSUMED
+from constraint_builders.relations.spine_tables import table_layout
 
 Clique = tuple[str, ...]
 
@@ -94,10 +98,17 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
     Raises
     ------
     ValueError
-        If the problem has a geography, no tables, recodes or correlated noise, or variances differ within a table.
+        If the problem has a geography, no tables, recodes, correlated noise, structural zeros or equalities, or
+        variances differ within a table.
     """
-    if not problem.is_tabular or problem.places is not None or problem.covariance is not None:
-        raise ValueError("private-pgm knows tables of one place with independent noise: this problem is another")
+    _require_one_place(problem)
+    for what, own in {
+        "covariance": problem.covariance,
+        "zeros": problem.zeros,
+        "equalities": problem.equalities,
+    }.items():
+        if own is not None:
+            raise ValueError(f"private-pgm's measurements cannot say {what}=: make the problem without, or use blue")
     values, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
     found = []
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
@@ -120,9 +131,15 @@ class ExactMarginals:
     Parameters
     ----------
     problem : Problem
+        Of tables of one place; all that it knows counts: structural zeros, equalities, noise that cells share.
     y : ndarray, (n,)
     keys : mapping of str to sequence, optional
         What the levels of every variable are called; by default those of the schema.
+
+    Raises
+    ------
+    ValueError
+        If the problem has a geography or no tables.
 
     Examples
     --------
@@ -137,6 +154,9 @@ class ExactMarginals:
     y: Float
     keys: Mapping[str, Sequence[Any]] | None = None
     _operators: dict[Clique, BlueOperator] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        _require_one_place(self.problem)
 
     @classmethod
     def from_contingency_table(cls, table: Any) -> ExactMarginals:
@@ -179,10 +199,18 @@ class ExactMarginals:
 
     def _operator(self, clique: Clique) -> BlueOperator:
         if clique not in self._operators:
-            variances = self.problem.observed.tables(self.problem.variances)
-            wanted = Problem(self.problem.domain.schema, variances, [_name(clique)], noise=self.problem.noise.law)
+            schema, name = self.problem.domain.schema, _name(clique)
+            table = parse_table(schema, name)
+            own = {"desired": table_layout(schema, [name], [table]), "desired_tables": (table,), "desired_levels": (0,)}
+            wanted = self.problem.replace(**own, **NOTHING_ASSUMED)
+            refuse_unestimable(wanted)
             self._operators[clique] = blue(wanted)
         return self._operators[clique]
+
+
+def _require_one_place(problem: Problem) -> None:
+    if not problem.is_tabular or problem.places is not None:
+        raise ValueError("such marginals are tables of one place, without a geography: this problem is another")
 
 
 def _name(clique: Clique) -> str:

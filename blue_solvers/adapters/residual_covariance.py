@@ -10,6 +10,7 @@ from scipy import sparse
 
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
+from constraint_builders.description.variances import LARGEST_VALUE
 
 METHODS = ("ols", "wls_struct", "wls_var", "mint_cov", "mint_shrink")
 OF_RESIDUALS = ("wls_var", "mint_cov", "mint_shrink")
@@ -82,7 +83,7 @@ def error_covariance(
     Raises
     ------
     ValueError
-        If there are no residuals where they are needed, or too few.
+        If there are no residuals where they are needed, too few, or some beyond what their squares allow.
     """
     if method == "ols":
         return ErrorCovariance(np.ones(S.shape[0]), None, absolute=False)
@@ -90,6 +91,12 @@ def error_covariance(
         return ErrorCovariance(np.asarray(abs(S).sum(axis=1), dtype=np.float64).ravel(), None, absolute=False)
     if residuals is None:
         raise ValueError(f"method {method!r} needs the sample's values and the forecasts of them: give Y_df with both")
+    large = abs(residuals) > LARGEST_VALUE
+    if large.any():
+        raise ValueError(
+            f"series {int(large.any(axis=1).argmax())} has the residual {residuals[large][0]:g}: give finite values, "
+            "in larger units, and NaN where there is none"
+        )
     if method == "wls_var":
         return ErrorCovariance(_mean_squares(residuals) + ridge, None, absolute=True)
     whole = residuals[:, ~np.isnan(residuals).any(axis=0)]

@@ -188,9 +188,7 @@ def run_on_table(args: argparse.Namespace) -> None:
 
         progress(f"fitting non-negative cells by {args.nonnegative}")
         counts = METHODS[args.nonnegative](problem, y)
-        lost = False if problem.undetermined is None else problem.undetermined
-        fitted = np.where(lost, np.nan, counts.desired)
-        frame = with_nonnegative(frame, fitted)
+        frame = with_nonnegative(frame, counts.desired)
         moved = [own for own in movements(counts, estimate) if np.isfinite(own.unbiased_total)]
     frame = est.with_measurements(frame)
     with ExitStack() as written:

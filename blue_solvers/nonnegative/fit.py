@@ -105,8 +105,9 @@ class Fit:
 
     @property
     def desired(self) -> Float:
-        """The fitted values over the desired layout, (m,) or (m, K)."""
+        """The fitted values over the desired layout, (m,) or (m, K); NaN where nothing measured determines a cell."""
         columns = self.problem.tabulate(self.observed.reshape(self.observed.shape[0], -1))
+        columns = np.where(self.problem.lost[:, None], np.nan, columns)
         return columns.reshape(-1, *self.observed.shape[1:])
 
     def tables(self) -> dict[Name, NDArray]:

@@ -35,6 +35,7 @@ from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
+from constraint_builders.estimability import why_undetermined
 from noise_mechanisms import draw_noise
 from noise_mechanisms.base_law import Seed
 
@@ -94,7 +95,8 @@ def inverted_intervals(
     Raises
     ------
     ValueError
-        If y does not fit the problem, a cell is not one of the desired layout, or an exact value is negative.
+        If y does not fit the problem, a cell is not one of the desired layout, nothing determines it, or an exact value
+        is negative.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -108,6 +110,9 @@ def inverted_intervals(
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
     level, draws, generator = read_level(level), whole_number(draws, "draws", 1), np.random.default_rng(rng)
     places = problem.desired.positions(cells)
+    lost = places[problem.lost[places]]
+    if lost.size:
+        raise ValueError(f"{why_undetermined(problem, int(lost[0]))}: leave it out of cells")
     half = (1 + level) / 2
     multiple = normal_multiple(half)
     tests = _Tests(problem, values, multiple**2, half, draws, generator)

@@ -50,9 +50,11 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
     Raises
     ------
     ValueError
-        If a shape does not fit, a value is not finite, or an exact sum is negative.
+        If a shape does not fit, a value is not finite, values known exactly contradict one another, an exact sum is
+        negative, or a lower bound is above its upper one.
     """
     values, size = _read_vector(problem, y, "y"), problem.desired.size
+    problem.check_vector(values)
     bounds = [problem.desired.flat(lower, "lower"), problem.desired.flat(upper, "upper")]
     if any(bound.shape != (size,) for bound in bounds):
         raise ValueError(
@@ -61,6 +63,11 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
         )
     if any(np.isnan(bound).any() for bound in bounds):
         raise ValueError("lower or upper holds NaN: give numbers, or infinite bounds where there are none")
+    if (bounds[0] > bounds[1]).any():
+        where = problem.desired.describe(int((bounds[0] > bounds[1]).argmax()))
+        raise ValueError(
+            f"lower is above upper in {where}: an empty interval has nothing to refine, give both in order"
+        )
     low, high = limits(problem, values)
     return np.clip(bounds[0], low, high), np.clip(bounds[1], low, high)
 
@@ -80,7 +87,7 @@ def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often intervals hold the truth, and how fits err, over the desired layout.
+    """How often intervals hold the truth, and how fits err, over the desired layout; NaN where nothing determines it.
 
     Attributes
     ----------
@@ -131,12 +138,13 @@ def coverage(
     Raises
     ------
     ValueError
-        If `truth` has another shape, or `level` is not between 0 and 1, or `draws` is not positive.
+        If `truth` has another shape or does not add up, `level` is not between 0 and 1, or `draws` is not positive.
     """
     level, draws = read_level(level), whole_number(draws, "draws", 1)
     true = _read_vector(problem, truth, "truth")
     if not np.isfinite(true).all():
         raise ValueError("truth holds NaN or infinite counts: give the true values of cells that were not measured too")
+    problem.check_truth(true)
     y = true[:, None] + draw_noise(problem, draws, rng)
     P = blue(problem)
     width = normal_multiple(level) * np.sqrt(np.maximum(P.variances(), 0))[:, None]
@@ -154,4 +162,4 @@ def _holds(problem: Problem, truth: Float, wanted: Float, lower: Float, upper: F
     low, high = (limit[:, None] for limit in limits(problem, truth))
     rounding = ROUNDING + rounding_of(truth)
     inside = (np.clip(lower, low, high) <= wanted + rounding) & (wanted <= np.clip(upper, low, high) + rounding)
-    return inside.mean(axis=1)
+    return np.where(problem.lost, np.nan, inside.mean(axis=1))

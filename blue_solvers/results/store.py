@@ -96,7 +96,8 @@ def write_result(
     ------
     ValueError
         If the problem has no spine, another schema than the settings, correlated noise, equalities, or unequal
-        variances within a table of a geounit, if the estimates are not the best ones, or if a value is not finite.
+        variances within a table of a geounit, if the estimates are not the best ones, if a shape does not fit, or if a
+        value is not finite.
     OSError
         If there is something at `folder`, or it cannot be written.
     """
@@ -106,6 +107,9 @@ def write_result(
         raise ValueError(f"this result cannot be stored: {reason}")
     estimate = problem.desired.flat(estimate, "estimate")
     std_error = None if std_error is None else problem.desired.flat(std_error, "std_error")
+    for what, own in (("estimate", estimate), ("std_error", std_error)):
+        if own is not None and own.shape != (problem.desired.size,):
+            raise ValueError(f"{what} must have shape ({problem.desired.size},), the desired layout's: got {own.shape}")
     order = in_schema_order(problem)
     if order is not None:
         std_error = np.sqrt(P.variances()) if std_error is None else std_error

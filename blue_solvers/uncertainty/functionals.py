@@ -62,7 +62,7 @@ def functionals(P: BlueOperator | Problem, y: ArrayLike, W: Any) -> Functionals:
     Raises
     ------
     ValueError
-        If a shape does not fit, or a value is not finite.
+        If a shape does not fit, a value is not finite, or values known exactly contradict one another.
     MemoryError
         If the weights over the observed layout, 24 n K bytes, would not fit.
 
@@ -106,8 +106,10 @@ def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) ->
 
 
 def estimate(P: BlueOperator, y: ArrayLike) -> Float:
-    """P y + offset, (m,) or (m, K)."""
-    linear = P.dot(P.problem.observed.flat(y, "y"))
+    """P y + offset, (m,) or (m, K); `ValueError` for values that no table can hold."""
+    values = P.problem.observed.flat(y, "y")
+    linear = P.dot(values)
+    P.problem.check_vector(values)
     return linear + (P.offset if linear.ndim == 1 else P.offset[:, None])
 
 

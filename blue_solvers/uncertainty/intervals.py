@@ -70,7 +70,8 @@ def intervals(
     Raises
     ------
     ValueError
-        For an unknown method, a level outside (0, 1), draws where none or too few are given, an unreadable y.
+        For an unknown method, a level outside (0, 1), draws where none or too few are given, an rng that is none, an
+        unreadable y, or one whose exact values contradict one another.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def half_widths(
     rng: Seed = None,
     progress: Progress | None = None,
 ) -> Float:
-    """Half the width of the interval of every desired count, (m,); the parameters are those of `intervals`."""
+    """Half the width of the interval of every desired count, (m,); parameters and errors are those of `intervals`."""
     level = read_level(level)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}: got {method!r}")
@@ -131,9 +132,12 @@ def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 
     Raises
     ------
     ValueError
-        If the level lies outside (0, 1), or a standard error is negative, or NaN where its estimate is not.
+        If the level lies outside (0, 1), shapes differ, or a standard error is negative, or NaN where its estimate is
+        not.
     """
     centre, errors = real_array(estimate, "estimate"), real_array(std_errors, "std_errors")
+    if centre.shape != errors.shape:
+        raise ValueError(f"estimate and std_errors must have one shape: got {centre.shape} and {errors.shape}")
     if not ((errors >= 0) | (np.isnan(errors) & np.isnan(centre))).all():
         raise ValueError("std_errors holds NaN or negative numbers: give the standard deviation of every estimate")
     half = normal_multiple(read_level(level)) * errors

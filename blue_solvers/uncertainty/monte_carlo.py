@@ -16,6 +16,7 @@ import numpy as np
 
 from blue_solvers.normal_equations.kernels import keep_largest
 from blue_solvers.operator import BlueOperator
+from blue_solvers.quantiles import read_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
@@ -41,7 +42,9 @@ class Streams:
     """
 
     def __init__(self, rng: Seed, size: int) -> None:
-        self.seed = int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng
+        if isinstance(rng, np.random.Generator):
+            rng = int(rng.integers(2**63))
+        self.seed = None if rng is None else whole_number(rng, "rng", 0)
         self._entropy = np.random.SeedSequence(self.seed).entropy
         self.width = max(1, min(MOST_COLUMNS, BATCH_ENTRIES // max(size, 1)))
 
@@ -183,9 +186,10 @@ def order_statistic(level: float, draws: int) -> int:
     Raises
     ------
     ValueError
-        If there are too few replicates for any to do (Proposition 26: fewer than level / (1 - level)).
+        If there are too few replicates for any to do (Proposition 26: fewer than level / (1 - level)), or the level is
+        none.
     """
-    exact = Fraction(str(level))
+    exact = Fraction(str(read_level(level)))
     rank = ceil(exact * (draws + 1))
     if rank > draws:
         least = ceil(exact / (1 - exact))

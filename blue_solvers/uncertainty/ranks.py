@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders.arrays import Index
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.variances import refuse_no_covariance
 
 ROUNDING = 1e-10  # of two estimates: by less than that they do not differ
 
@@ -34,7 +35,7 @@ def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.
     Raises
     ------
     ValueError
-        If shapes differ, a number is not finite, or the level lies outside (0, 1).
+        If shapes differ, a number is not finite, the matrix is no covariance, or the level lies outside (0, 1).
 
     Examples
     --------
@@ -47,6 +48,7 @@ def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.
         raise ValueError(f"give n estimates and their (n, n) covariance: got {x.shape} and {V.shape}")
     if not (np.isfinite(x).all() and np.isfinite(V).all()):
         raise ValueError("estimate or covariance holds NaN or infinite numbers: give finite ones")
+    refuse_no_covariance(V, "covariance")
     level = read_level(level)
     z = normal_multiple(1 - (1 - level) / max(x.size - 1, 1))
     larger = x[:, None] - x[None, :]

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
+from constraint_builders.description.variances import refuse_no_covariance
 
 
 def ratio_intervals(
@@ -39,7 +40,7 @@ def ratio_intervals(
     Raises
     ------
     ValueError
-        If shapes differ, a number is not finite, a variance is negative, or the level lies outside (0, 1).
+        If shapes differ, a number is not finite, a matrix is no covariance, or the level lies outside (0, 1).
 
     Examples
     --------
@@ -57,9 +58,8 @@ def ratio_intervals(
         )
     if not all(np.isfinite(x).all() for x in (a, b, V)):
         raise ValueError("numerator, denominator or covariance holds NaN or infinite numbers: give finite ones")
+    refuse_no_covariance(V, "covariance")
     vaa, vab, vbb = V[:, 0, 0], V[:, 0, 1], V[:, 1, 1]
-    if (vaa < 0).any() or (vbb < 0).any():
-        raise ValueError("covariance holds negative variances: give covariance matrices")
     z2 = normal_multiple(read_level(level)) ** 2
     ratio, lower, upper = np.full(a.size, np.nan), np.full(a.size, -np.inf), np.full(a.size, np.inf)
     np.divide(a, b, out=ratio, where=b != 0)

@@ -210,8 +210,8 @@ def confidence_ellipsoid(
     Raises
     ------
     ValueError
-        If level, W or y are no such things, W weighs a cell that nothing determines, or there are fewer draws than the
-        rank.
+        If level, W or y are no such things, values known exactly contradict one another, W weighs a cell that nothing
+        determines, or there are fewer draws than the rank.
     """
     P, W, level = _read(P, W, level)
     centre, rounding = _centre(P, y, W)
@@ -263,6 +263,11 @@ def simultaneous_band(
     Returns
     -------
     lower, upper : ndarray, (K,)
+
+    Raises
+    ------
+    ValueError
+        If level, W, y or simulations are no such things, as for `confidence_ellipsoid`.
     """
     P, W, level = _read(P, W, level)
     simulations = whole_number(simulations, "simulations", 1)

@@ -209,7 +209,8 @@ class Layout:
         Parameters
         ----------
         values : array_like, (size,) or (size, K)
-            Labels of the first axis are followed where the cells are nodes, and refused where they have no names.
+            Labels of the first axis are followed where the cells are nodes, and refused where they have no names. What
+            has a layout of its own, as an estimate has, is laid out by its tables.
         what : str
             What an error calls it.
         truth_values : bool
@@ -218,8 +219,13 @@ class Layout:
         Raises
         ------
         ValueError
-            If labels do not fit, or it holds anything but numbers; shapes are the caller's to say.
+            If labels or tables do not fit, or it holds anything but numbers; shapes are the caller's to say.
         """
+        own = getattr(values, "layout", None)
+        if isinstance(own, Layout) and own != self:
+            if own._dimensions != self._dimensions:
+                raise ValueError(f"{what} is over tables of other cells: give numbers over {self!r}")
+            return self.vector(own.tables(np.asarray(values)))
         if isinstance(self._dimensions, Nodes):
             values = self.by_position(values, NODE, what)
         return real_array(values, what, truth_values)

@@ -25,7 +25,7 @@ def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> spa
         A = real_array(A, what, truth_values=True)
     if A.ndim != 2 or not A.shape[1]:
         raise ValueError(f"{what} must be a matrix with at least one column: got shape {A.shape}")
-    matrix = sparse.csr_array(A, copy=True)
+    matrix = sparse.csr_array(in_floats(A), copy=True)
     matrix.data = real_array(matrix.data, what, truth_values=True)
     if not np.isfinite(matrix.data).all():
         raise ValueError(f"{what} holds NaN or infinite entries: give finite numbers")
@@ -33,6 +33,11 @@ def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> spa
     matrix.eliminate_zeros()
     refuse_large(matrix.data, what, largest)
     return matrix
+
+
+def in_floats(A: Any) -> Any:
+    """A matrix whose numbers are of few bits in floats, before entries of one place are summed in theirs."""
+    return A.astype(np.float64) if A.dtype.kind in "biu" or A.dtype.itemsize < 8 else A
 
 
 def read_vector(values: ArrayLike, size: int, what: str) -> Float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
@@ -27,6 +27,10 @@ class OverLayouts(LinearOperator):
     def dot(self, x: Any) -> Any:
         """Matrix-matrix or matrix-vector product; also composes with another operator."""
         return super().dot(_laid_out(self._columns, x))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        """Refuse, by a `TypeError`, what takes the operator for an array, as pandas does of ``series @ P``."""
+        raise TypeError("the operator is no array: write P.T @ v in place of v @ P, or v.to_numpy() @ P")
 
     def matvec(self, x: Any) -> Any:
         """Times a vector."""

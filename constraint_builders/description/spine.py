@@ -220,7 +220,10 @@ class Spine(LevelledTree):
         parents: list[int] = []
         levels: list[str] = []
         widths: set[int] = set()
-        by_level = {level: read_names(codes, f"geocodes of {level!r}") for level, codes in geocodes.items()}
+        by_level = {
+            level: [str(code) for code in read_names(codes, f"geocodes of {level!r}")]
+            for level, codes in geocodes.items()
+        }
         for level, codes in by_level.items():
             found = _longest_prefixes(codes, position, sorted(widths, reverse=True))
             for code, parent in zip(codes, found, strict=True):

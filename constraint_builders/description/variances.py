@@ -12,6 +12,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 
 SMALLEST, LARGEST = 1e-100, 1e150  # what precisions, and products of variances or with values, hold in float64
+ROUNDING = 1e-9  # of the largest entry of a covariance that was worked out
 LARGEST_VALUE = 1e100  # whose square, in units of any noise, float64 holds
 LARGEST_WEIGHT = 1e50  # of a cell in an equation or an area, whose square times any variance it holds
 
@@ -55,6 +56,19 @@ def refuse_extreme(variances: Float, what: str, instead: str = "give 0 for what 
     large = variances[(variances > LARGEST) & (variances < np.inf)]
     if large.size:
         raise ValueError(f"{what} is {large[0]:g}, above {LARGEST:g}: give inf for what was not measured")
+
+
+def refuse_no_covariance(covariance: Float, what: str) -> None:
+    """Raise `ValueError` for a matrix, or several (..., n, n), that no random numbers have for a covariance."""
+    variances = np.diagonal(covariance, axis1=-2, axis2=-1)
+    rounding = ROUNDING * abs(covariance).max(axis=(-2, -1), keepdims=True, initial=0.0)
+    deviations = np.sqrt(np.maximum(variances, 0))
+    if (variances < -rounding[..., 0]).any():
+        raise ValueError(f"{what} holds negative variances: give covariance matrices")
+    if (abs(covariance - np.swapaxes(covariance, -1, -2)) > rounding).any():
+        raise ValueError(f"{what} is not symmetric: a covariance equals its transpose")
+    if (abs(covariance) > deviations[..., None] * deviations[..., None, :] + rounding).any():
+        raise ValueError(f"{what} holds more than the product of two standard deviations: correlations are 1 at most")
 
 
 def refuse_large(numbers: Float, what: str, largest: float) -> None:

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from constraint_builders.arrays import Integers
-from constraint_builders.description.reals import real_array, whole_array
+from constraint_builders.description.linear import read_matrix
+from constraint_builders.description.reals import whole_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
@@ -51,7 +52,7 @@ class Invariants:
     Raises
     ------
     ValueError
-        If an entry is neither 0 nor 1, a set is empty, or there is no record.
+        If it is no matrix, an entry is neither 0 nor 1, a set is empty, or there is no record.
 
     Notes
     -----
@@ -60,16 +61,10 @@ class Invariants:
     """
 
     def __init__(self, matrix: Any, margins: Margins | None = None) -> None:
-        read = sparse.csr_array(
-            matrix if sparse.issparse(matrix) else real_array(matrix, "the incidence matrix", truth_values=True)
-        )
-        if read.ndim != 2 or read.shape[1] == 0:
-            raise ValueError(f"invariants need a matrix with one column for every record: got shape {read.shape}")
-        read.sum_duplicates()
-        read.eliminate_zeros()
+        read = read_matrix(matrix, "the incidence matrix")
         if not np.all(read.data == 1):
             wrong = read.data[read.data != 1][0]
-            raise ValueError(f"the incidence matrix of counting invariants holds 0 and 1 only: got {wrong}")
+            raise ValueError(f"the incidence matrix of counting invariants holds 0 and 1 only: got {wrong:g}")
         self.matrix = read.astype(np.int64)
         self.margins = margins
         if (self.set_sizes == 0).any():

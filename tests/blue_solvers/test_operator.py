@@ -6,6 +6,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, svds
 
@@ -119,6 +120,12 @@ def test_wrong_inputs(name: str) -> None:
         P @ (np.ones(N) + 1j)
     with pytest.raises(TypeError, match="real"):
         P.T @ (np.ones(N) + 1j)
+
+
+def test_a_series_takes_no_operator_for_an_array() -> None:
+    P = blue(gallery.toy())
+    with pytest.raises(TypeError, match=r"the operator is no array: write P\.T @ v in place of v @ P"):
+        pd.Series(np.ones(4)) @ P.T
 
 
 def test_integers_and_lists_are_numbers_too() -> None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blue_solvers import SOLVERS, blue, functionals
+from blue_solvers import SOLVERS, blue, estimate, functionals
 from blue_solvers.cli import main
+from blue_solvers.nonnegative import anchored_fit, coverage, inverted_intervals, max_fit, nnls, ols
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from tests.helpers.every import every
 
@@ -155,6 +156,24 @@ def test_one_suppressed_cell_of_a_geography(solver: str, whole: bool) -> None:
     assert np.allclose(P.variances(), variances, equal_nan=True)
     everything = Problem(schema, observed, spine=SPINE, desired="all", undetermined="nan")
     assert ("County", "a") in everything.desired.names
+
+
+def test_what_nothing_determines_is_fitted_no_number() -> None:
+    """As of the estimate; what is determined is fitted, covered and bounded as ever."""
+    schema, spread = Schema({"sex": ["f", "m"], "age": ["a", "b", "c"]}), np.ones((2, 3))
+    spread[0, :2] = np.inf
+    tables = {"sex": 2.0, "sex * age": spread}
+    problem = Problem(schema, tables, ["sex * age", "age", "total"], undetermined="nan")
+    y = np.array([10.0, 20, np.nan, np.nan, 3, 4, 5, 6])
+    best = estimate(problem, y).values
+    for fit in (ols, nnls, max_fit, anchored_fit):
+        assert np.array_equal(np.isnan(fit(problem, y).desired), np.isnan(best))
+        assert np.array_equal(np.isnan(fit(problem, np.stack([y, y], 1)).desired[:, 1]), np.isnan(best))
+    np.testing.assert_allclose(nnls(problem, y).desired, best)
+    held = coverage(problem, problem.marginal_matrix() @ np.arange(6.0), nnls, 3, np.random.default_rng(0))
+    assert np.array_equal(np.isnan(held.refined), np.isnan(best))
+    with pytest.raises(ValueError, match=r"cell \(sex=f, age=a\): it was not measured, .*: leave it out of cells"):
+        inverted_intervals(problem, y, [2, 0], draws=1)
 
 
 def test_what_was_never_asked_of_anybody_is_still_refused() -> None:

@@ -155,7 +155,7 @@ def test_bad_noise_law() -> None:
         Problem(SCHEMA, {"sex": 1.0}, noise="cauchy")
 
 
-@pytest.mark.parametrize("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}])
+@pytest.mark.parametrize("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}, np.arange(9.0)])
 def test_bad_truth(truth: Any) -> None:
     with pytest.raises(ValueError, match=r"truth|no values"):
         Problem(SCHEMA, OBSERVED, truth=truth)

@@ -29,9 +29,8 @@ def everything() -> Problem:
     observed = {"US": {"total": 1.0, "age": 2.0}, "State": {"detailed": 3.0}}
     zeros = {("State", "age"): np.array([[False, False, True], [False, False, False]])}
     equalities = np.eye(16)[[4]] - np.eye(16)[[10]], [1.0]
-    return Problem(
-        SCHEMA, observed, spine=spine, zeros=zeros, equalities=equalities, truth=np.zeros(16), undetermined="nan"
-    )
+    truth = np.eye(16)[[0, 1, 4]].sum(axis=0)
+    return Problem(SCHEMA, observed, spine=spine, zeros=zeros, equalities=equalities, truth=truth, undetermined="nan")
 
 
 def shared() -> Problem:

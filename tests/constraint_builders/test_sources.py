@@ -65,6 +65,7 @@ def test_a_variance_may_be_one_for_all_cells() -> None:
         ([[1.0], [np.nan]], [1.0, 1.0], r"source 2, cell \(0,\): the value is nan: give a number"),
         ([[1.0], [np.inf]], [1.0, 1.0], r"source 2, cell \(0,\): the value is inf: give a number"),
         ([[1.0], [1.0, 2.0]], [1.0, 1.0], "same shape"),
+        ([[1.0, 2.0]], [[1.0]], r"source 1 has values of shape \(2,\) and variances of shape \(1,\)"),
         ([[1.0]], [1.0, 1.0], "give values and variances of the same sources: got 1 and 2"),
         ([], [], "give values and variances of the same sources"),
     ],

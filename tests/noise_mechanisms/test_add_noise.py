@@ -53,6 +53,20 @@ def test_exact_and_unmeasured_cells() -> None:
     assert np.array_equal(problem.observed.vector(tables), y, equal_nan=True)
 
 
+def test_a_truth_that_does_not_add_up_is_refused() -> None:
+    """Cells that were not measured may hold anything."""
+    problem = Problem(SCHEMA, OBSERVED, ["detailed"])
+    truth = problem.marginal_matrix() @ np.arange(6.0)
+    truth[problem.unmeasured] = np.inf
+    add_noise(problem, truth, rng=0)
+    truth[0] += 1e-3
+    with pytest.raises(ValueError, match=r"truth does not add up by 0\.001 between 'total' and 'a'"):
+        add_noise(problem, truth, rng=0)
+    equal = Problem(SCHEMA, {"a": 1.0}, equalities=([[1, 1, 0]], [5.0]))
+    with pytest.raises(ValueError, match="truth does not add up by 3"):
+        add_noise(equal, np.ones(3), rng=0)
+
+
 def test_correlated_noise_has_its_covariance() -> None:
     B = np.eye(4) + 0.5 * np.diag(np.ones(3), 1)
     B[3, 3] = 7

@@ -49,6 +49,7 @@ def released() -> dict[str, np.ndarray]:
         variances = np.repeat(VARIANCES, CELLS).reshape(len(VARIANCES), CELLS)
         problem = Problem(Schema({"a": len(VARIANCES), "b": CELLS}), {"total": 0.0, "detailed": variances}, noise=name)
         truth = np.arange(problem.observed.size) % 1000 * 1.0
+        truth[0] = truth[1:].sum()
         table = release_counts(problem, truth)
         assert table[0] == truth[0]  # exact
         found[name] = (table - truth)[1:].reshape(len(VARIANCES), CELLS)
@@ -161,6 +162,8 @@ def test_what_cannot_be_released_is_refused_by_name() -> None:
         release_counts(Problem(schema, {"a": 1.0}), [1, np.nan])
     with pytest.raises(ValueError, match=r"truth must have shape \(2,\)"):
         release_counts(Problem(schema, {"a": 1.0}), [1, 2, 3])
+    with pytest.raises(ValueError, match="truth does not add up by 1 between 'total' and 'a'"):
+        release_counts(Problem(schema, {"total": 1.0, "a": 1.0}), [4, 1, 2])
     with pytest.raises(ValueError, match=r"values must have the shape \(2,\)"):
         release("gaussian", [1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="variance of cell"):

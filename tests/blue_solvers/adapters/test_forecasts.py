@@ -232,6 +232,8 @@ def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
         (lambda b: b, {"method": "mint"}, "no method 'mint': there are 'ols'"),
         (lambda b: b[["unique_id", "ds", "AR"]], {"level": [90]}, "weighs forecasts and does not say how large"),
         (lambda b: b, {"level": [190]}, "a level is a coverage in per cent"),
+        (lambda b: b, {"level": [0.9]}, "a level is a coverage in per cent"),
+        (lambda b: b.assign(ds=b["ds"].map(str).where(b.index > 0)), {}, "has a row without a time in 'ds'"),
     ],
 )
 def test_what_is_wrong_is_named(change: Callable[[Any], Any], options: dict[str, Any], message: str) -> None:
@@ -252,6 +254,23 @@ def test_other_refusals() -> None:
         ExactMinTrace("ols").fit_predict(GROUPED, y_hat, level=[90], intervals_method="bootstrap")
     with pytest.raises(ValueError, match="nothing is fitted yet"):
         ExactMinTrace("ols").predict()
+    own = ExactMinTrace("ols").fit(GROUPED, y_hat)
+    np.testing.assert_array_equal(own.predict(GROUPED, y_hat)["mean"], own.predict()["mean"])
+    for S, base in ((GROUPED, y_hat + 1), (2 * GROUPED, y_hat), (GROUPED[:8], None), (None, y_hat[:, :1])):
+        with pytest.raises(ValueError, match="S or y_hat is another than this was fitted to"):
+            own.predict(S, base)
+    for residual in (np.inf, 1e200):
+        with pytest.raises(ValueError, match="series 2 has the residual"):
+            ExactMinTrace("wls_var").fit(GROUPED, y_hat, np.where(np.arange(9)[:, None] == 2, residual, values), fitted)
+    for variance in (0.0, np.inf):
+        known = np.where(np.arange(9) == 1, variance, 1.0)
+        with pytest.raises(ValueError, match=f"gives series 1 the variance {variance:g}"):
+            ExactMinTrace(covariance=known).fit(GROUPED, y_hat, sigmah=deviations())
+    with pytest.raises(ValueError, match="values known exactly contradict one another"):
+        ExactMinTrace(covariance=np.zeros(9)).fit(GROUPED, y_hat)
+    for level, message in ((90, "level must be a list"), ([0.9], "a coverage in per cent"), (["90"], "level is '90'")):
+        with pytest.raises((ValueError, TypeError), match=message):
+            own.predict(level=level)
     with pytest.raises(ValueError, match="y_hat of series 1 at step 2 is nan"):
         ExactMinTrace("ols").fit(GROUPED, np.where(np.arange(27).reshape(9, 3) == 5, np.nan, y_hat))
 

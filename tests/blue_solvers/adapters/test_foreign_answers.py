@@ -21,6 +21,7 @@ SCHEMA = Schema({"sex": ["f", "m"], "age": ["a", "b", "c"]}, {"age": {"adult": [
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "age * sex": 4.0, "sex": 2.0})
 Y = np.array([30.0, 1, 2, 3, 4, 5, 6, 11, 13])
 BEST = estimate(PROBLEM, Y)
+TURNED = Problem(SCHEMA, {"total": 1.0, "age * sex": 4.0, "sex": 2.0}, ["sex", "sex * age", "total"])
 DETAIL = BEST.tables["age * sex"].T  # sex, age
 
 
@@ -56,6 +57,7 @@ def flat() -> dict[tuple[str, ...], Any]:
 SHAPES: dict[str, Callable[[], Any]] = {
     "vector": lambda: BEST.values,
     "estimate": lambda: BEST,
+    "estimate of other tables": lambda: estimate(TURNED, Y),
     "tables": lambda: BEST.tables,
     "transposed": lambda: {"sex * age": DETAIL, "total": DETAIL.sum(), "sex": DETAIL.sum(axis=1), "age": [0.0, 0, 0]},
     "flat lists by tuples": flat,
@@ -115,6 +117,8 @@ def test_rows_of_arrays_by_query_shape(tmp_path: Path) -> None:
     np.testing.assert_allclose(answer_from(problem, tmp_path / "all.npz"), est.values)
     with pytest.raises(ValueError, match=r"table 'sex \* adult' of County '44001' is missing"):
         answer_from(problem, {**source, "County": pl.DataFrame(counties[:3])})
+    with pytest.raises(ValueError, match="table 'total' of County '44003' is given twice"):
+        answer_from(problem, {**source, "County": pl.DataFrame([*counties, counties[0]])})
     with pytest.raises(ValueError, match="0 factors of 'age' have 4 levels"):
         answer_from(problem, {"State": pl.DataFrame([{"geocode": "44", "query_shape": (2, 4), "value": [0.0] * 8}])})
 
@@ -142,6 +146,11 @@ def test_judgement_is_the_distance_in_standard_errors() -> None:
     [
         ({"total": 3.0, "sex": [1.0, 2]}, r"table 'age \* sex' is missing: there are 'total', 'sex'"),
         ({"total": 3.0, "sex": [1.0, 2, 3]}, "table 'sex' must have 2 cells: got 3"),
+        ({**flat(), "sex": [[1.0], [2]]}, "'sex' is given twice: give it once"),
+        ({"total": 3.0, "sex": [[1.0], [2]]}, r"'sex' must have shape \(2,\), or be flat: got \(2, 1\)"),
+        ({"total": 3.0, "sex * age": np.ones((3, 2))}, r"must have shape \(2, 3\), or be flat: got \(3, 2\)"),
+        (estimate(Problem(SCHEMA, {"sex * age": 1.0}, ["sex"]), np.ones(6)), "no values for 'total'"),
+        (estimate(Problem(Schema({"sex": 2}), {"sex": 1.0}), np.ones(2)), "the answer is over tables of other cells"),
         ([1.0, 2], r"must have shape \(9,\): got \(2,\)"),
         (planner(["I", "P"]), r"all its bases are 'I': it has \['I', 'P'\]"),
         (pl.DataFrame({"table": ["total"], "figure": [1.0]}), "no column is the answer: call it 'estimate'"),

@@ -20,7 +20,8 @@ from blue_solvers.adapters import (
     problem_from_releases,
 )
 from blue_solvers.adapters.released_marginals import MeasuredMarginal
-from constraint_builders import Problem, Schema, gallery
+from blue_solvers.operator import estimate
+from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms.laws import DiscreteGaussian
 from tests.helpers.every import every
 
@@ -108,6 +109,21 @@ def test_any_marginal_and_its_exact_errors(clique: tuple[str, ...], prefix: bool
     np.testing.assert_allclose(upper - lower, 2 * norm.ppf(0.95) * errors, rtol=1e-9)
 
 
+@pytest.mark.parametrize("known", ["zeros", "equalities", "covariance"])
+def test_marginals_rest_on_all_that_the_problem_knows(known: str) -> None:
+    """The same estimates and errors as with the marginal among the desired tables."""
+    schema, observed = Schema(SIZES), {"sex": 1.0, "age": 2.0, "detailed": 3.0}
+    empty = np.arange(12).reshape(2, 3, 2) == 1
+    own = {"zeros": {"detailed": empty}, "equalities": (np.eye(17)[:1], [7.0]), "covariance": np.eye(17) + 0.5}[known]
+    variances = dict.fromkeys(observed) if known == "covariance" else observed
+    problem = Problem(schema, variances, ["race", "age"], **{known: own})
+    y = np.random.default_rng(2).normal(20, 4, 17)
+    best, table = estimate(problem, y), ExactMarginals(problem, y)
+    for name, errors in problem.desired.tables(best.std_errors).items():
+        np.testing.assert_allclose(table.project(name), best.tables[name], rtol=1e-9)
+        np.testing.assert_allclose(table.std(name), errors, rtol=1e-9)
+
+
 def test_a_contingency_table_of_opendp() -> None:
     """Its keys and measurements, and the standard deviation that it would say: never less than the exact one."""
     own = measurements()
@@ -160,6 +176,13 @@ def test_what_private_pgm_does_not_know_is_refused() -> None:
         measurements_of(Problem(schema, {"adult": 1.0}), np.ones(2))
     with pytest.raises(ValueError, match="this problem is another"):
         measurements_of(Problem.from_matrix([[1.0, -1]], [1.0, 1]), np.ones(2))
+    with pytest.raises(ValueError, match="cannot say zeros="):
+        measurements_of(Problem(schema, {"age": 1.0}, zeros={"age": [True, False, False]}), np.ones(3))
+    with pytest.raises(ValueError, match="cannot say equalities="):
+        measurements_of(Problem(schema, {"age": 1.0}, equalities=([[1, 1, 0]], [2])), np.ones(3))
+    spine = Spine.from_geocodes({"State": ["1"], "County": ["11", "12"]})
+    with pytest.raises(ValueError, match="tables of one place"):
+        ExactMarginals(Problem(schema, {"County": {"age": 1.0}}, spine=spine), np.ones(6))
     table = ExactMarginals(*problem_from_measurements(measurements(), SIZES))
     with pytest.raises(ValueError, match="'sox' is no variable"):
         table.std("sox")
@@ -199,6 +222,14 @@ def test_wrong_releases_are_named() -> None:
     with pytest.raises(ValueError, match="releases have the laws discrete_gaussian, discrete_laplace"):
         problem_from_releases([(counts, summary), (counts, laplace)])
     assert problem_from_releases([(counts, summary), (counts, laplace)], noise="gaussian")[0].noise == "gaussian"
+    for group in (None, "*"):
+        unnamed = counts.with_columns(pl.col("sex").replace("m", group))
+        with pytest.raises(ValueError, match=r"release 1: column 'sex' holds nulls or '\*'"):
+            problem_from_releases([(unnamed, summary), (pl.DataFrame({"len": [31]}), summary)])
+    with pytest.raises(ValueError, match="release 1: column 'len' holds nulls"):
+        problem_from_releases([(counts.with_columns(len=pl.Series([20, None])), summary)])
+    everybody = counts.with_columns(pl.col("sex").replace("m", "total"))
+    assert problem_from_releases([(everybody, summary)])[0].observed.names == ("sex",)
     with pytest.raises(ValueError, match="there are no releases"):
         problem_from_releases([])
 

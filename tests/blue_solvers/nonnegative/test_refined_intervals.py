@@ -112,6 +112,13 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         refine_intervals(problem, np.ones(7), [0.0], [1.0])
     with pytest.raises(ValueError, match=r"lower and upper must have shape \(1,\)"):
         refine_intervals(problem, np.ones(3), [0.0, 1.0], [1.0])
+    with pytest.raises(ValueError, match="lower is above upper in table 'total'"):
+        refine_intervals(problem, np.ones(3), [2.0], [1.0])
+    known = Problem(Schema({"a": 2}), {"total": 0.0, "a": 0.0})
+    with pytest.raises(ValueError, match="values known exactly contradict one another by 1 "):
+        refine_intervals(known, [1.0, 1, 1], np.zeros(3), np.ones(3))
+    with pytest.raises(ValueError, match="truth does not add up by 1 "):
+        coverage(known, [1.0, 1, 1], nnls, 2, np.random.default_rng(0))
     assert refine_intervals(problem, np.array([1.0, 1.0, np.nan]), [-1.0], [4.0]) == (0, 4)
 
 

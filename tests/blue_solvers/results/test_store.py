@@ -33,6 +33,8 @@ def test_errors_worked_out_while_writing_are_the_exact_ones(
     observed = {"State": {"total": 1.0}, "County": {table: [1.0, 2.0, 3.0], "age": 2.0}}
     problem = Problem(settings.schema, observed, desired, spine=spine)
     P, y = blue(problem), np.arange(float(problem.observed.size))
+    with pytest.raises(ValueError, match="estimate must have shape"):
+        write_result(tmp_path / "longer", P, np.append(P @ y, 1.0), None, settings)
     write_result(tmp_path / "given", P, P @ y, np.sqrt(P.variances()), settings)
     write_result(tmp_path / "worked_out", P, P @ y, None, settings)
     given, found = (Result(tmp_path / name).description["files"] for name in ("given", "worked_out"))

@@ -69,6 +69,7 @@ def test_measurements_that_may_change_are_copied_and_others_are_not() -> None:
     P, y = blue(problem), np.arange(7.0)
     kept = P.estimate(y).y
     assert not np.may_share_memory(kept, y)
+    assert not kept.flags.writeable
     y.flags.writeable = False
     assert P.estimate(y).y is y
     view = np.arange(7.0)[:]
@@ -82,4 +83,4 @@ def test_values_are_no_view_of_the_measurements() -> None:
     y.flags.writeable = False
     est = blue(problem).estimate(y)
     assert not np.may_share_memory(est.values, est.y)
-    assert not est.values.flags.writeable
+    assert not any(own.flags.writeable for own in (est.values, est.variances, est.std_errors))

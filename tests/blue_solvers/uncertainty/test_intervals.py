@@ -154,6 +154,11 @@ def test_order_statistic(level, draws, rank):
     assert order_statistic(level, draws) == rank
 
 
+def test_an_order_statistic_is_of_a_level():
+    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        order_statistic(1.0, 99)
+
+
 @pytest.mark.parametrize(("level", "draws", "least"), [(0.95, 18, 19), (0.99, 98, 99), (0.999, 199, 999), (0.9, 8, 9)])
 def test_too_few_draws_are_refused(level, draws, least):
     with pytest.raises(ValueError, match=f"{draws} draws are too few .* level {level:g}: give {least} or more"):
@@ -171,6 +176,7 @@ def test_too_few_draws_are_refused(level, draws, least):
         ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),
         ({"method": "t", "draws": 1.5}, "draws is 1.5: give a whole number of 1 or more"),
         ({"method": "z", "draws": 9}, "method 'z' simulates nothing"),
+        ({"method": "t", "draws": 9, "rng": 1.5}, "rng is 1.5: give a whole number of 0 or more"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -297,6 +303,8 @@ def test_bounds_and_errors_that_are_none_are_refused():
     for bad in (-1.0, np.nan):
         with pytest.raises(ValueError, match="std_errors holds NaN or negative"):
             normal_intervals([1.0], [bad])
+    with pytest.raises(ValueError, match="estimate and std_errors must have one shape"):
+        normal_intervals([1.0, 2.0], [1.0])
     low, high = refine_to_integers([-np.inf], [np.inf])
     assert (low, high) == (0, np.inf)
 

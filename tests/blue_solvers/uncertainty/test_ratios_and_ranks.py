@@ -90,6 +90,8 @@ def test_sure_ranks_and_a_single_place() -> None:
         (([1.0], [2.0, 3.0], np.zeros((1, 2, 2))), "n numerators"),
         (([1.0], [np.nan], np.zeros((1, 2, 2))), "NaN or infinite"),
         (([1.0], [2.0], np.array([[[-1.0, 0], [0, 1]]])), "negative variances"),
+        (([1.0], [2.0], np.array([[[1.0, 0.5], [0.4, 1]]])), "covariance is not symmetric"),
+        (([1.0], [2.0], np.array([[[1.0, 1.1], [1.1, 1]]])), "correlations are 1 at most"),
         (([1.0], [2.0], np.zeros((1, 2, 2)), 1.5), "level must lie between 0 and 1"),
     ],
 )
@@ -103,6 +105,8 @@ def test_what_has_no_rank_is_refused() -> None:
         rank_intervals([1.0, 2.0], [[1.0]])
     with pytest.raises(ValueError, match="NaN or infinite"):
         rank_intervals([1.0, np.inf], np.eye(2))
+    with pytest.raises(ValueError, match="negative variances"):
+        rank_intervals([1.0, 2.0], -np.eye(2))
 
 
 @examples(50)

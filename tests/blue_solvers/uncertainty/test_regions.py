@@ -17,6 +17,7 @@ from blue_solvers.uncertainty import (
     distribution_free_band,
     distribution_free_ellipsoid,
     functionals,
+    intervals,
     simultaneous_band,
 )
 from constraint_builders import Problem, Schema
@@ -196,5 +197,11 @@ def test_bad_requests_are_refused():
         distribution_free_band(given_problem, TRUTH, W, 0.9, draws=8)
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         simultaneous_band(given_problem, TRUTH, W, 1.5)
+    known = Problem(Schema({"a": 2}), {"a": 0.0, "total": 0.0})
+    for region in (functionals, confidence_ellipsoid, simultaneous_band):
+        with pytest.raises(ValueError, match="values known exactly contradict one another by 1 "):
+            region(known, [1.0, 2.0, 4.0], np.eye(3))
+    with pytest.raises(ValueError, match="values known exactly contradict one another by 1 "):
+        intervals(known, [1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="draws is -1: give a whole number"):
         distribution_free_ellipsoid(given_problem, TRUTH, W, draws=-1)

@@ -29,6 +29,7 @@ def test_a_root_joins_states() -> None:
 
 
 def test_geocodes_of_data_dependent_width() -> None:
+    assert Spine.from_geocodes({"State": [1], "County": [11, 12]}).geocodes == ("1", "11", "12")
     spine = Spine.from_geocodes({"State": ["1"], "County": ["1a", "1bb"], "Tract": ["1a01", "1bb1", "1bb22"]})
     parents = [spine.geocodes[spine.parent[i]] for i in spine.members[2]]
     assert parents == ["1a", "1bb", "1bb"]
