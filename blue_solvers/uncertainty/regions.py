@@ -210,7 +210,7 @@ def confidence_ellipsoid(
     Raises
     ------
     ValueError
-        If level, W or y are no such things, values known exactly contradict one another, W weighs a cell that nothing
+        If level, W or y are no such things, exact values contradict one another, W weighs a cell that nothing
         determines, or there are fewer draws than the rank.
     """
     P, W, level = _read(P, W, level)
@@ -273,9 +273,8 @@ def simultaneous_band(
     simulations = whole_number(simulations, "simulations", 1)
     centre, rounding = _centre(P, y, W)
     found = Functionals(centre, P.functional_covariance(W))
-    whitening = Whitening.of_covariance(found.covariance)
     largest = LargestErrors(simulations + 1 - order_statistic(level, simulations))
-    generator = np.random.default_rng(rng)
+    generator, whitening = np.random.default_rng(rng), Whitening.of_covariance(found.covariance)
     block = max(1, 2**20 // max(W.shape[1], 1))
     while largest.count < simulations:
         width = min(block, simulations - largest.count)

@@ -94,8 +94,8 @@ def test_no_order_of_rows_changes_the_order_of_anything(folder: Path, seed: int)
 
 def test_exact_counts_are_constraints(tmp_path: Path) -> None:
     problem = small_problem(STATE, State={"total": 0.0}, County={"total": np.array([0.0, 3.0]), "detailed": 2.0})
-    truth = {name: np.full(problem.observed.shape(name), 6.0) for name in problem.observed.names}
-    y = add_noise(problem, problem.observed.vector(truth), 5)
+    M = problem.marginal_matrix()
+    y = add_noise(problem, M @ np.repeat([6.0, 0.0], [1, M.shape[1] - 1]), 5)
     write_noisy_measurements(tmp_path / "out", problem, y)
     state = pl.read_parquet(part(tmp_path / "out", "State", "Constraint"), hive_partitioning=False)
     assert state.select("query_name", "sign", "value").rows() == [("total_con", "=", [6])]
