@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from blue_solvers.about import __version__
+from blue_solvers.commands.listed import COMMANDS
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.commands.screen import SCREEN
 from blue_solvers.commands.strict import DoubtfulError
@@ -23,21 +24,6 @@ from blue_solvers.contract import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.extras import EXTRA_OF, missing_extra
 from constraint_builders.printable import printable
-
-COMMANDS = {  # and their modules, of which no more are loaded than are asked for
-    "estimate": "estimate",
-    "joint": "estimate_jointly",
-    "info": "info",
-    "simulate": "simulate",
-    "query": "query",
-    "table": "by_table",
-    "tables": "which_tables",
-    "compare": "compare_lines",
-    "report": "report_page",
-    "spine": "design_spine",
-    "benchmark": "benchmark",
-    "demo": "demo",
-}
 
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 FLAGS = (  # parameters of the library, in messages, and what they are called here
@@ -131,7 +117,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command that is asked for by name; of all otherwise."""
+    """The parser of the command that is asked for by name; of all of them, without their arguments, otherwise."""
     parser = _Parser(
         prog="blue-solvers",
         description="Exact best linear unbiased estimates from noisy tables that must agree.",
@@ -140,8 +126,12 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in argv[:1] if argv and argv[0] in COMMANDS else COMMANDS:
-        import_module(f"blue_solvers.commands.{COMMANDS[command]}").add_parser(subparsers)
+    asked = next((name for name in argv if name in COMMANDS), None)
+    if asked is not None:
+        import_module(f"blue_solvers.commands.{COMMANDS[asked].module}").add_parser(subparsers)
+    else:
+        for name, command in COMMANDS.items():
+            subparsers.add_parser(name, help=command.purpose)
     return parser
 
 

@@ -52,7 +52,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "benchmark",
-        "measure solvers side by side: seconds, memory, proved error, on problems of the gallery or of your own",
         "blue-solvers benchmark --problem pl94 --table noisy.csv --solver two_pass --out times.csv",
     )
     parser.add_argument(

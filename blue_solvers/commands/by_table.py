@@ -28,7 +28,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "table",
-        "published tables of any places by their GEOIDs, with intervals, from what estimate stored",
         "blue-solvers table result P12 --geoid 44007000101\n"
         "  blue-solvers table result P1 P2 --geolevel tract --geoid 44007 --out tracts.csv --wide",
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blue_solvers import SOLVERS, Certificate, Estimate, TwoPass, projected_work
+from blue_solvers.commands.listed import COMMANDS
 from blue_solvers.commands.screen import say, tell
 from blue_solvers.commands.strict import add_strict_argument
 from constraint_builders import Problem
@@ -26,8 +27,9 @@ MOST_REASONS = 5  # of cells that are NaN, said on the screen
 SubParsers = argparse._SubParsersAction
 
 
-def new_parser(subparsers: SubParsers, name: str, purpose: str, example: str) -> argparse.ArgumentParser:
+def new_parser(subparsers: SubParsers, name: str, example: str) -> argparse.ArgumentParser:
     """Declare a subcommand whose help ends in an example."""
+    purpose = COMMANDS[name].purpose
     return subparsers.add_parser(
         name,
         help=purpose,

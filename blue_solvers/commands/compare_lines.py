@@ -25,7 +25,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "compare",
-        "shares, ratios, differences and ranks of lines of published tables, with exact joint errors",
         "blue-solvers compare result P12_003N --over P12_001N --geolevel tract\n"
         "  blue-solvers compare result P12_001N --minus --base 44007 --geoid 44001 44003\n"
         "  blue-solvers compare result P12_001N --rank --geolevel county --out ranks.csv",

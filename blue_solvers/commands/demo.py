@@ -31,7 +31,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "demo",
-        "measure the admissions to Berkeley of 1973 with noise, estimate them, and compare with the truth",
         "blue-solvers demo --seed 7",
     )
     parser.add_argument("--seed", type=whole_from(0), default=SEED, help=f"of the noise; default: {SEED}")

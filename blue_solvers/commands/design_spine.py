@@ -43,7 +43,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "spine",
-        "build a geographic spine around off-spine entities, and judge it by exact variances before any noise is drawn",
         "blue-solvers spine blocks.csv --entity place --entity school_district --optimise mean --out spine.csv",
     )
     parser.add_argument(

@@ -59,7 +59,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "estimate",
-        "make noisy tables consistent: best linear unbiased estimates with standard errors and intervals",
         "blue-solvers estimate noisy.csv --schema schema.toml --out estimates.csv --desired all",
     )
     add_input_arguments(parser)

@@ -54,7 +54,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "joint",
-        "estimate together what was measured apart of the same people and places: releases of two products, or tables",
         "blue-solvers joint US_Person_PL_PROD US_DHCP_PROD --settings pl94_us_persons --settings dhc_us_persons "
         "--variables sex,age,hispanic,cenrace --within 044 --desired 'sex * age_40_groups' --out both\n"
         "  blue-solvers table both P12 --geoid 44007000101\n"

@@ -41,7 +41,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "info",
-        "describe noisy tables: sizes, rank, which assumptions hold, which solver auto would take and why",
         "blue-solvers info noisy.csv --schema schema.toml",
     )
     add_input_arguments(parser)

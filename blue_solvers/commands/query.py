@@ -41,7 +41,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "query",
-        "answer a question about any geounits, with an interval, from what estimate stored",
         "blue-solvers query result --count total --count votingage=adult --geounits 440070001011000 440070001011001\n"
         "  blue-solvers query result --count total --places places.csv --out places_total.csv\n"
         "  blue-solvers query result --table all --all --geolevel County --out counties.parquet",

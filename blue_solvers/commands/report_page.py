@@ -27,7 +27,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "report",
-        "show a result on one page: its fit, its certificate, the largest adjustments, its precision, its figures",
         "blue-solvers report estimates.csv --out report.html",
     )
     parser.add_argument(

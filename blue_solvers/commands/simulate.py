@@ -29,7 +29,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "simulate",
-        "make a noisy release, in the layout of noisy measurement files, from true counts by block",
         "blue-solvers simulate blocks.csv --settings settings.toml --seed 7 --out release",
     )
     parser.add_argument(

@@ -14,7 +14,6 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "tables",
-        "the published tables that a stored result can answer, and why it cannot answer the others",
         "blue-solvers tables result",
     )
     add_result_argument(parser)

@@ -448,3 +448,18 @@ def test_nonnegative_counts_stand_beside_the_estimates(
 def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: pytest.CaptureFixture) -> None:
     error = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--nonnegative", "nnls")
     assert "--nonnegative is for one file of tables" in error
+
+
+@pytest.mark.parametrize("word", ["--help", "--version", "--nothing"])
+def test_help_waits_for_no_library(word: str) -> None:
+    work = f"""
+import sys
+from blue_solvers.cli import main
+try:
+    main([{word!r}])
+finally:
+    print(*{{"numpy", "polars"}} & set(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=False)
+    assert "" in done.stderr.splitlines()  # none of them
+    assert "blue-solvers" in done.stdout + done.stderr
