@@ -144,6 +144,11 @@ def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: st
     assert digests(tmp_path / "out") == digests(tmp_path / "agreed")
 
 
+def test_a_limit_that_is_no_number_cuts_nothing() -> None:
+    with pytest.raises(ValueError, match="a limit of memory must be a number of bytes above 0: got nan"):
+        choose_cut(Spine([-1, 0, 0], ["A", "B", "B"]), np.ones(3), float("nan"))
+
+
 @pytest.mark.parametrize(
     ("variance", "value", "message"),
     [
