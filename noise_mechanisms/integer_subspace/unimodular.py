@@ -169,7 +169,7 @@ def smith_form(A: Any) -> SmithForm:
             f"the Smith form of a {given.shape[0]} x {given.shape[1]} matrix is out of reach (at most {_SMITH_LIMIT:,} "
             "entries): use Lattice(invariants).basis, which needs no Smith form"
         )
-    D = np.array([[int(value) for value in row] for row in given], dtype=object).reshape(given.shape)
+    D = given.astype(object)  # Python's integers
     U, V = _identity(D.shape[0]), _identity(D.shape[1])
     for corner in range(min(D.shape)):
         while _bring_pivot(D, U, V, corner):
