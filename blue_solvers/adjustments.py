@@ -18,7 +18,7 @@ from constraint_builders.description.layout import Name
 
 @dataclass(frozen=True)
 class Adjustments:
-    """Measurements of the desired cells beside their estimates.
+    """Measurements of the desired cells beside their estimates; no array is writable in an `Estimate`'s.
 
     Attributes
     ----------

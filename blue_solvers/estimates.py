@@ -183,7 +183,8 @@ class Estimate:
         return {name: self._adjustments(*sources.by(i, self.y.size)) for i, name in enumerate(sources.names)}
 
     def _adjustments(self, y: Float, noise: Float) -> Adjustments:
-        return adjustments(self.problem, y, noise, self.values, self.variances, self.operator.info.exact)
+        found = adjustments(self.problem, y, noise, self.values, self.variances, self.operator.info.exact)
+        return Adjustments(*map(_kept, vars(found).values()))
 
     @overload
     def to_frame(self, level: float = 0.95) -> polars.DataFrame: ...

@@ -134,10 +134,16 @@ def require_cells(count: int, what: str) -> None:
         )
 
 
-def require_limit(memory: float) -> None:
-    """Raise `MemoryError` if a limit of memory is more than is free, and `ValueError` if it is no number of bytes."""
+def read_limit(memory: float) -> float:
+    """A limit of memory; `ValueError` if it is no number of bytes."""
     if not memory > 0:
         raise ValueError(f"a limit of memory must be a number of bytes above 0: got {memory}")
+    return memory
+
+
+def require_limit(memory: float) -> None:
+    """Raise `MemoryError` if a limit of memory is more than is free, and `ValueError` if it is no number of bytes."""
+    read_limit(memory)
     free = free_memory()
     if memory > free:
         raise MemoryError(

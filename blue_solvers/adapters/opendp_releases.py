@@ -60,6 +60,11 @@ def problem_from_releases(
                 f"release {number}: counts in {column!r} were cut at zero, which is no noise of mean zero: release "
                 "dp.len(signed=True)"
             )
+        taken = {"value", "variance", "source"} & {*counts.columns} - {column}
+        if taken:
+            raise ValueError(
+                f"release {number} groups by {min(taken)!r}, which names what was measured: rename the column"
+            )
         groups = [polars.col(name).cast(polars.String) for name in counts.columns if name != column]
         for own in counts.select(*groups, column):
             if own.null_count() or (own.name != column and (own.str.strip_chars() == SUMMED_OUT).any()):

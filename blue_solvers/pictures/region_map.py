@@ -41,11 +41,15 @@ def region_map(
     Raises
     ------
     ValueError
-        If a feature has no such property or is no polygon, or a value belongs to no feature.
+        If a feature has no such property, that of another or is no polygon, or a value belongs to no feature.
     """
     from matplotlib.collections import PathCollection
 
-    outlines = dict(_outlines(geojson, key))
+    outlines: dict[str, Path] = {}
+    for name, path in _outlines(geojson, key):
+        if name in outlines:
+            raise ValueError(f"{key} {name!r} is of several features: make one MultiPolygon of them")
+        outlines[name] = path
     if unknown := [name for name in values if name not in outlines]:
         raise ValueError(f"no feature has {key} {unknown[0]!r}: the map has {', '.join(list(outlines)[:4])}, ...")
     shown = {name: value for name, value in values.items() if np.isfinite(value)}

@@ -64,25 +64,28 @@ class Allocation:
     bound : float
         No budget that meets the targets has a lower total.
     iterations : int
+    neighbours : {"bounded", "unbounded"}
+        Under which the losses meet the targets.
     """
 
     losses: Mapping[tuple[str, str], float]
     variances: Float
     bound: float
     iterations: int
+    neighbours: Neighbours = "bounded"
 
     @property
     def total(self) -> float:
         """Rho of everything."""
         return sum(self.losses.values())
 
-    def budget(self, digits: int = 9, neighbours: Neighbours = "bounded") -> Budget:
-        """The losses as a budget in exact rationals, each rounded up to so many decimal digits."""
+    def budget(self, digits: int = 9, neighbours: Neighbours | None = None) -> Budget:
+        """The losses as a budget in exact rationals, each rounded up to so many decimal digits; by default its own."""
         unit = 10**digits
         exact: dict[str, dict[str, Fraction]] = {}
         for (level, table), loss in self.losses.items():
             exact.setdefault(level, {})[table] = Fraction(math.ceil(loss * unit), unit)
-        return Budget(exact, "zcdp", neighbours)
+        return Budget(exact, "zcdp", neighbours or self.neighbours)
 
     @property
     def gap(self) -> float:
@@ -136,10 +139,12 @@ def allocate_budget(
     ConvergenceError
         If the gap is still larger after so many iterations.
     """
-    wanted = real_array(targets, "targets")
+    wanted, workload = real_array(targets, "targets"), sparse.csc_array(workload)
     if wanted.shape != (workload.shape[1],) or not (np.isfinite(wanted) & (wanted > 0)).all():
         raise ValueError(f"targets must be {workload.shape[1]} positive numbers, one for each functional")
     names = [(level, table) for level, row in tables.items() for table in row]
+    if len(set(names)) < len(names):
+        raise ValueError("a table is given twice at one geolevel: it gets one loss there, so leave one out")
     measurements = _Measurements(schema, spine, names, desired, workload, neighbours, solver)
     losses, bound, gap = np.ones(len(names)), 0.0, np.inf
     for iteration in range(1, most_iterations + 1):
@@ -149,7 +154,8 @@ def allocate_budget(
         bound = max(bound, _least_cost(squares / losses**2 / relative[:, None] ** 2))
         gap = losses.sum() / bound - 1
         if gap <= rtol:
-            return Allocation(dict(zip(names, losses.tolist(), strict=True)), relative * wanted, bound, iteration)
+            own = dict(zip(names, losses.tolist(), strict=True))
+            return Allocation(own, relative * wanted, bound, iteration, neighbours)
         losses = _best_for_weights(squares, losses)
     raise ConvergenceError(
         f"after {most_iterations} iterations the budget {losses.sum():.6g} may lie {gap:.2%} above the least one: "

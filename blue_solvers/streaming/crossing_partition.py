@@ -30,7 +30,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.estimability import lacks
-from constraint_builders.memory import format_bytes
+from constraint_builders.memory import format_bytes, read_limit
 
 EVERYTHING = "Everything"  # the layer above all others, where they have no area that holds all leaves
 COPIES = 2  # of measurements and estimates inside a part, beside those that a part takes that is a tree
@@ -158,7 +158,7 @@ def _chosen(problem: Problem, memory: float | None, at: str | None) -> tuple[Cut
         if memory is None:
             cut = Cut.at(areas, used, at)
             return cut, *_needs(problem, cut)
-    limit = np.inf if memory is None else memory
+    limit = np.inf if memory is None else read_limit(memory)
     refusal: UnsupportedProblemError | None = None
     short: MemoryError | None = None
     for name in _candidates(areas, used, at):

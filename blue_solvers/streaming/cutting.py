@@ -9,7 +9,7 @@ import numpy as np
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.memory import format_bytes
+from constraint_builders.memory import format_bytes, read_limit
 
 
 def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> Index:
@@ -49,7 +49,7 @@ def largest_subtrees(
     """
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a geolevel")
-    limit = np.inf if memory is None else memory - reserved
+    limit = np.inf if memory is None else read_limit(memory) - reserved
     below = own.astype(float)
     for members in reversed(spine.members[1:]):
         np.add.at(below, spine.parent[members], below[members])

@@ -30,6 +30,7 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import EmptyCells, StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
@@ -222,6 +223,13 @@ def partition_known(
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
         name, places = spelled[spine.level_index(level), table]
         values = read(level, name, ranks)
+        if np.asarray(values).dtype != np.int32:
+            values = real_array(values, f"what was read of table {name!r} of {level}")
+        if np.shape(values)[:1] != ranks.shape:
+            raise ValueError(
+                f"table {name!r} of {level} was read in the shape {np.shape(values)}: give a row for each of "
+                f"{ranks.size} geounits"
+            )
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
     empty = None if zeros is None else zeros.empty
@@ -238,7 +246,7 @@ def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
 
 
 def _geounit_variances(name: tuple[str, str], value: ArrayLike, count: int) -> Float:
-    variances = np.asarray(value, dtype=np.float64)
+    variances = real_array(value, f"variances of {name!r}")
     if variances.shape not in ((), (count,)) or np.isnan(variances).any() or (variances < 0).any():
         raise ValueError(f"variances of {name!r} must be one number, or {count} of them, none negative or NaN")
     return np.broadcast_to(variances, (count,))

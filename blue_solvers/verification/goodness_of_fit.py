@@ -17,6 +17,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
+from constraint_builders.description.reals import whole_number
 from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.vectors import refuse_large_values
@@ -280,7 +281,8 @@ def fit_test(
     Raises
     ------
     ValueError
-        If a shape does not fit, or a value is NaN or infinite in a cell that was measured.
+        If a shape does not fit, a value is NaN or infinite in a cell that was measured, or draws are no whole number
+        above 0.
 
     References
     ----------
@@ -288,6 +290,7 @@ def fit_test(
     """
     y, x, spread = (_vector(problem, v, what) for v, what in ((y, "y"), (x, "x"), (variances, "variances")))
     refuse_large_values(problem, y, "y of ")
+    draws = whole_number(draws, "draws", 1)
     sources = problem.sources_of(y)
     try:
         noise = WeighedNoise.of(problem) if sources is None else WeighedNoise.apart(sources)

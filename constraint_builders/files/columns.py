@@ -22,7 +22,7 @@ SPREADS = {
     STD_ERROR: ("std_error", "standard_error", "stderr", "std_err", "se"),
     CV_PERCENT: ("cv", "coefficient_of_variation", "rse", "relative_standard_error"),
 }
-MARGINS = re.compile(r"(?:moe|margin_of_error)_?(\d\d(?:_\d+)?)?(?:_?percent|_?pct)?", re.ASCII)
+MARGINS = re.compile(r"(?:moe|margin_of_error)_?(\d\d(?:_\d+)?)?", re.ASCII)
 UNIT = re.compile(r"_(in_)?(percent|pct)")
 PERCENT_SIGN = re.compile(r"(?<![\d\s])\s*%")  # that is no level of confidence's
 LEAST_LEVEL = 50  # of a margin of error, in percent: smaller ones say how often it is missed
@@ -176,7 +176,7 @@ def read_spread(name: str) -> Spread | None:
     if in_percent and (kind in (VARIANCE, STD_ERROR) or (margin is None and MARGINS.fullmatch(plain))):
         raise ValueError(
             f"column {name!r} is in percent: name it cv_percent where 12 means a standard error of 12 % of the value, "
-            "else give it in the unit of the values"
+            f"else {plain} and give it in the unit of the values"
         )
     if kind == CV_PERCENT and not in_percent:
         raise ValueError(f"column {name!r} does not say its unit: name it cv_percent where 12 means 12 %")

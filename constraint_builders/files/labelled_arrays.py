@@ -12,7 +12,7 @@ from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.extras import missing_extra
-from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain_name, read_spread
+from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain_name, read_spread, with_unit
 from constraint_builders.files.hidden_totals import MeasuredCells, refuse_hidden_totals
 from constraint_builders.files.labels import in_order
 from constraint_builders.files.measured_columns import variances_of
@@ -132,7 +132,7 @@ def _spreads(source: xarray.Dataset) -> dict[str, Spread]:
     """For every array that has one, by its plain name, the array of its precision."""
     found: dict[str, Spread] = {}
     for name in source.data_vars:
-        words = plain_name(str(name)).split("_")
+        words = plain_name(with_unit(str(name))).split("_")
         for first in range(1, len(words)):
             spread = read_spread("_".join(words[first:]))
             if spread is None:
@@ -147,7 +147,7 @@ def _spreads(source: xarray.Dataset) -> dict[str, Spread]:
 
 def _stem(name: str) -> str:
     """What an array of values shares with that of its precision: its plain name, ``estimate`` at the end left out."""
-    words = plain_name(name).split("_")
+    words = plain_name(with_unit(name)).split("_")
     return "_".join(words[:-1] if words[-1] in VALUES and len(words) > 1 else words)
 
 

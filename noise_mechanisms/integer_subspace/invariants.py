@@ -13,7 +13,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Integers
 from constraint_builders.description.linear import read_matrix
-from constraint_builders.description.reals import whole_array
+from constraint_builders.description.reals import whole_array, whole_number
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
@@ -77,7 +77,7 @@ class Invariants:
         Raises
         ------
         ValueError
-            If a subset is empty, names a record twice, or names one that does not exist.
+            If a subset is empty, names a record twice, or by no whole number, or one that does not exist.
 
         Examples
         --------
@@ -85,10 +85,10 @@ class Invariants:
         array([[1, 1, 1, 0],
                [0, 0, 1, 1]])
         """
-        members = [list(subset) for subset in subsets]
+        members = [[whole_number(record, "a record", 0) for record in subset] for subset in subsets]
         for number, subset in enumerate(members):
-            if any(not 0 <= record < records for record in subset):
-                wrong = next(record for record in subset if not 0 <= record < records)
+            if any(record >= records for record in subset):
+                wrong = next(record for record in subset if record >= records)
                 raise ValueError(f"subset {number} names record {wrong}: records are 0 to {records - 1}")
             if len(set(subset)) < len(subset):
                 raise ValueError(f"subset {number} names a record twice: a subset is a set")

@@ -50,21 +50,21 @@ def jump_chains(states: Integers, basis: Integers, jumps: Integers, costs: Float
     """See `jump_in_numpy`."""
     proposal = np.empty(states.shape[1], np.int64)
     for chain in range(states.shape[0]):
-        size = _measure(states[chain], norm)
+        size = own_norm(states[chain], norm)
         for turn in range(jumps.shape[1]):
             proposal[:] = states[chain]
             for i in range(basis.shape[0]):
                 if jumps[chain, turn, i] != 0:
                     proposal += jumps[chain, turn, i] * basis[i]
-            proposed = _measure(proposal, norm)
+            proposed = own_norm(proposal, norm)
             if epsilon * (proposed - size) <= costs[chain, turn]:
                 states[chain] = proposal
                 size = proposed
 
 
-def _measure(table: Integers, norm: int) -> float:
+def own_norm(table: Integers, norm: int) -> float:
     """The L1 or L2 norm of one table."""
     total = 0.0
     for value in table:
-        total += abs(value) if norm == 1 else value * value
+        total += abs(value) if norm == 1 else float(value) * value
     return total if norm == 1 else math.sqrt(total)

@@ -23,6 +23,7 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
     decimal,
     is_below,
 )
+from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.klein import KleinSampler, log_theta
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.sampler import require_acceptance
@@ -70,7 +71,7 @@ class L2LadderSampler(KleinSampler):
         weights = np.exp(log_weights - logsumexp(log_weights))
         rungs = rng.choice(weights.size, size=tries, p=weights / weights.sum())
         proposals, log_thetas = self._propose((rungs + 1) / (_STEPS * self.epsilon), rng)
-        costs = self.epsilon * np.sqrt(np.square(proposals).sum(axis=1))
+        costs = self.epsilon * norm_of(proposals, 2)
         return proposals, log_thetas - log_thetas_zero[rungs] + math.log(_STEPS) - _log_ladder(costs)
 
     @cached_property

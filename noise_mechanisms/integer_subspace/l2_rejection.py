@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp_root, exact_scale
+from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.sampler import RejectionSampler, Sampler, require_acceptance
 
 
@@ -48,9 +49,8 @@ class L2RejectionSampler(RejectionSampler):
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
         proposals = self._proposals.sample(tries, rng)
-        length = np.sqrt(np.square(proposals).sum(axis=1))
         growth = proposal_epsilon(self.epsilon, self._records) * abs(proposals).sum(axis=1)
-        return proposals, growth - self.epsilon * length
+        return proposals, growth - self.epsilon * norm_of(proposals, 2)
 
     def release_sample(self) -> Integers:
         """See `Sampler.release_sample`."""
@@ -59,5 +59,5 @@ class L2RejectionSampler(RejectionSampler):
         while True:
             proposal = self._proposals.release_sample()
             growth = step * int(abs(proposal).sum())
-            if bernoulli_exp_root(growth, Fraction(self.epsilon), int(np.square(proposal).sum())):
+            if bernoulli_exp_root(growth, Fraction(self.epsilon), sum(int(value) ** 2 for value in proposal)):
                 return proposal

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from constraint_builders.description.reals import whole_array
+
 _SMITH_LIMIT = 20_000  # entries of A: beyond, intermediate entries and time explode
 
 Column = dict[int, int]
@@ -159,15 +161,15 @@ def smith_form(A: Any) -> SmithForm:
     Raises
     ------
     ValueError
-        If the matrix is larger; a lattice basis does not need the form, see `Lattice`.
+        If an entry is not whole or the matrix larger; a lattice basis does not need the form, see `Lattice`.
     """
-    given = sparse.csr_array(A).toarray()
+    given = whole_array(A.toarray() if sparse.issparse(A) else A, "the matrix")
     if given.size > _SMITH_LIMIT:
         raise ValueError(
             f"the Smith form of a {given.shape[0]} x {given.shape[1]} matrix is out of reach (at most {_SMITH_LIMIT:,} "
             "entries): use Lattice(invariants).basis, which needs no Smith form"
         )
-    D = np.array([[int(value) for value in row] for row in given], dtype=object).reshape(given.shape)
+    D = given.astype(object)  # Python's integers
     U, V = _identity(D.shape[0]), _identity(D.shape[1])
     for corner in range(min(D.shape)):
         while _bring_pivot(D, U, V, corner):

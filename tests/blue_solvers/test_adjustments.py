@@ -77,6 +77,10 @@ def test_tables_that_are_not_wanted_or_not_measured_leave_it_empty(noisy: Path) 
     assert frame["variance"].to_list() == [np.inf, np.inf, 2, 2, np.inf, 3]
 
 
+def test_what_is_kept_of_adjustments_nobody_writes_to(noisy: Path) -> None:
+    assert not any(own.flags.writeable for own in vars(estimate(*read_long_table(noisy)).adjustments).values())
+
+
 def test_answers_that_are_not_the_best_have_no_z() -> None:
     problem = Problem(Schema({"a": 2, "b": 2}), {"a * b": [[1, 2.0], [3, 4]], "a": 1.0})
     assert estimate(problem, np.arange(6.0)).to_frame()["adjustment_z"].null_count() == 0

@@ -670,7 +670,15 @@ NUMBERS = [
         Case(
             f"errors in percent, {name}", FLAT.replace("std_error", name), Refused("is in percent: name it cv_percent")
         )
-        for name in ("std_error %", "SE (%)", "std_error_percent", "Standard error (in percent)", "moe_90 (%)", "MOE %")
+        for name in (
+            "std_error %",
+            "SE (%)",
+            "std_error_percent",
+            "Standard error (in percent)",
+            "moe_90 (%)",
+            "MOE %",
+            "moe_90_percent",
+        )
     ),
     Case(
         "errors in percent in a wide table",

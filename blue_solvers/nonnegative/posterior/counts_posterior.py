@@ -41,6 +41,7 @@ _TURNS_A_CELL = 4  # proposals between two draws that are kept
 _TURNS_AT_ONCE = 1 << 18
 _VALUES_AT_ONCE = 1 << 23
 _WHOLE = 1e-9
+_MOST = int(np.iinfo(np.int32).max)  # of a count among the draws
 _GRID = np.geomspace(0.02, 100.0, 38)  # of concentrations
 
 
@@ -144,9 +145,10 @@ def counts_posterior(
     Raises
     ------
     ValueError
-        If y does not fit the problem; the noise is correlated, or of a law without a family; noise of whole numbers
-        left a measurement that is not whole, or is added to areas of other than whole weights; a cell is in no measured
-        sum of weights of one sign, so that its count has no bound; what is known exactly is met by no whole counts.
+        If y does not fit the problem; a count may be 2^31 or more; the noise is correlated, or of a law without a
+        family; noise of whole numbers left a measurement that is not whole, or is added to areas of other than whole
+        weights; a cell is in no measured sum of weights of one sign, so that its count has no bound; what is known
+        exactly is met by no whole counts.
     NotConvergedError
         If the chains, started from dispersed fits, still disagree by more than 5 % in some desired cell, or are worth
         fewer than `effective` draws of it, after `most_draws`.
@@ -225,6 +227,8 @@ class _Chains:
             if self._moves.cells.shape[1]:
                 self._advance(_TURNS_A_CELL * self._states.shape[1])
                 self._draw_concentrations()
+            if self._states.max(initial=0) > _MOST:
+                raise ValueError(f"counts above {_MOST:,} are not drawn: give the measurements of parts of the table")
             kept[:, i] = self._states
         return kept
 

@@ -218,6 +218,9 @@ def test_wrong_releases_are_named() -> None:
         problem_from_releases([(counts, pl.concat([summary, summary]))])
     with pytest.raises(ValueError, match="no column 'len'"):
         problem_from_releases([(counts.rename({"len": "n"}), summary)])
+    for name in ("value", "variance", "source"):
+        with pytest.raises(ValueError, match=f"release 1 groups by '{name}'"):
+            problem_from_releases([(counts.rename({"sex": name}), summary)])
     laplace = summary.with_columns(distribution=pl.lit("Integer Laplace"))
     with pytest.raises(ValueError, match="releases have the laws discrete_gaussian, discrete_laplace"):
         problem_from_releases([(counts, summary), (counts, laplace)])

@@ -131,6 +131,7 @@ def test_regions_have_their_colours(ax):
     [
         ([square(0, "a")], {"z": 1.0}, {}, "no feature has geoid 'z'"),
         ([square(0, "a")], {}, {"key": "name"}, "no property 'name'"),
+        ([square(0, "a"), square(1, "a")], {"a": 1.0}, {}, "geoid 'a' is of several features"),
         ([square(0, "a", "Point")], {}, {}, "'a' is a Point"),
     ],
 )

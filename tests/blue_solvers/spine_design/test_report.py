@@ -345,16 +345,22 @@ def test_allocated_budgets_meet_targets_and_nothing_cheaper_does(seed):
 
 def test_one_geounit_one_table_costs_what_the_mechanism_says():
     spine = Spine([-1], ["US"])
-    workload = np.ones((1, 1))
-    found = allocate_budget(SCHEMA, spine, {"US": ["total"]}, {"US": ["total"]}, workload, [4.0], solver="cholesky")
-    assert found.total == pytest.approx(0.25)
-    assert found.bound == pytest.approx(0.25)
+    for neighbours, loss in (("bounded", 0.25), ("unbounded", 0.125)):
+        found = allocate_budget(
+            SCHEMA, spine, {"US": ["total"]}, {"US": ["total"]}, [[1]], [4.0], neighbours=neighbours, solver="cholesky"
+        )
+        assert found.total == pytest.approx(loss)
+        assert found.bound == pytest.approx(loss)
+        assert found.budget().variances() == {"US": {"total": pytest.approx(4)}}
 
 
 def test_allocation_refuses_bad_targets_and_says_when_it_has_not_converged():
     _, spine, tables, desired, workload = allocation_case(0)
     with pytest.raises(ValueError, match="targets must be 3 positive numbers"):
         allocate_budget(SCHEMA, spine, tables, desired, workload, [1.0, 2.0])
+    twice = {level: [*row, *row] for level, row in tables.items()}
+    with pytest.raises(ValueError, match="a table is given twice at one geolevel"):
+        allocate_budget(SCHEMA, spine, twice, desired, workload, [1, 2, 3])
     with pytest.raises(ConvergenceError, match="after 1 iterations the budget"):
         allocate_budget(
             SCHEMA, spine, tables, desired, workload, [1, 2, 3], most_iterations=1, solver="cholesky", rtol=1e-9

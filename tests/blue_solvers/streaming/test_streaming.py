@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,6 +142,28 @@ def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: st
     assert not (tmp_path / "out").exists()
     stream(tmp_path / "agree", tmp_path / "out")
     assert digests(tmp_path / "out") == digests(tmp_path / "agreed")
+
+
+def test_a_limit_that_is_no_number_cuts_nothing() -> None:
+    with pytest.raises(ValueError, match="a limit of memory must be a number of bytes above 0: got nan"):
+        choose_cut(Spine([-1, 0, 0], ["A", "B", "B"]), np.ones(3), float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("variance", "value", "message"),
+    [
+        (1.0, np.ones((4, 2)), r"table 'a' of B was read in the shape \(4, 2\): give a row for each of"),
+        (1.0, [["1", "2"]] * 2, "what was read of table 'a' of B does not hold numbers but text"),
+        (["1", "2"], np.ones((2, 2)), r"variances of \('B', 'a'\) does not hold numbers but text"),
+        (pd.Series([1.0, 2.0], ["2", "1"]), np.ones((2, 2)), r"variances of \('B', 'a'\) has labels"),
+    ],
+)
+def test_a_source_of_another_shape_or_kind_is_refused(
+    variance: object, value: object, message: str, tmp_path: Path
+) -> None:
+    spine = Spine([-1, 0, 0], ["A", "B", "B"])
+    with pytest.raises(ValueError, match=message):
+        partition_source(tmp_path / "in", SCHEMA, spine, {"B": {"a": variance}}, None, lambda *_: value, at="B")
 
 
 def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:

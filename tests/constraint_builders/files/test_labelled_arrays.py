@@ -76,6 +76,7 @@ def test_geounits_are_the_first_dimension() -> None:
         (lambda own: own.assign({"m": own["n"], "m_se": own["n variance"]}), "one table is given twice"),
         (lambda own: own.assign({"n_se": own["n"]}), "both say how precise 'n' is"),
         (lambda own: own.assign({"n variance": own["n"] - 23}), "has a negative entry"),
+        (lambda own: own.rename({"counts_std_error": "counts std_error (%)"}), "is in percent: name it cv_percent"),
     ],
 )
 def test_what_is_wrong_is_named(change: object, message: str) -> None:

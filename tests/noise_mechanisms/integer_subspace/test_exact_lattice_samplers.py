@@ -174,6 +174,15 @@ def test_l2_laplace_noise_of_release_grade_follows_the_enumerated_law(
     assert p_value_of_norms(draws, *law) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("name", ["l2_ladder", "l1_proposals"])
+def test_l2_lengths_whose_squares_leave_64_bits(name: str) -> None:
+    mechanism = GeneralizedLaplace(margins((4,), "total"), 1e-10, norm=2)
+    draws = mechanism.choose(name).sampler.sample(4000, rng=1).astype(float)
+    assert not draws.sum(axis=1).any()
+    lengths = 1e-10 * np.sqrt(np.square(draws).sum(axis=1))  # of a gamma law of shape 3
+    assert abs(lengths.mean() - 3) < 5 * np.sqrt(3 / 4000)
+
+
 def test_l2_laplace_noise_of_release_grade_is_drawn_on_large_lattices() -> None:
     pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
     mechanism = GeneralizedLaplace(margins((9, 24), "a", "b"), 0.25, norm=2)

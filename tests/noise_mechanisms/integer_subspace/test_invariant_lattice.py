@@ -202,6 +202,8 @@ def test_overlapping_sets_have_no_blocks() -> None:
         (lambda: Invariants([[1, 0], [0, 0]]), "invariant 1 contains no record"),
         (lambda: Invariants.from_subsets([[0], [5]], records=3), "subset 1 names record 5"),
         (lambda: Invariants.from_subsets([[0, 0]], records=3), "subset 0 names a record twice"),
+        (lambda: Invariants.from_subsets([[0.5, 1]], records=3), "a record is 0.5: give a whole number"),
+        (lambda: smith_form([[1.5, 2]]), "the matrix must hold whole numbers"),
         (lambda: margins((2, 2), "a", "z"), "'z'"),
         (lambda: Invariants.from_spine(Spine([-1, 0], ["US", "S"]), ["County"]), "no geolevel 'County'"),
         (lambda: margins((2, 2), "a").both(margins((2, 3), "a")), "4 and of 6 records"),

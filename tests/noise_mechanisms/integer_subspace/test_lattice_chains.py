@@ -28,6 +28,7 @@ from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.coupling import autocorrelation_time, distance_of_norms
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
+from noise_mechanisms.integer_subspace.jumps import norm_of, own_norm
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     enumerate_law,
@@ -55,6 +56,11 @@ def advanced(kernel: Kernel, chains: int, iterations: int, seed: int) -> np.ndar
     states = np.zeros((chains, kernel.lattice.records), dtype=np.int64)
     kernel.advance(states, iterations, np.random.default_rng(seed))
     return states
+
+
+def test_lengths_whose_squares_leave_64_bits() -> None:
+    table = np.array([2**32, -(2**32)])
+    assert own_norm(table, 2) == norm_of(table, 2) == pytest.approx(2**32.5)
 
 
 @pytest.mark.parametrize(

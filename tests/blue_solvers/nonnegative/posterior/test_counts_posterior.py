@@ -330,6 +330,7 @@ def test_the_same_seed_gives_the_same_draws() -> None:
         ),
         (lambda: counts_posterior(Problem(SCHEMA, {**NOISY, "total": 0.0}), Y + 0.5), "value known exactly is 5.5"),
         (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y, concentration=0.0), "concentration"),
+        (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y + 1e10), "counts above 2,147,483,647 are not drawn"),
         (
             lambda: counts_posterior(
                 Problem(SCHEMA, {"total": 0.0, "detailed": 1.0}, zeros={"a": np.array([True, False])}),
