@@ -203,9 +203,11 @@ def noisy_against_estimated(
     Raises
     ------
     ValueError
-        If no table is both observed and desired, or y is unreadable.
+        If no table is both observed and desired, y is unreadable, or a lower bound is above its upper one.
     """
     lower, upper = intervals(P, y, level) if bounds is None else bounds
+    if (np.asarray(lower) > upper).any():
+        raise ValueError("bounds are (lower, upper): some lower one is above its upper one")
     noisy, centre = P.problem.observed.flat(y, "y"), estimate(P, y)
     shared = _compared(P.problem)
     with_bars = sum(cells.size for _, _, cells in shared) <= MOST_ERROR_BARS

@@ -276,9 +276,13 @@ class Result(StoredResult):
         Raises
         ------
         ValueError
-            If a variable or level is unknown, or no table was estimated from which a count can be summed.
+            If a variable or level is unknown, a number is none of the level's, or no table was estimated from which a
+            count can be summed.
         """
-        return self.ask_places({"asked": self.members(geolevel)[geounits]}, counts)["asked"]
+        members, numbers = self.members(geolevel), np.asarray(geounits)
+        if ((numbers < 0) | (numbers >= members.size)).any():
+            raise ValueError(f"geounits of {geolevel!r} are numbered from 0 to {members.size - 1}: see `geounits`")
+        return self.ask_places({"asked": members[numbers]}, counts)["asked"]
 
     def ask_places(
         self, places: Mapping[str, NDArray[np.int64]], counts: Sequence[Count], progress: Progress | None = None

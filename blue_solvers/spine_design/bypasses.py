@@ -26,6 +26,7 @@ from blue_solvers.spine_design.contributions import Triple, cell_space, determin
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
 from constraint_builders.arrays import Float
 from constraint_builders.budget import Measure
+from constraint_builders.description.reals import whole_number
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, Strategy, bypass_chosen, bypassing_improves, leaves
@@ -89,8 +90,9 @@ def optimise_bypasses(
     Raises
     ------
     ValueError
-        If what is measured in a leaf does not determine the functionals, or the weights do not fit.
+        If what is measured in a leaf does not determine the functionals, or the weights or sweeps do not fit.
     """
+    sweeps = whole_number(sweeps, "sweeps", 1)
     functionals = read_functionals(entities, schema, leaves(strategy.spine).size)
     wanted, space = read_weights(objective, weights, functionals.size), cell_space(strategy, schema, functionals)
     start = _BypassSearch(strategy, space)

@@ -29,6 +29,7 @@ from blue_solvers.spine_design.contributions import Triple, cell_space, function
 from blue_solvers.spine_design.families_of_units import GroupedChildren, MembersOfGroups, RegroupingChange
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.reals import whole_number
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, Strategy, leaves, most_members
@@ -109,9 +110,10 @@ def optimise_spine(
     Raises
     ------
     ValueError
-        If shares differ within a level, the weights do not fit, a leaf has no ancestor at some level, what is measured
-        in a leaf does not determine the functionals, or the spine lacks the level or one around it.
+        If shares differ within a level, the weights or sweeps do not fit, a leaf has no ancestor at some level, what is
+        measured in a leaf does not determine the functionals, or the spine lacks the level or one around it.
     """
+    sweeps = whole_number(sweeps, "sweeps", 1)
     functionals = read_functionals(entities, schema, leaves(strategy.spine).size)
     wanted = read_weights(objective, weights, functionals.size)
     space = cell_space(strategy, schema, functionals)

@@ -28,7 +28,8 @@ from noise_mechanisms.laws import DiscreteLaplace
 HEAT_BATH_MOVES_PER_CELL = 32
 # Measured on the 4 x 4 table: jumps are autocorrelated over about 112 iterations, heat-bath moves over 26.
 JUMPS_PER_CELL = 128
-
+NARROW = 0.2  # epsilon below which jumps of a step or two wander: they need the square of the noise's width
+MOST_JUMPS = 10**9
 
 _VALUES_AT_ONCE = 1 << 20
 INSTEAD = "use compiled=False"
@@ -173,8 +174,11 @@ class JumpKernel(Kernel):
 
     @property
     def burn_in(self) -> int:
-        """128 jumps a cell, see `JUMPS_PER_CELL`."""
-        return JUMPS_PER_CELL * self.lattice.records
+        """128 jumps a cell, see `JUMPS_PER_CELL`; of noise that is wider than jumps reach as many more as they need."""
+        jumps = JUMPS_PER_CELL * self.lattice.records * max(1.0, (NARROW / self.epsilon) ** 2)
+        if jumps > MOST_JUMPS:
+            raise ValueError(f"at epsilon {self.epsilon:g} 'jumps' would take {jumps:.3g} of them: take 'auto'")
+        return math.ceil(jumps)
 
     def with_epsilon(self, epsilon: float) -> JumpKernel:
         """See `Kernel.with_epsilon`."""

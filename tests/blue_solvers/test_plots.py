@@ -29,6 +29,8 @@ def test_noisy_against_estimated(ax):
     ends = np.array([segment[:, 1] for segment in bars.get_segments()])
     np.testing.assert_allclose(ends, np.stack([lower[:3], upper[:3]], axis=1))
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["B", "total"]
+    with pytest.raises(ValueError, match="some lower one is above"):
+        plots.noisy_against_estimated(ax, P, y, bounds=(upper, lower))
 
 
 def test_many_counts_have_no_bars(ax, monkeypatch):

@@ -288,6 +288,8 @@ def test_bad_requests_are_refused():
         optimise_bypasses(strategy, SCHEMA, entities, "weighted", weights=[-1.0] * entities.size)
     with pytest.raises(ValueError, match="'Block' has nothing below it to group"):
         optimise_spine(strategy, SCHEMA, entities, level="Block")
+    with pytest.raises(ValueError, match="sweeps is 0"):
+        optimise_spine(strategy, SCHEMA, entities, sweeps=0)
     with pytest.raises(ValueError, match="different shares: optimise first, then bypass"):
         optimise_spine(bypass_chosen(strategy, [2]), SCHEMA, entities)
     recoded = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})

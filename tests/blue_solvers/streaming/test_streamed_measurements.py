@@ -112,6 +112,8 @@ def test_answers_are_those_in_memory(
     blocks = np.arange(0, 60, 7)
     adults: dict[str, list[str]] = {"adult": ["2-4"]}
     answers = [result.ask("Block", blocks, [{}, adults]) for result in (first, second)]
+    with pytest.raises(ValueError, match="geounits of 'Block' are numbered from 0 to"):
+        first.ask("Block", np.array([-1]), [{}])
     np.testing.assert_allclose(answers[0].estimate, answers[1].estimate, rtol=1e-9)
     np.testing.assert_array_equal(answers[0].covariance, answers[1].covariance)
 

@@ -238,6 +238,14 @@ def test_the_chain_agrees_with_the_exact_sampler() -> None:
     assert distance_of_norms(started, exact)[0] > 3 * floor
 
 
+def test_jumps_are_as_many_as_wide_noise_needs() -> None:
+    mechanism = GeneralizedLaplace(Invariants.from_subsets([[0, 1, 2], [2, 3]], 4), 0.03)
+    exact, jumped = abs(mechanism.sample(20_000, 1)).mean(), mechanism.choose("jumps").sampler.sample(500, 1)
+    assert abs(jumped).mean() == pytest.approx(exact, rel=0.15)
+    with pytest.raises(ValueError, match=r"'jumps' would take .* of them: take 'auto'"):
+        _ = JumpKernel(FOUR_BY_FOUR, 1e-9).burn_in
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="a is 1"):
         JumpKernel(FOUR_BY_FOUR, 0.25, a=1.0)
