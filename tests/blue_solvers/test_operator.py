@@ -6,7 +6,6 @@ import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, svds
 
@@ -123,6 +122,7 @@ def test_wrong_inputs(name: str) -> None:
 
 
 def test_a_series_takes_no_operator_for_an_array() -> None:
+    pd = pytest.importorskip("pandas")
     P = blue(gallery.toy())
     with pytest.raises(TypeError, match=r"the operator is no array: write P\.T @ v in place of v @ P"):
         pd.Series(np.ones(4)) @ P.T
