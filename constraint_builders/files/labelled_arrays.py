@@ -11,12 +11,13 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
+from constraint_builders.description.understood import Understood
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain_name, read_spread, with_unit
-from constraint_builders.files.hidden_totals import MeasuredCells, refuse_hidden_totals
+from constraint_builders.files.hidden_totals import MeasuredCells, perhaps_totals, refuse_hidden_totals
 from constraint_builders.files.labels import in_order
 from constraint_builders.files.measured_columns import variances_of
-from constraint_builders.files.nested_levels import refuse_nested_levels
+from constraint_builders.files.nested_levels import nested_levels
 from constraint_builders.files.totals import is_total, may_be_total
 from constraint_builders.problem import Problem
 
@@ -74,12 +75,13 @@ def problem_from_dataset(
     problem = Problem(schema, observed, desired, noise=noise, undetermined=undetermined)
     y = problem.vector(values)
     if inferred:
-        _refuse_totals(problem, y)
+        notes = _ask_about_totals(problem, y)
+        problem = problem.replace(understood=Understood((), (), "", notes)) if notes else problem
     return problem, y
 
 
-def _refuse_totals(problem: Problem, y: Float) -> None:
-    """Refuse labels that count everybody, or may: a total is an array without the dimension."""
+def _ask_about_totals(problem: Problem, y: Float) -> tuple[str, ...]:
+    """Refuse labels that count everybody, or may: a total is an array without the dimension. What is doubtful."""
     schema = problem.domain.schema
     for variable in schema.variables:
         total = next((label for label in variable.levels if is_total(label) or may_be_total(label)), None)
@@ -92,7 +94,8 @@ def _refuse_totals(problem: Problem, y: Float) -> None:
     values, variances = (problem.observed.tables(vector) for vector in (y, problem.variances))
     cells = [MeasuredCells("", own, values[name][None], variances[name][None]) for name, own in parts]
     refuse_hidden_totals(schema, cells)
-    refuse_nested_levels(schema, cells, {name: schema.labels_of(name) for name in schema.names})
+    written = {name: schema.labels_of(name) for name in schema.names}
+    return *nested_levels(schema, cells, written), *perhaps_totals(schema, cells)
 
 
 def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:

@@ -28,7 +28,7 @@ from constraint_builders.files.hidden_totals import (
 from constraint_builders.files.measured_columns import read_measurements
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
-from constraint_builders.files.nested_levels import perhaps_nested, refuse_nested_levels
+from constraint_builders.files.nested_levels import nested_levels
 from constraint_builders.files.overlapping_ranges import refuse_overlapping
 from constraint_builders.files.rows import LevelTable, Rows, as_written, infer
 from constraint_builders.files.source import Source, open_source
@@ -138,7 +138,7 @@ def measured(
             refuse_rows_that_are_none(schema, cells, settled.silent)
         if asks:
             refuse_hidden_totals(schema, cells)
-            refuse_nested_levels(schema, cells, written)
+        nested = list(nested_levels(schema, cells, written)) if asks else []
         whole = "" if geography is None else geounit_of_all(geography.spine, cells)
         if geography is not None and whole and not geography.by_parents:
             raise ValueError(
@@ -152,7 +152,7 @@ def measured(
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
         problem.check_vector(y)
         copied = copies(own.given for own in found)
-        perhaps = [*perhaps_totals(schema, cells), *perhaps_nested(schema, cells, written)] if asks else []
+        perhaps = [*perhaps_totals(schema, cells), *nested] if asks else []
         perhaps += [f"{whole}: does it hold them?"] if whole else []
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)

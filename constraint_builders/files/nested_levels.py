@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,14 +23,23 @@ from constraint_builders.files.hidden_totals import (
 from constraint_builders.files.naming import shown
 
 MOST_PARTS = 60  # side by side, of a subtotal
+MOST_ROWS = 16  # of a table, the largest, in which sums are looked for that hold in all
 REFUSED = 0.05  # with which a sum may come about by chance that is refused
 NAMED = 0.5  # and one that is named
 
-Nested = tuple[int, list[int]]  # a level and its parts
+
+class Nested(NamedTuple):
+    """A level and its parts, and how likely some such sum comes about by chance."""
+
+    whole: int
+    parts: list[int]
+    chance: float
 
 
-def refuse_nested_levels(schema: Schema, tables: Sequence[MeasuredCells], written: Mapping[str, Sequence[str]]) -> None:
-    """Refuse levels that are everywhere the sum, within noise, of what their codes begin or of what is written beside.
+def nested_levels(
+    schema: Schema, tables: Sequence[MeasuredCells], written: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Levels that are everywhere the sum, within noise, of what their codes begin or of what is written beside.
 
     Of a column that is known to add up to a total nothing is asked.
 
@@ -40,41 +50,34 @@ def refuse_nested_levels(schema: Schema, tables: Sequence[MeasuredCells], writte
     written : mapping of str to sequence of str
         The labels of every variable in the order of the file.
 
+    Yields
+    ------
+    str
+        Those that may well be by chance, in words.
+
     Raises
     ------
     ValueError
-        The level and its parts are named.
+        For one that hardly is; the level and its parts are named.
     """
-    for name, whole, parts in _nested(schema, tables, written, REFUSED):
-        raise ValueError(
-            f"column {name!r}: {whole} counts as many as {parts} together: leave out its rows or theirs; {IF_LEVEL}"
-        )
-
-
-def perhaps_nested(
-    schema: Schema, tables: Sequence[MeasuredCells], written: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
-    """Levels that are the sum of others by what may well be chance, in words; parameters as above."""
-    for name, whole, parts in _nested(schema, tables, written, NAMED):
-        yield f"{whole} in column {name!r} counts as many as {parts} together, within its noise: is it their subtotal?"
-
-
-def _nested(
-    schema: Schema, tables: Sequence[MeasuredCells], written: Mapping[str, Sequence[str]], most: float
-) -> Iterator[tuple[str, str, str]]:
-    """For every column that has one, its name, a level that is a sum and its parts."""
     found = list(columns(tables))
     told = {own.axis for own in found if own.has_total and agree(*own.without())}
     for column in found:
-        if column.axis not in told:
-            name = schema.names[column.axis]
-            labels = schema.labels_of(name)
-            order = [labels.index(label) for label in written[name]]
-            nested = _by_prefix(column, labels, most) or _side_by_side(column, order, most)
-            if nested is not None:
-                whole, (first, *others) = nested
-                told.add(column.axis)
-                yield name, shown(labels[whole]), f"{shown(labels[first])} and {len(others)} more"
+        if column.axis in told:
+            continue
+        name = schema.names[column.axis]
+        labels = schema.labels_of(name)
+        place = {label: i for i, label in enumerate(labels)}
+        nested = _by_prefix(column, labels) or _side_by_side(column, [place[label] for label in written[name]])
+        if nested is None:
+            continue
+        told.add(column.axis)
+        whole, parts = shown(labels[nested.whole]), f"{shown(labels[nested.parts[0]])} and {len(nested.parts) - 1} more"
+        if nested.chance <= REFUSED:
+            raise ValueError(
+                f"column {name!r}: {whole} counts as many as {parts} together: leave out its rows or theirs; {IF_LEVEL}"
+            )
+        yield f"{whole} in column {name!r} counts as many as {parts} together, within its noise: is it their subtotal?"
 
 
 def families(labels: Sequence[str]) -> dict[int, list[int]]:
@@ -94,7 +97,7 @@ def families(labels: Sequence[str]) -> dict[int, list[int]]:
     return {parent: parts for parent, parts in found.items() if len(parts) > 1}
 
 
-def _by_prefix(column: TableColumn, labels: Sequence[str], most: float) -> Nested | None:
+def _by_prefix(column: TableColumn, labels: Sequence[str]) -> Nested | None:
     """The first of `families`, where all of them are sums of their parts, not by chance."""
     found = families(labels)
     likely = 1.0
@@ -105,25 +108,33 @@ def _by_prefix(column: TableColumn, labels: Sequence[str], most: float) -> Neste
             if not agree(values[:, 0] - sums, variance):
                 return None
             likely *= float(chance(values[:, 0], np.maximum(variance, _grain(values))))
-    return next(iter(found.items())) if likely <= most else None
+    return Nested(*next(iter(found.items())), likely) if likely <= NAMED else None
 
 
-def _side_by_side(column: TableColumn, order: list[int], most: float) -> Nested | None:
-    """A level that is the sum of two or more that are written right before or after it, not by chance."""
+def _side_by_side(column: TableColumn, order: list[int]) -> Nested | None:
+    """The level that is the sum of two or more written right before or after it that is least likely by chance."""
     values, variances = column.measured(order)
+    largest = np.argsort(-abs(values).sum(axis=1), kind="stable")[:MOST_ROWS]
     longest = min(MOST_PARTS, len(order) - 1) if len(values) else 0
     tried = sum(2 * (len(order) - parts) for parts in range(2, longest + 1))
-    for parts in range(2, longest + 1):
-        for whole, first in ((0, 1), (parts, 0)):
-            for place in _where_a_sum(values, variances, parts, whole, first, most / tried):
-                side = range(place + first, place + first + parts)
-                if is_more(values, variances, place + whole, list(side)):
-                    return order[place + whole], [order[part] for part in side]
+    found = [
+        Nested(place + whole, [*range(place + first, place + first + parts)], tried * likely)
+        for parts in range(2, longest + 1)
+        for whole, first in ((0, 1), (parts, 0))
+        for place, likely in _where_a_sum(values[largest], variances[largest], parts, whole, first, NAMED / tried)
+    ]
+    for whole, parts, likely in sorted(found, key=lambda own: own.chance):
+        difference = values[:, whole] - values[:, parts].sum(axis=1)
+        variance = variances[:, [whole, *parts]].sum(axis=1) + rounding(values)
+        if agree(difference, variance) and is_more(values, variances, whole, parts):
+            return Nested(order[whole], [order[part] for part in parts], likely)
     return None
 
 
-def _where_a_sum(values: Float, variances: Float, parts: int, whole: int, first: int, most: float) -> list[int]:
-    """Places of runs of levels, one more than parts, of which the one `whole` further is the sum of the others."""
+def _where_a_sum(
+    values: Float, variances: Float, parts: int, whole: int, first: int, most: float
+) -> list[tuple[int, float]]:
+    """Places of runs of levels, one more than parts, of which the one `whole` further is the sum, and the chance."""
     runs = values.shape[1] - parts
     nothing = np.zeros((len(values), 1))
     sums, noise = (
@@ -133,7 +144,8 @@ def _where_a_sum(values: Float, variances: Float, parts: int, whole: int, first:
     own = slice(whole, whole + runs)
     variance = variances[:, own] + noise + rounding(values)[:, None]
     likely = chance(values[:, own], np.maximum(variance, _grain(values)))
-    return np.flatnonzero((likely <= most) & agree(values[:, own] - sums, variance)).tolist()
+    places = np.flatnonzero((likely <= most) & agree(values[:, own] - sums, variance))
+    return list(zip(places.tolist(), likely[places].tolist(), strict=True))
 
 
 def _grain(values: Float) -> float:
