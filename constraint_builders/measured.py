@@ -142,4 +142,4 @@ class Measured(Measurements):
     def check_truth(self, truth: Float) -> None:
         """Raise `ValueError` for true values, (n,), that do not add up where they are measured; of a million cells."""
         if self.observed.size <= SURE_CELLS:  # the equations of many more take memory
-            refuse_untrue(self, self.equations("all"), truth)
+            refuse_untrue(self, lambda: self.equations("all"), truth)

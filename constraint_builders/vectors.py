@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.variances import LARGEST_VALUE
+from constraint_builders.relations.adding_up import largest_gap
 from constraint_builders.relations.equations import Equations
 from constraint_builders.relations.measurements import Measurements
 
@@ -68,10 +71,17 @@ def refuse_contradictions(measured: Measurements, between_exact: Equations, y: F
     _refuse_missed(measured, between_exact, values, wrong, "correct them, or give one a variance above 0")
 
 
-def refuse_untrue(measured: Measurements, equations: Equations, truth: Float) -> None:
+def refuse_untrue(measured: Measurements, equations: Callable[[], Equations], truth: Float) -> None:
     """Raise `ValueError` for true values of measured cells that do not satisfy the equations between them."""
+    wrong = "truth does not add up"
     instead = "sum all of them from the same cells, as problem.marginal_matrix() @ counts does"
-    _refuse_missed(measured, equations, np.where(measured.unmeasured, 0, truth), "truth does not add up", instead)
+    values = np.where(measured.unmeasured, 0, truth)
+    gap = largest_gap(measured, values)
+    if gap is None:
+        _refuse_missed(measured, equations(), values, wrong, instead)
+    elif gap.size > CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max())):
+        first, second = (measured.observed.names[number] for number in sorted((gap.first, gap.second)))
+        raise ValueError(f"{wrong} by {gap.size:.6g} between {first!r} and {second!r}: {instead}")
 
 
 def _refuse_missed(measured: Measurements, equations: Equations, values: Float, wrong: str, instead: str) -> None:
