@@ -34,14 +34,12 @@ from bench.measuring import print_table
 from bench.spine import problem_of_a_state as rhode_island
 from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.inverses import SparseFactor
-from blue_solvers.normal_equations.kernels import Gather, gather
 from blue_solvers.normal_equations.noisy_equations import equations_of
+from blue_solvers.normal_equations.selected_inverse import inverse_on_factor
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams
 from constraint_builders import Problem, Spine, gallery
-from constraint_builders.compiled import has_numba
 from constraint_builders.geography import Entities, leaves
 from noise_mechanisms import draw_noise
 
@@ -78,19 +76,13 @@ def selected_inversion(problem: Problem) -> list[list[str]]:
     equations = equations_of(cellwise, "independent")[-1]
     N = equations.normal_matrix()
     factorisation = best(lambda: factorise(N))
-    matrix = N.tocsc()
-    factor = SparseFactor.of(matrix)
-    rows, columns = (part.astype(np.int64) for part in matrix.nonzero())
-    gathers: dict[str, tuple[Gather, float]] = {"numpy": (gather.reference, 10)}
-    if has_numba():
-        gathers["compiled"] = (gather.compiled(), 3)
-    found = []
-    for name, (form, target) in gathers.items():
-        inverse = best(partial(factor.inverse_entries, rows, columns, form))
-        whole = best(partial(variances_by_selected_inversion, cellwise, form))
-        found.append(_row(f"selected inversion alone, {name}", inverse, "factorisation", factorisation, target))
-        found.append(_row(f"all variances with it, {name}", whole, "factorisation", factorisation, target))
-    return found
+    L = factorise(N, shown=True).triangle()[0]
+    inverse = best(partial(inverse_on_factor, L))
+    whole = best(partial(variances_by_selected_inversion, cellwise))
+    return [
+        _row("selected inversion alone", inverse, "factorisation", factorisation, 3),
+        _row("all variances with it", whole, "factorisation", factorisation, 3),
+    ]
 
 
 def of_every_cell(problem: Problem) -> list[list[str]]:

@@ -35,13 +35,6 @@ SCALE = 2.5
 Case = Callable[[np.random.Generator], tuple[Any, ...]]
 
 
-def _submatrices(rng: np.random.Generator) -> tuple[Any, ...]:
-    orders = rng.integers(3, 9, 5)
-    bases = np.concatenate([[0], np.cumsum(orders**2)[:-1]])
-    positions = np.sort(rng.integers(0, 3, (5, 2)), axis=1)
-    return rng.normal(size=int((orders**2).sum())), bases, orders, positions, np.empty((5, 2, 2))
-
-
 def _errors(rng: np.random.Generator) -> tuple[Any, ...]:
     keep, width = rng.integers(1, 9, 2)
     return np.sort(abs(rng.normal(size=(5000, keep)))), np.round(rng.normal(size=(5000, width)), 1)
@@ -298,9 +291,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),
-    "blue_solvers.normal_equations.kernels.gather": (_submatrices, 0),
     "blue_solvers.normal_equations.factor_size.count_entries": (_lower_triangle, 0),
-    "blue_solvers.normal_equations.kernels.keep_largest": (_errors, 0),
+    "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
@@ -386,7 +378,7 @@ def test_numba_that_cannot_be_imported_is_said_not_passed_over(monkeypatch: pyte
 
 
 def test_a_kernel_is_pickled_by_its_name() -> None:
-    kernel = KERNELS["blue_solvers.normal_equations.kernels.gather"]
+    kernel = KERNELS["blue_solvers.uncertainty.largest_errors.keep_largest"]
     assert pickle.loads(pickle.dumps(kernel)) is kernel
 
 

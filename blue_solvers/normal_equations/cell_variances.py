@@ -11,10 +11,8 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import variances_from_weights
-from blue_solvers.normal_equations import kernels
 from blue_solvers.normal_equations.factorisation import FactorSolver, Solving, factorise, norms_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
-from blue_solvers.normal_equations.kernels import Gather
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     Equations,
@@ -26,7 +24,6 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
-WELL_KNOWN = 1e-9  # of a cell's noise: a smaller variance needs weights as near as rounding permits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
@@ -63,7 +60,7 @@ class SumsOfCells:
         return 0.0 if self.all_noisy or self.equations.uneven else DETERMINED
 
 
-def variances_by_selected_inversion(problem: Problem, gather: Gather | None = None) -> Float:
+def variances_by_selected_inversion(problem: Problem) -> Float:
     """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
 
     Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
@@ -73,8 +70,6 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
     ----------
     problem : Problem
         Any whose covariance is known entry by entry.
-    gather : callable, optional
-        As for `inverse_on_pattern`. By default the whole inverse is worked out where that takes less.
 
     Returns
     -------
@@ -94,12 +89,12 @@ def variances_by_selected_inversion(problem: Problem, gather: Gather | None = No
             "selected inversion needs the entries of the covariance, which is an operator: use P.variances() with "
             "solver='cg', or estimate_variances"
         )
-    variances = variances_of_several([SumsOfCells.of(problem.determined)], gather)[0]
+    variances = variances_of_several([SumsOfCells.of(problem.determined)])[0]
     variances[problem.lost] = np.nan
     return variances
 
 
-def variances_of_several(parts: Sequence[SumsOfCells], gather: Gather | None = None) -> list[Float]:
+def variances_of_several(parts: Sequence[SumsOfCells]) -> list[Float]:
     """Of the sums of cells that share nothing, (m,) for each; what is small for every one is done for all together."""
     with one_blas_thread():
         equations, T = side_by_side([own.equations for own in parts]), _blocks([own.T for own in parts])
@@ -109,9 +104,7 @@ def variances_of_several(parts: Sequence[SumsOfCells], gather: Gather | None = N
         if not equations.A.shape[0]:
             return np.split(noise, stops)
         N = equations.normal_matrix()
-        if len(parts) > 1:  # of one the whole inverse may take less
-            gather = kernels.gather.fastest()
-        factor, taken = factor_and_squares(N, _reached(equations, T), gather)
+        factor, taken = factor_and_squares(N, _reached(equations, T))
         found, noises = np.split(noise - taken, stops), np.split(noise, stops)
         conditions = _conditions(factor, N, [own.equations.A.shape[0] for own in parts])
         for own, variances, of_noise, condition in zip(parts, found, noises, conditions.tolist(), strict=True):
@@ -161,8 +154,8 @@ def _mend_cancelled(
     """Work out anew, in place, variances that are differences of nearly equal numbers.
 
     They are w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T, and least there: an
-    error of the weights counts by its square. Of what is known well they are refined as far as rounding permits, and 0
-    where they are rounding, as of an area without leaves.
+    error of the weights counts by its square. They are refined as far as rounding permits, and 0 where they are
+    rounding, as of an area without leaves.
     """
     cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
     if not (cancelled.size and equations.A.shape[0]):
@@ -172,19 +165,11 @@ def _mend_cancelled(
 
     def weights(units: Float) -> Float:
         sums = T.T @ units
-        reached = equations.A @ (equations.Sigma @ sums)
-        return sums - equations.A_transposed @ solver.solve(reached, np.zeros(0))[0]
-
-    def refined(units: Float) -> Float:
-        sums = T.T @ units
         found = stage.adjoint(sums)
         found[:, abs(found).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
         return found
 
     variances[cancelled] = variances_from_weights(equations.Sigma, cancelled, T.shape[0], weights)
-    known_well = cancelled[variances[cancelled] < max(WELL_KNOWN, rounding**2 / DIGITS) * noise[cancelled]]
-    if known_well.size:
-        variances[known_well] = variances_from_weights(equations.Sigma, known_well, T.shape[0], refined)
 
 
 def _blocks(matrices: list[sparse.csr_array]) -> sparse.csr_array:

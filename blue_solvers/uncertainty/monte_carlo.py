@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from blue_solvers.normal_equations.kernels import keep_largest
 from blue_solvers.operator import BlueOperator
 from blue_solvers.quantiles import read_level
+from blue_solvers.uncertainty.largest_errors import keep_largest
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number

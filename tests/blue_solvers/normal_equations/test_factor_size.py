@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +11,6 @@ from scipy import sparse
 from blue_solvers.normal_equations import factor_size, factorisation
 from blue_solvers.normal_equations.factor_size import entries_of_factor
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.inverses import SparseFactor
 from constraint_builders import memory
 from tests.helpers.effort import examples
 
@@ -38,10 +34,7 @@ def test_entries_are_those_that_elimination_leaves(seed: int) -> None:
 
 
 @needs_order
-@pytest.mark.parametrize("make", [factorise, SparseFactor.of])
-def test_a_factor_that_would_not_fit_is_refused_with_its_bytes(
-    make: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_factor_that_would_not_fit_is_refused_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is made; a diagonal matrix of as many rows fits."""
     full = sparse.csc_array(99 * np.eye(60) + 1)
     monkeypatch.setattr(factor_size, "SURE_BYTES", 0.0)
@@ -49,5 +42,5 @@ def test_a_factor_that_would_not_fit_is_refused_with_its_bytes(
         monkeypatch.setattr(module, "free_memory", lambda: 2048.0)
     said = r"the Cholesky factor of 60 equations, 1,830 entries, needs 28.59 KiB and 2 KiB are free: use"
     with pytest.raises(MemoryError, match=said):
-        make(full)
-    make(sparse.csc_array(sparse.diags_array(np.full(60, 99.0))))
+        factorise(full)
+    factorise(sparse.csc_array(sparse.diags_array(np.full(60, 99.0))))

@@ -11,28 +11,27 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import factorisation, inverses, kernels
+from blue_solvers.normal_equations import factorisation, inverses, selected_inverse
 from blue_solvers.normal_equations.cell_variances import SumsOfCells, desired_sums, variances_of_several
-from blue_solvers.normal_equations.inverses import SparseFactor
+from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations.inverses import SelectedInverse
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery, memory
-from constraint_builders.compiled import has_numba
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
 from tests.helpers.strategies import cases
 
 LIBRARIES = [None] if factorisation.cholmod is None else [None, factorisation.cholmod]  # None is scipy
-GATHERS = [kernels.gather.reference, *([kernels.gather.compiled()] if has_numba() else [])]
 # Rounding of t' Sigma t - u' N^-1 u is relative to the first term and to the condition of N, up to about 1e7 with
 # variances over eight decades; where the variance is less than a thousandth of that term it comes from the weights.
 NOISE_TOLERANCE, OWN_TOLERANCE = 1e-9, 1e-6
 
 
-def factor_by(library: object, matrix: sparse.sparray) -> SparseFactor:
+def inverse_by(library: object, matrix: sparse.sparray) -> SelectedInverse:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(factorisation, "cholmod", library)
-        return SparseFactor.of(sparse.csc_array(matrix))
+        return SelectedInverse(factorise(sparse.csc_array(matrix), shown=True))
 
 
 @st.composite
@@ -46,13 +45,12 @@ def positive_definite(draw) -> sparse.csr_array:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("gather", GATHERS)
 @examples(60)
 @given(matrix=positive_definite())
-def test_entries_are_those_of_the_inverse(library, gather, matrix):
+def test_entries_are_those_of_the_inverse(library, matrix):
     inverse = np.linalg.inv(matrix.toarray())
     rows, columns = matrix.nonzero()
-    found = factor_by(library, matrix).inverse_entries(rows.astype(np.int64), columns.astype(np.int64), gather)
+    found = inverse_by(library, matrix).at(rows, columns)
     np.testing.assert_allclose(found, inverse[rows, columns], atol=1e-12 * abs(inverse).max())
 
 
@@ -63,8 +61,7 @@ def test_result_has_the_matrix_pattern():
     np.testing.assert_allclose(found.diagonal(), np.linalg.inv(matrix.toarray()).diagonal(), rtol=1e-14)
 
 
-def test_several_batches_of_one_shape(monkeypatch):
-    monkeypatch.setattr("blue_solvers.normal_equations.selected_inverse.BATCH_ENTRIES", 40)
+def test_several_roots():
     blocks = [np.eye(3) * (4 + i) - 1 for i in range(30)]
     matrix = sparse.csr_array(sparse.block_diag(blocks))
     np.testing.assert_allclose(inverse_on_pattern(matrix).toarray(), np.linalg.inv(matrix.toarray()), atol=1e-14)
@@ -73,20 +70,20 @@ def test_several_batches_of_one_shape(monkeypatch):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_indefinite_matrix_is_refused(library):
     with pytest.raises(ValueError, match="no Cholesky factor"):
-        factor_by(library, sparse.csc_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
+        inverse_by(library, sparse.csc_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
 
 
 def test_entry_off_the_pattern_is_refused():
-    factor = SparseFactor.of(sparse.csc_array(sparse.eye_array(3)))
+    inverse = inverse_by(LIBRARIES[-1], sparse.eye_array(3))
     with pytest.raises(ValueError, match=r"entry \(0, 2\) of the inverse is off the factor's pattern"):
-        factor.inverse_entries(np.array([0, 0]), np.array([0, 2]), kernels.gather.reference)
+        inverse.at(np.array([0, 0]), np.array([0, 2]))
 
 
 def test_entries_that_cancel_stay_on_superlus_pattern():
     """The Schur complement has zeros at (2, 1) by cancellation, which SuperLU may drop and later fronts need."""
     matrix = np.array([[1.0, 1, 1, 0], [1, 3, 1, 1], [1, 1, 3, 1], [0, 1, 1, 4]])
     rows, columns = np.nonzero(matrix)
-    found = factor_by(None, sparse.csc_array(matrix)).inverse_entries(rows, columns, kernels.gather.reference)
+    found = inverse_by(None, sparse.csc_array(matrix)).at(rows, columns)
     np.testing.assert_allclose(found, np.linalg.inv(matrix)[rows, columns], atol=1e-14)
 
 
@@ -99,8 +96,10 @@ def test_variances_agree_with_applies(kind, data):
     noise = np.einsum("ij,ji->i", T.toarray(), Sigma @ T.T.toarray())
     expected = variances(blue(problem, "dense"), "applies")
     rounding = (64 * np.finfo(float).eps) ** 2 * noise.max(initial=0)  # of a reference that should be 0
-    for gather in GATHERS:
-        error = abs(variances_by_selected_inversion(problem, gather) - expected)
+    for dense in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inverses, "is_cheaper_dense", lambda _, dense=dense: dense)
+            error = abs(variances_by_selected_inversion(problem) - expected)
         assert (error <= NOISE_TOLERANCE * noise + OWN_TOLERANCE * expected + rounding).all()
 
 
@@ -159,11 +158,22 @@ def test_agrees_with_the_closed_form_on_a_larger_cube():
     np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-11)
 
 
-@pytest.mark.parametrize("most", [1.0, 64 * 50.0, 64 * 5000.0])
-def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.MonkeyPatch, most: float) -> None:
+def test_fronts_that_would_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are needed at once: of a chain two, of a full matrix one."""
+    free = 8.0 * (2 * 2_000 + 2 * 4)
+    monkeypatch.setattr(memory, "free_memory", lambda: free)
+    chain = sparse.diags_array([np.full(1_999, -0.4), np.ones(2_000)], offsets=[-1, 0]).tocsc()
+    assert selected_inverse.inverse_on_factor(sparse.csc_matrix(chain)).size == chain.nnz
+    with pytest.raises(MemoryError, match="selected inversion over 1 supernodes with 5,050 entries needs"):
+        selected_inverse.inverse_on_factor(sparse.csc_matrix(np.tril(np.ones((100, 100)) + 99 * np.eye(100))))
+
+
+@pytest.mark.parametrize("most", [1, 50, 5000])
+def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(inverses, "is_cheaper_dense", lambda _: False)
     problem = gallery.cube(3, 3)
     expected = variances_by_selected_inversion(problem)
-    monkeypatch.setattr(inverses, "MOST_PAIR_BYTES", most)
+    monkeypatch.setattr(inverses, "MOST_PAIRS", most)
     np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-12)
 
 

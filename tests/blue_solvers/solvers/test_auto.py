@@ -11,7 +11,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
 from blue_solvers.normal_equations import factorisation
-from blue_solvers.normal_equations.inverses import SparseFactor
+from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.solvers import auto, cholesky, dense
 from blue_solvers.structured import nearest as nearest_structured
 from blue_solvers.structured.nearest import variance_ratio
@@ -99,7 +99,7 @@ def test_operations_are_those_of_the_factor_that_is_made(seed: int) -> None:
     problem = cellwise(gallery.cube(*(int(k) for k in rng.integers(2, 4, 2))), 100.0)
     A = problem.constraint_matrix()
     matrix = sparse.csc_array(A @ sparse.diags_array(problem.variances) @ A.T)
-    columns = np.diff(SparseFactor.of(matrix).L.indptr).astype(float)
+    columns = np.diff(factorise(matrix).triangle()[0].indptr).astype(float)
     assert cholesky.operations_of_factor(problem) == (columns**2).sum()
     assert cholesky.products_of_equations(problem) >= matrix.nnz
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from blue_solvers import SeaBlue, blue
-from blue_solvers.normal_equations.kernels import keep_largest, keep_largest_in_numpy
 from blue_solvers.uncertainty import (
     LargestErrors,
     Replicates,
@@ -23,6 +22,7 @@ from blue_solvers.uncertainty import (
     order_statistic,
     refine_to_integers,
 )
+from blue_solvers.uncertainty.largest_errors import keep_largest, keep_largest_in_numpy
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.compiled import has_numba
 from noise_mechanisms import draw_noise
