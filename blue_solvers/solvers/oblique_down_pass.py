@@ -8,25 +8,20 @@ estimate that mixes cells of several tables (Table 3 and Example 13 of the paper
 from __future__ import annotations
 
 from itertools import combinations
-from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers.normal_equations.factorisation import FactorSolver, factorise
-from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
+from blue_solvers.normal_equations.noisy_equations import Equations
 from blue_solvers.normal_equations.stage import Stage
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.marginals import Margin, margin_matrix, refines
 
-DIRECT_ROWS = 4_000  # independent margins of one table up to which they are factorised
 ITERATIONS = ConjugateGradient(1e-12)
 
 
@@ -87,43 +82,30 @@ class _Collection:
 
     def __init__(self, problem: Problem, table: Table) -> None:
         schema = problem.domain.schema
-        self._parts: list[tuple[slice, Margin, Float]] = []
-        precisions, exact = [], []
-        for i, fine in enumerate(problem.observed_tables):
-            if refines(schema, fine, table):
-                place = problem.observed.block(i)
-                margin = Margin(schema, fine, table)
-                variances = margin.apply(problem.variances[place][:, None])
-                exact.append(variances == 0)
-                precisions.append(1 / np.where(variances == 0, 1.0, variances))
-                self._parts.append((place, margin, variances))
-        known = np.any(exact, axis=0)
-        weights = [np.where(known, own.astype(float), p) for own, p in zip(exact, precisions, strict=True)]
-        total = np.sum(weights, axis=0)
-        self._weights = [weight / total for weight in weights]
-        self.variances = np.where(known, 0.0, 1 / total)[:, 0]
+        places = [i for i, fine in enumerate(problem.observed_tables) if refines(schema, fine, table)]
+        margins = [Margin(schema, problem.observed_tables[i], table) for i in places]
+        blocks = [problem.observed.block(i) for i in places]
+        own = [margin.apply(problem.variances[block]) for block, margin in zip(blocks, margins, strict=True)]
+        exact = np.equal(own, 0)
+        with np.errstate(divide="ignore"):
+            weights = np.where(exact.any(axis=0), exact, np.divide(1.0, own))
+        total = weights.sum(axis=0)
+        self._parts = list(zip(blocks, margins, (weights / total)[:, :, None], strict=True))
+        self.variances = np.where(exact.any(axis=0), 0.0, 1 / total)
 
     def apply(self, Y: Float) -> Float:
-        return sum(
-            (
-                weight * margin.apply(Y[place])
-                for (place, margin, _), weight in zip(self._parts, self._weights, strict=True)
-            ),
-            start=np.zeros((self._weights[0].shape[0], Y.shape[1])),
-        )
+        return np.asarray(sum(weight * margin.apply(Y[block]) for block, margin, weight in self._parts))
 
     def add_adjoint(self, V: Float, result: Float) -> None:
-        for (place, margin, _), weight in zip(self._parts, self._weights, strict=True):
-            result[place] += margin.transpose(weight * V)
+        for block, margin, weight in self._parts:
+            result[block] += margin.transpose(weight * V)
 
 
 class _Fit:
     """Best estimate of a table from its collected counts given its margins over all variables but one.
 
     x = z + D B' (B D B')^+ (h - B z) with D the variances of the collected counts, B the sums to those margins and
-    h the estimates below: a projection of z and h together, in which h is known exactly. The rows of B that are
-    independent, chosen by position, are factorised; of a table with more of them than `DIRECT_ROWS` conjugate
-    gradients take all rows.
+    h the estimates below: a projection of z and h together, in which h is known exactly.
     """
 
     def __init__(self, schema: Schema, table: Table, variances: Float) -> None:
@@ -133,22 +115,13 @@ class _Fit:
         B = sparse.csr_array(sparse.vstack([sparse.csr_array((0, table.size)), *sums], format="csr"))
         self._gaps = sparse.csr_array(sparse.hstack([B, -sparse.eye_array(B.shape[0])], format="csr"))
         self._stops = np.cumsum([table.size, *(coarse.size for coarse in self._tables)])[:-1]
-        rows, noisy = _independent_margin_cells(table.shape), np.flatnonzero(variances > 0)
-        is_direct = rows.size <= DIRECT_ROWS
-        if not is_direct:
-            rows = np.flatnonzero(B @ variances > 0)
-        elif noisy.size < variances.size:
-            rows = rows[np.sort(eliminate(B[rows], noisy).pivot_rows)]
+        rows = np.flatnonzero(B @ variances > 0)
         everything = np.concatenate([variances, np.zeros(B.shape[0])])
-        Sigma, none = sparse.csr_array(sparse.diags_array(everything)), np.zeros(rows.size)
-        equations = Equations(self._gaps[rows], none, aslinearoperator(Sigma), Sigma, everything > 0)
-        self._none = none
-        solver = _factorised if is_direct else ITERATIONS.normal_solver
-        self._stage = Stage(equations, solver) if rows.size else None
+        Sigma, self._none = sparse.csr_array(sparse.diags_array(everything)), np.zeros(rows.size)
+        equations = Equations(self._gaps[rows], self._none, aslinearoperator(Sigma), Sigma, everything > 0)
+        self._stage = Stage(equations, ITERATIONS.normal_solver)
 
     def apply(self, collected: Float, estimates: dict[str, Float]) -> Float:
-        if self._stage is None:
-            return collected
         return self._stage.project(self._with_below(collected, estimates), self._none)[0][: len(collected)]
 
     def violation(self, own: Float, estimates: dict[str, Float]) -> float:
@@ -160,30 +133,9 @@ class _Fit:
 
     def adjoint(self, V: Float, pending: dict[str, Float]) -> Float:
         """Transpose: the part for the collected counts; the part for the margins is added to `pending`."""
-        if self._stage is None:
-            return V
         everywhere = np.zeros((self._gaps.shape[1], V.shape[1]))
         everywhere[: len(V)] = V
         weights, *parts = np.split(self._stage.adjoint(everywhere), self._stops)
         for coarse, part in zip(self._tables, parts, strict=True):
             pending[coarse.name] += part
         return weights
-
-
-def _factorised(equations: Equations) -> NormalSolver:
-    return FactorSolver(equations, factorise(equations.normal_matrix()))
-
-
-def _independent_margin_cells(shape: tuple[int, ...]) -> NDArray[np.intp]:
-    """Which cells of the margins over all variables but one, in their order, determine the others.
-
-    Of the margin without variable i those with no variable before i at its last level: a last level follows from the
-    margin without that variable.
-    """
-    chosen, start = [np.zeros(0, dtype=np.intp)], 0
-    for i in range(len(shape)):
-        rest = shape[:i] + shape[i + 1 :]
-        cells = np.arange(prod(rest)).reshape(rest)[tuple(slice(0, levels - 1) for levels in shape[:i])]
-        chosen.append(start + cells.ravel())
-        start += prod(rest)
-    return np.concatenate(chosen)

@@ -101,9 +101,7 @@ UNEQUAL = {
 
 
 @pytest.mark.parametrize("name", UNEQUAL)
-@pytest.mark.parametrize("direct_rows", [heuristic.DIRECT_ROWS, -1], ids=["factorised", "iterated"])
-def test_second_branch(name: str, direct_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heuristic, "DIRECT_ROWS", direct_rows)
+def test_second_branch(name: str) -> None:
     levels, tables = UNEQUAL[name]
     schema, rng = Schema(levels), np.random.default_rng(0)
     shapes = Problem(schema, dict.fromkeys(tables, 1.0)).observed
@@ -163,7 +161,6 @@ def test_variables_of_one_level_change_nothing_in_the_second_branch() -> None:
 
 
 def test_iterations_that_do_not_converge_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heuristic, "DIRECT_ROWS", -1)
     monkeypatch.setattr(heuristic, "ITERATIONS", ConjugateGradient(1e-12, max_iterations=2))
     rng = np.random.default_rng(0)
     problem = Problem(Schema({"a": 6, "b": 7}), {"detailed": rng.uniform(1, 9, (6, 7)), "a": 1.0, "b": 1.0})
