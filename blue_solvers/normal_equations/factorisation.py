@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.factor_size import entries_of_factor, require_room
+from blue_solvers.normal_equations.factor_size import require_room
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
@@ -112,17 +112,6 @@ def version_of(package: str) -> str:
 def cholmod_gives_triangles() -> bool:
     """Whether scikit-sparse is installed and of the interface, 0.4, whose factors can be looked into."""
     return hasattr(cholmod, "analyze")
-
-
-def entries_by_cholmod(matrix: sparse.csr_array) -> Integers | None:
-    """Entries in every column of the factor that `factorise` would make, (n,), from its order of elimination alone.
-
-    None where that order is not told before the factor is made: without scikit-sparse 0.4.
-    """
-    if not cholmod_gives_triangles():
-        return None
-    pattern = sparse.csc_matrix(matrix, dtype=np.float64)
-    return entries_of_factor(pattern, cholmod.analyze(pattern).P())
 
 
 def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:

@@ -1,8 +1,8 @@
 """Choosing a solver.
 
 Where no closed form holds, iterations around equal variances take some 5 steps times the root of the largest ratio of
-variances within a table, each an estimate; a factorisation's work is counted in its own order of elimination. What the
-choice buys, in seconds to prepare and to estimate once (processor time on a loaded machine, log-uniform variances):
+variances within a table, each an estimate; a factorisation may take the more, the longer they are. What the choice
+buys, in seconds to prepare and to estimate once (processor time on a loaded machine, log-uniform variances):
 
     =========================  =============  ==============  ============
     problem, ratio             around equal   on constraints  factorised
@@ -25,14 +25,13 @@ from typing import ClassVar
 from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.contract import Prepared, Refusal, Solver
 from blue_solvers.solvers.area_solver import AreaSolver
-from blue_solvers.solvers.cholesky import Cholesky, operations_of_factor, products_of_equations
+from blue_solvers.solvers.cholesky import Cholesky, products_of_equations
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.dense import Dense
 from blue_solvers.solvers.sea_blue import SeaBlue
 from blue_solvers.solvers.two_pass import TwoPass
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
-from constraint_builders.relations.elimination import DearError, relations_between_rows
 
 (SEA_BLUE,) = SeaBlue.capabilities()
 (TWO_PASS,) = TwoPass.capabilities()
@@ -42,16 +41,12 @@ AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
 (DENSE,) = Dense.capabilities()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
-CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations, if iterations will be few
-MOST_RANK = 1_000_000  # above it they are never formed to that end
-MOST_PRODUCTS = 200_000_000  # of forming equations to look for an order of elimination: seconds and a gigabyte
+CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
 STEPS = 5.0  # of iterations around equal variances, beside the root of the ratio of variances within a table
-PRODUCTS, OPERATIONS = 2.0, 1_000.0  # of forming and factorising, for every cell, likewise: what these steps take
-USUAL_RATIO, WIDEST_RATIO = 100.0, 1e8  # between which it counts: beyond, iterations come to their limit
+OPERATIONS = 1_000.0  # of a factorisation, for every cell, likewise: what these steps take
+WIDEST_RATIO = 1e8  # up to which it counts: beyond, iterations come to their limit
 UNKNOWN_RATIO = 1e4  # of tables measured in part
-FEW_ENTRIES = 80_000  # detailed cells times tables, from which equations between crossing recodes need not be cheap
-MANY_ENTRIES = 10_000_000  # from which they are not even tried: gigabytes
-FILL = 5.0  # what their elimination may leave, all rounds together, beside that: seconds at most
+FEW_ENTRIES = 80_000  # detailed cells times tables, up to which equations between crossing recodes are cheap
 SAFE_RATIO = 10.0  # variances within a table in this ratio take about 30 estimates, whatever their law
 
 
@@ -104,11 +99,9 @@ class Auto(Solver):
             return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
         if _equations_are_dear(problem):
             return _iterations(problem, f"{why}: crossing recodes have too many cells to find equations, so iterations")
-        rank = problem.rank
-        operations = _operations(problem, rank)
-        if operations <= CHOLESKY_OPERATIONS:
-            return CHOLESKY.solver, f"{why}: {rank:,} constraints are cheap to factorise"
-        return _iterations(problem, f"{why}: {rank:,} constraints are dear to factorise, so iterations")
+        if _operations(problem) <= CHOLESKY_OPERATIONS:
+            return CHOLESKY.solver, f"{why}: {problem.rank:,} constraints are cheap to factorise"
+        return _iterations(problem, f"{why}: {problem.rank:,} constraints are dear to factorise, so iterations")
 
 
 def _is_wide(problem: Problem) -> bool:
@@ -117,26 +110,15 @@ def _is_wide(problem: Problem) -> bool:
 
 
 def _equations_are_dear(problem: Problem) -> bool:
-    """Whether equations between crossing recodes take long to find: where there are many cells, some are looked for."""
-    if not problem.recodes_cross:
-        return False
-    entries = problem.domain.size * len(problem.observed_tables)
-    if entries <= FEW_ENTRIES:
-        return False
-    if entries > MANY_ENTRIES:
-        return True
-    try:
-        relations_between_rows(problem.marginal_matrix(), FILL * entries)
-    except DearError:
-        return True
-    return False
+    """Whether equations between crossing recodes may take long to find: where there are many cells."""
+    return problem.recodes_cross and problem.domain.size * len(problem.observed_tables) > FEW_ENTRIES
 
 
-def _operations(problem: Problem, rank: int) -> float:
+def _operations(problem: Problem) -> float:
     """Of a factorisation of A Sigma A', as if its entries filled a dense matrix of their number."""
-    if rank > CHOLESKY_RANK:
+    if problem.rank > CHOLESKY_RANK:
         return inf
-    dense = rank**3 / 3
+    dense = problem.rank**3 / 3
     if dense <= CHOLESKY_OPERATIONS:
         return dense
     return min(dense, products_of_equations(problem) ** 1.5 / 3)
@@ -145,7 +127,7 @@ def _operations(problem: Problem, rank: int) -> float:
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     """Around the nearest structured problem, or on all rows of the constraints where there is none.
 
-    Where they would be long, and a good order makes a factorisation cheap after all, that.
+    Where they would be long, a factorisation that takes less.
     """
     around, on_constraints = AROUND_EQUAL_VARIANCES.solver, ON_CONSTRAINTS.solver
     assert isinstance(around, ConjugateGradient)
@@ -161,26 +143,13 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     if ratio <= SAFE_RATIO and not problem.is_correlated and not left_out:
         return around, chosen
     ratio = UNKNOWN_RATIO if isinf(ratio) else ratio
-    work = sqrt(min(max(ratio, USUAL_RATIO), WIDEST_RATIO)) * problem.observed.size
-    if _products_to_form(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
-        operations = operations_of_factor(problem)
-        if operations <= OPERATIONS * work:
-            return CHOLESKY.solver, _in_order(problem, operations)
+    work = OPERATIONS * sqrt(min(ratio, WIDEST_RATIO)) * problem.observed.size
+    takes_factors = CHOLESKY.refusal(problem) is None and not _equations_are_dear(problem)
+    if takes_factors and _operations(problem) <= work:
+        return CHOLESKY.solver, f"{_why_not_closed_form(problem)}: factorised, since iterations would be long ({told})"
     if STEPS * sqrt(ratio) > around.max_iterations:
         return on_constraints, f"{why} on the constraints: the ratio within a table is up to {ratio:.3g}"
     return around, chosen
-
-
-def _products_to_form(problem: Problem) -> float:
-    """Of the equations that a factorisation would take; infinite where they are not to be formed."""
-    if CHOLESKY.refusal(problem) is not None or problem.recodes_cross or problem.rank > MOST_RANK:
-        return inf
-    return products_of_equations(problem)
-
-
-def _in_order(problem: Problem, operations: float) -> str:
-    why = _why_not_closed_form(problem)
-    return f"{why}: {problem.rank:,} constraints in a good order take {operations:.2g} operations to factorise"
 
 
 def _first(reason: str) -> str:

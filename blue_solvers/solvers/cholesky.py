@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
 import numpy as np
 
 from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver
-from blue_solvers.normal_equations.factor_size import ENTRY_BYTES
-from blue_solvers.normal_equations.factorisation import entries_by_cholmod, sparse_solver
-from blue_solvers.normal_equations.noisy_equations import equations_of
+from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
-from constraint_builders.memory import free_memory
 
 
 @dataclass(frozen=True)
@@ -55,17 +51,3 @@ def products_of_equations(problem: Problem) -> float:
     A = problem.constraint_matrix()
     reach = A @ problem.noise.entries() if problem.is_correlated else A
     return float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
-
-
-def operations_of_factor(problem: Problem) -> float:
-    """Of the factorisation of A Sigma A', counted in its order of elimination, which is found and nothing more.
-
-    Returns
-    -------
-    float
-        Infinite if the factor would not fit in memory or no order is told (without scikit-sparse 0.4).
-    """
-    entries = entries_by_cholmod(equations_of(problem, "independent")[-1].normal_matrix())
-    if entries is None or ENTRY_BYTES * float(entries.sum()) > free_memory():
-        return inf
-    return float((entries.astype(float) ** 2).sum())

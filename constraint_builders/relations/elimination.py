@@ -45,11 +45,7 @@ class Elimination:
     nearly_dependent: NDArray[np.intp]
 
 
-class DearError(Exception):
-    """An elimination would fill in more than was allowed."""
-
-
-def eliminate(A: sparse.csr_array, columns: NDArray[np.intp], most_work: float = np.inf) -> Elimination:
+def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """Eliminate columns from the equations ``A x = 0``.
 
     Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a
@@ -60,17 +56,10 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp], most_work: float =
     A : csr_array, (m, n)
     columns : ndarray of int
         Unknowns to eliminate.
-    most_work : float
-        How many entries all rounds together may leave.
 
     Returns
     -------
     Elimination
-
-    Raises
-    ------
-    DearError
-        If they leave more.
     """
     scaled = sparse.csr_array(A, dtype=np.float64)
     row_scale, column_scale = scaling(scaled)
@@ -80,13 +69,9 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp], most_work: float =
     solved = sparse.csr_array((0, work.shape[1]))
     pivot_rows: list[NDArray] = []
     pivot_columns: list[NDArray] = []
-    done = 0
     original = _largest(work[:, waiting])
     near: list[NDArray] = []
     while waiting.size and work.shape[0]:
-        done += work.nnz + solved.nnz
-        if done > most_work:
-            raise DearError
         rows, chosen = _independent_pivots(work, waiting)
         if not rows.size:
             break
@@ -147,14 +132,11 @@ def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> ND
     return np.add(least, greatest, out=np.zeros(size), where=found) / 2
 
 
-def relations_between_rows(M: sparse.csr_array, most_work: float = np.inf) -> sparse.csr_array:
-    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m).
-
-    `most_work` as in `eliminate`.
-    """
+def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:
+    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m)."""
     rows, cells = M.shape
     definitions = sparse.csr_array(sparse.hstack([sparse.eye_array(rows), -M], format="csr"))
-    elimination = eliminate(definitions, np.arange(rows, rows + cells), most_work)
+    elimination = eliminate(definitions, np.arange(rows, rows + cells))
     return sparse.csr_array(elimination.remaining[:, :rows])
 
 

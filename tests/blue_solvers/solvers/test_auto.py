@@ -10,8 +10,6 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
-from blue_solvers.normal_equations import factorisation
-from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.solvers import auto, cholesky, dense
 from blue_solvers.structured import nearest as nearest_structured
 from blue_solvers.structured.nearest import variance_ratio
@@ -19,7 +17,6 @@ from constraint_builders import Problem, Schema, Spine, gallery
 from tests.helpers.effort import examples
 
 AROUND = ConjugateGradient(preconditioner="two_pass")
-needs_order = pytest.mark.skipif(not factorisation.cholmod_gives_triangles(), reason="needs scikit-sparse 0.4")
 
 
 def cellwise(problem: Problem, ratio: float) -> Problem:
@@ -32,8 +29,7 @@ def cellwise(problem: Problem, ratio: float) -> Problem:
 
 @pytest.fixture
 def factorisations_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
-    monkeypatch.setattr(auto, "MOST_RANK", 4)
+    monkeypatch.setattr(auto, "CHOLESKY_RANK", 4)
 
 
 def assert_estimates_well(problem: Problem, reason: str) -> None:
@@ -67,19 +63,15 @@ def counties(ratio: float) -> Problem:
     return cellwise(Problem(schema, tables, spine=spine), ratio)
 
 
-@needs_order
-def test_what_a_good_order_makes_cheap_is_factorised_where_iterations_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_dear_is_factorised_where_iterations_are_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
     assert Auto().choose(counties(1e4))[0] == Cholesky()
-    assert_estimates_well(counties(1e4), "in a good order")
+    assert_estimates_well(counties(1e4), "iterations would be long")
     assert Auto().choose(counties(3.0))[0] == AROUND
-    for name in ("MOST_RANK", "MOST_PRODUCTS"):
-        with monkeypatch.context() as limited:
-            limited.setattr(auto, name, 4)
-            assert Auto().choose(counties(1e4))[0] == AROUND
+    monkeypatch.setattr(auto, "CHOLESKY_RANK", 4)
+    assert Auto().choose(counties(1e4))[0] == AROUND
 
 
-@needs_order
 @pytest.mark.parametrize("ratio", [100.0, 1e4, 1e6])
 def test_a_factor_that_costs_more_than_iterations_is_not_taken(ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What iterations take grows as the root of the ratio."""
@@ -87,21 +79,17 @@ def test_a_factor_that_costs_more_than_iterations_is_not_taken(ratio: float, mon
     problem = cellwise(gallery.cube(3, 3), ratio)
     as_dear = 1_000.0 * np.sqrt(ratio) * problem.observed.size
     for operations, expected in ((0.99 * as_dear, Cholesky()), (1.01 * as_dear, AROUND), (np.inf, AROUND)):
-        monkeypatch.setattr(auto, "operations_of_factor", lambda problem, operations=operations: operations)
+        monkeypatch.setattr(auto, "_operations", lambda problem, operations=operations: operations)
         assert Auto().choose(problem)[0] == expected
 
 
-@needs_order
 @examples(12)
 @given(seed=st.integers(0, 10_000))
-def test_operations_are_those_of_the_factor_that_is_made(seed: int) -> None:
+def test_products_are_as_many_as_entries_at_least(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = cellwise(gallery.cube(*(int(k) for k in rng.integers(2, 4, 2))), 100.0)
     A = problem.constraint_matrix()
-    matrix = sparse.csc_array(A @ sparse.diags_array(problem.variances) @ A.T)
-    columns = np.diff(factorise(matrix).triangle()[0].indptr).astype(float)
-    assert cholesky.operations_of_factor(problem) == (columns**2).sum()
-    assert cholesky.products_of_equations(problem) >= matrix.nnz
+    assert cholesky.products_of_equations(problem) >= (A @ sparse.diags_array(problem.variances) @ A.T).nnz
 
 
 @pytest.mark.usefixtures("factorisations_are_dear")
