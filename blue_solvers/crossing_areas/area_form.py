@@ -26,7 +26,6 @@ from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, TablePart, component_estimate
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots, contrasts_of
-from blue_solvers.normal_equations.cell_variances import variances_of_several
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
@@ -118,8 +117,7 @@ class AreaForm:
     @cached_property
     def _variances_of(self) -> dict[ConstrainedEstimate, Float]:
         """By the estimate of components the variances of its desired cells."""
-        distinct = list(dict.fromkeys(own.estimate for own in self._components))
-        return dict(zip(distinct, variances_of_several([own.sums for own in distinct]), strict=True))
+        return {own: own.variances() for own in dict.fromkeys(own.estimate for own in self._components)}
 
 
 class TablesInSlots:

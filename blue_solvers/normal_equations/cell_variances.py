@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
-
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import variances_from_weights
-from blue_solvers.normal_equations.factorisation import FactorSolver, Solving, factorise, norms_of_inverse
+from blue_solvers.normal_equations.factorisation import FactorSolver, Solving, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
-from blue_solvers.normal_equations.noisy_equations import (
-    EPSILON,
-    Equations,
-    equations_of,
-    side_by_side,
-)
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -27,37 +18,6 @@ CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearl
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
-
-
-@dataclass(frozen=True)
-class SumsOfCells:
-    """Independent equations with their noise, and what is summed from the cells that satisfy them.
-
-    Attributes
-    ----------
-    equations : Equations
-    T : csr_array, (m, n)
-    all_noisy : bool
-        Whether nothing is known exactly, so that no sum has variance 0.
-    """
-
-    equations: Equations
-    T: sparse.csr_array
-    all_noisy: bool
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        """The desired cells of a problem without cells that nothing determines."""
-        equations = equations_of(problem, "independent")[-1]
-        return cls(equations, desired_sums(problem), not problem.has_exact_knowledge)
-
-    @property
-    def least_share(self) -> float:
-        """Share of a sum's noise below which a variance is 0 but for rounding.
-
-        None where weights are worked out in extended precision, which are 0 themselves.
-        """
-        return 0.0 if self.all_noisy or self.equations.uneven else DETERMINED
 
 
 def variances_by_selected_inversion(problem: Problem) -> Float:
@@ -89,29 +49,32 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
             "selected inversion needs the entries of the covariance, which is an operator: use P.variances() with "
             "solver='cg', or estimate_variances"
         )
-    variances = variances_of_several([SumsOfCells.of(problem.determined)])[0]
+    determined = problem.determined
+    equations = equations_of(determined, "independent")[-1]
+    variances = variances_of_sums(equations, desired_sums(determined), determined.has_exact_knowledge)
     variances[problem.lost] = np.nan
     return variances
 
 
-def variances_of_several(parts: Sequence[SumsOfCells]) -> list[Float]:
-    """Of the sums of cells that share nothing, (m,) for each; what is small for every one is done for all together."""
+def variances_of_sums(equations: Equations, T: sparse.csr_array, some_exact: bool) -> Float:
+    """Of sums T x, (m, n), of the cells that satisfy independent equations, (m,); where `some_exact`, some may be 0."""
     with one_blas_thread():
-        equations, T = side_by_side([own.equations for own in parts]), _blocks([own.T for own in parts])
         Sigma = equations.entries()
         noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
-        stops = np.cumsum([own.T.shape[0] for own in parts])[:-1]
-        if not equations.A.shape[0]:
-            return np.split(noise, stops)
+        rows = equations.A.shape[0]
+        if not rows:
+            return noise
         N = equations.normal_matrix()
-        factor, taken = factor_and_squares(N, _reached(equations, T))
-        found, noises = np.split(noise - taken, stops), np.split(noise, stops)
-        conditions = _conditions(factor, N, [own.equations.A.shape[0] for own in parts])
-        for own, variances, of_noise, condition in zip(parts, found, noises, conditions.tolist(), strict=True):
-            solving = factor if len(parts) == 1 else None
-            _mend_cancelled(own.equations, own.T, EPSILON * condition, of_noise, variances, solving)
-            variances[variances <= own.least_share * of_noise] = 0.0
-    return found
+        scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
+        reached = sparse.csc_array(scaled @ Sigma @ T.T)
+        reached.eliminate_zeros()
+        factor, taken = factor_and_squares(N, reached)
+        variances = noise - taken
+        condition = norm_of_inverse(factor, rows) * float(abs(N).sum(axis=0).max())
+        _mend_cancelled(equations, T, EPSILON * condition, noise, variances, factor)
+        if some_exact and not equations.uneven:  # weights worked out in extended precision are 0 themselves
+            variances[variances <= DETERMINED * noise] = 0.0
+    return variances
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
@@ -140,16 +103,8 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
     )
 
 
-def _reached(equations: Equations, T: sparse.csr_array) -> sparse.csc_array:
-    """A Sigma T', each equation in units of its noise."""
-    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
-    U = sparse.csc_array(scaled @ equations.entries() @ T.T)
-    U.eliminate_zeros()
-    return U
-
-
 def _mend_cancelled(
-    equations: Equations, T: sparse.csr_array, rounding: float, noise: Float, variances: Float, solving: Solving | None
+    equations: Equations, T: sparse.csr_array, rounding: float, noise: Float, variances: Float, factor: Solving
 ) -> None:
     """Work out anew, in place, variances that are differences of nearly equal numbers.
 
@@ -158,10 +113,9 @@ def _mend_cancelled(
     rounding, as of an area without leaves.
     """
     cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
-    if not (cancelled.size and equations.A.shape[0]):
+    if not cancelled.size:
         return
-    solver = FactorSolver(equations, factorise(equations.normal_matrix()) if solving is None else solving)
-    stage, nothing = Stage(equations, lambda _: solver), 0.0 if equations.uneven else NOTHING
+    stage, nothing = Stage(equations, lambda own: FactorSolver(own, factor)), 0.0 if equations.uneven else NOTHING
 
     def weights(units: Float) -> Float:
         sums = T.T @ units
@@ -170,14 +124,3 @@ def _mend_cancelled(
         return found
 
     variances[cancelled] = variances_from_weights(equations.Sigma, cancelled, T.shape[0], weights)
-
-
-def _blocks(matrices: list[sparse.csr_array]) -> sparse.csr_array:
-    return matrices[0] if len(matrices) == 1 else sparse.csr_array(sparse.block_diag(matrices, format="csr"))
-
-
-def _conditions(factor: Solving, N: sparse.csr_array, sizes: list[int]) -> Float:
-    """About the condition number of every diagonal block of N."""
-    largest = np.zeros(len(sizes))
-    np.maximum.at(largest, np.repeat(np.arange(len(sizes)), sizes), np.asarray(abs(N).sum(axis=0)).ravel())
-    return norms_of_inverse(factor, sizes) * largest

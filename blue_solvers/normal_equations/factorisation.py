@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -90,17 +90,12 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     return _by_cholmod(matrix, instead)
 
 
-def norms_of_inverse(factor: Solving, sizes: Sequence[int]) -> Float:
-    """About the largest eigenvalue of the inverse of every diagonal block of N, by a few steps of the power method."""
-    block = np.repeat(np.arange(len(sizes)), sizes)
-    z = np.random.default_rng(0).standard_normal((block.size, 1))
-
-    def norms() -> Float:
-        return np.sqrt(np.bincount(block, z[:, 0] ** 2, minlength=len(sizes)))
-
+def norm_of_inverse(factor: Solving, size: int) -> float:
+    """About the largest eigenvalue of the inverse of N, (size, size), by a few steps of the power method."""
+    z = np.random.default_rng(0).standard_normal((size, 1))
     for _ in range(POWER_STEPS):
-        z = factor.solve(z / norms()[block, None])
-    return norms()
+        z = factor.solve(z / np.linalg.norm(z))
+    return float(np.linalg.norm(z))
 
 
 @cache

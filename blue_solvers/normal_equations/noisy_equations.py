@@ -123,16 +123,6 @@ class Equations:
         return self.A @ (self.Sigma @ (self.A_transposed @ Z))
 
 
-def side_by_side(several: list[Equations]) -> Equations:
-    """The equations of problems that share nothing, whose covariances are known entry by entry, as those of one."""
-    if len(several) == 1:
-        return several[0]
-    A = sparse.csr_array(sparse.block_diag([own.A for own in several], format="csr"))
-    Sigma = sparse.csr_array(sparse.block_diag([own.entries() for own in several], format="csr"))
-    b, moving = np.concatenate([own.b for own in several]), np.concatenate([own.moving for own in several])
-    return Equations(A, b, aslinearoperator(Sigma), Sigma, moving, any(own.uneven for own in several))
-
-
 def _is_diagonal(matrix: sparse.csr_array) -> bool:
     return np.array_equal(matrix.indices, np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)))
 

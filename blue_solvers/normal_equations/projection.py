@@ -12,11 +12,12 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import SumsOfCells, desired_sums, variances_of_several
-from blue_solvers.normal_equations.factorisation import factorise, norms_of_inverse
+from blue_solvers.normal_equations.cell_variances import desired_sums, variances_of_sums
+from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
 from blue_solvers.normal_equations.noisy_equations import (
     Equations,
     NormalSolverFactory,
@@ -118,15 +119,12 @@ class ConstrainedEstimate(Prepared):
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
         if not self.problem.noise.has_entries:
             return super().variances()
-        return variances_of_several([self.sums])[0]
+        own = self.equations if self._is_independent else equations_of(self.problem, "independent")
+        return variances_of_sums(own[-1], self._sums, self.problem.has_exact_knowledge)
 
     @cached_property
-    def sums(self) -> SumsOfCells:
-        """What variances are worked out from."""
-        if not self._is_independent:
-            return SumsOfCells.of(self.problem)
-        sums = desired_sums(self.problem) if self._alike is None else self._alike.sums.T
-        return SumsOfCells(self.equations[-1], sums, not self.problem.has_exact_knowledge)
+    def _sums(self) -> sparse.csr_array:
+        return desired_sums(self.problem) if self._alike is None else self._alike._sums
 
 
 def _require_told_apart(equations: Equations) -> None:
@@ -134,7 +132,7 @@ def _require_told_apart(equations: Equations) -> None:
     if not (equations.has_entries and equations.A.shape[0]):
         return
     try:
-        least = 1 / norms_of_inverse(factorise(equations.normal_matrix()), [equations.A.shape[0]])[0]
+        least = 1 / norm_of_inverse(factorise(equations.normal_matrix()), equations.A.shape[0])
     except UnsupportedProblemError:
         least = 0.0
     if not least > TOLD_APART:
