@@ -156,7 +156,7 @@ NEW_FILE = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blue_solvers.contract import Capability, Prepared, Solver
+from blue_solvers.contract import Prepared, Solver
 from blue_solvers.solvers.dense import Dense
 from constraint_builders import Problem
 
@@ -165,9 +165,8 @@ from constraint_builders import Problem
 class Newcomer(Solver):
     name: ClassVar[str] = "newcomer"
 
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        return (Capability(cls.name, cls(), "all that is new", "nothing"),)
+    exact_for: ClassVar[str] = "all that is new"
+    cost: ClassVar[str] = "nothing"
 
     def refusal(self, problem: Problem) -> str | None:
         return Dense().refusal(problem)

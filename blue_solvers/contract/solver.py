@@ -32,6 +32,8 @@ class Solver(ABC):
 
     name: ClassVar[str]
     takes_singular_noise: ClassVar[bool] = False  # a covariance without an inverse
+    exact_for: ClassVar[str] = ""  # in words, for people who choose
+    cost: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Take a solver's own `supports` and `prepare` for the hooks that they were before the release."""
@@ -69,8 +71,8 @@ class Solver(ABC):
 
     @classmethod
     def capabilities(cls) -> tuple[Capability, ...]:
-        """What it is exact for and what that costs, a row for each configuration worth naming; none by default."""
-        return ()
+        """What it is exact for and what that costs: a row for each configuration worth naming, one by default."""
+        return (Capability(cls.name, cls(), cls.exact_for, cls.cost),) if cls.exact_for else ()
 
     def supports(self, problem: Problem) -> str | None:
         """None if this solver can take the problem, otherwise the reason why not.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blue_solvers.contract import Capability, Info, Prepared, Solver
+from blue_solvers.contract import Info, Prepared, Solver
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
 from constraint_builders import Problem
@@ -21,18 +21,10 @@ class AreaSolver(Solver):
     """
 
     name: ClassVar[str] = "areas"
-
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        """Its row of the table."""
-        return (
-            Capability(
-                cls.name,
-                cls(),
-                "the same within each of areas that overlap or cross, with any weights; spines and single places too",
-                "a sparse factorisation over areas for every component, and a few passes over the data",
-            ),
-        )
+    exact_for: ClassVar[str] = (
+        "the same within each of areas that overlap or cross, with any weights; spines and single places too"
+    )
+    cost: ClassVar[str] = "a sparse factorisation over areas for every component, and a few passes over the data"
 
     def refusal(self, problem: Problem) -> str | None:
         """All but equal variances within every table of an area, or geounit."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver
+from blue_solvers.contract import Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Problem
@@ -21,18 +21,8 @@ class Cholesky(Solver):
     """
 
     name: ClassVar[str] = "cholesky"
-
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        """Its row of the table."""
-        return (
-            Capability(
-                cls.name,
-                cls(),
-                "any sparse covariance, any equations",
-                "a sparse factorisation of A Sigma A'",
-            ),
-        )
+    exact_for: ClassVar[str] = "any sparse covariance, any equations"
+    cost: ClassVar[str] = "a sparse factorisation of A Sigma A'"
 
     def refusal(self, problem: Problem) -> str | None:
         """A covariance that is not known entry by entry."""

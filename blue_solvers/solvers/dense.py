@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from blue_solvers.components.orthogonal import fit
-from blue_solvers.contract import Capability, Info, Prepared, Refusal, Solver, UnsupportedProblemError
+from blue_solvers.contract import Info, Prepared, Refusal, Solver, UnsupportedProblemError
 from blue_solvers.normal_equations.factorisation import FactorSolver
 from blue_solvers.normal_equations.inverses import DenseFactor
 from blue_solvers.normal_equations.noisy_equations import Equations, is_uneven, variance_spread
@@ -33,19 +33,9 @@ class Dense(Solver):
     """
 
     name: ClassVar[str] = "dense"
+    exact_for: ClassVar[str] = "small problems: the reference"
+    cost: ClassVar[str] = "memory as the square of the constraints"
     takes_singular_noise: ClassVar[bool] = True
-
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        """Its row of the table."""
-        return (
-            Capability(
-                cls.name,
-                cls(),
-                "small problems: the reference",
-                "memory as the square of the constraints",
-            ),
-        )
 
     def refusal(self, problem: Problem) -> str | None:
         """A covariance that is not known entry by entry, and too large to find its entries."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from blue_solvers.contract import Capability, Prepared, Solver
+from blue_solvers.contract import Prepared, Solver
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
 
@@ -25,24 +25,14 @@ class Multigrid(Solver):
     """
 
     name: ClassVar[str] = "multigrid"
+    exact_for: ClassVar[str] = "as `cg`, where the entries of the covariance are known"
+    cost: ClassVar[str] = "a hierarchy by smoothed aggregation, then fewer iterations"
     rtol: float | None = None
     max_cycles: int = 2_000
 
     @property
     def _accelerated(self) -> ConjugateGradient:
         return ConjugateGradient(self.rtol, "multigrid", "independent", self.max_cycles)
-
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        """Its row of the table."""
-        return (
-            Capability(
-                cls.name,
-                cls(),
-                "as `cg`, where the entries of the covariance are known",
-                "a hierarchy by smoothed aggregation, then fewer iterations",
-            ),
-        )
 
     def refusal(self, problem: Problem) -> str | None:
         """A covariance that is not known entry by entry."""

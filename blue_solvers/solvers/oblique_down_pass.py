@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
+from blue_solvers.contract import Info, Prepared
 from blue_solvers.normal_equations.noisy_equations import Equations
 from blue_solvers.normal_equations.stage import Stage
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -25,25 +26,26 @@ from constraint_builders.relations.marginals import Margin, margin_matrix, refin
 ITERATIONS = ConjugateGradient(1e-12)
 
 
-class ObliqueDownPass:
+class ObliqueDownPass(Prepared):
     """The heuristic's linear map and its transpose.
 
     Parameters
     ----------
     problem : Problem
         With uncorrelated noise (assumption A2) and without recodes.
+    info : Info
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem, schema = problem, problem.domain.schema
+    def __init__(self, problem: Problem, info: Info) -> None:
+        self.problem, self.info, self.offset = problem, info, np.zeros(problem.desired.size)
+        schema = problem.domain.schema
         self._tables = _downward_closure(schema, problem.desired_tables)
         self._collections = {t.name: _Collection(problem, t) for t in self._tables}
         self._fits = {t.name: _Fit(schema, t, self._collections[t.name].variances) for t in self._tables}
 
-    def apply(self, Y: Float) -> Float:
-        """P Y, (m, K)."""
+    def apply(self, Y: Float) -> tuple[Float, Info]:
         estimates = self._estimates(Y)
-        return np.concatenate([estimates[table.name] for table in self._problem.desired_tables])
+        return np.concatenate([estimates[table.name] for table in self.problem.desired_tables]), self.info
 
     def violation(self, Y: Float) -> float | None:
         """Largest disagreement between a desired table's marginals in the estimate from Y."""
@@ -60,10 +62,10 @@ class ObliqueDownPass:
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
         pending = {table.name: np.zeros((table.size, V.shape[1])) for table in self._tables}
-        offsets = self._problem.desired.offsets
-        for i, table in enumerate(self._problem.desired_tables):
+        offsets = self.problem.desired.offsets
+        for i, table in enumerate(self.problem.desired_tables):
             pending[table.name] += V[offsets[i] : offsets[i + 1]]
-        result = np.zeros((self._problem.observed.size, V.shape[1]))
+        result = np.zeros((self.problem.observed.size, V.shape[1]))
         for table in reversed(self._tables):
             self._collections[table.name].add_adjoint(
                 self._fits[table.name].adjoint(pending[table.name], pending), result

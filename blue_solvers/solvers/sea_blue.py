@@ -9,7 +9,7 @@ import numpy as np
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.assumptions import flat_refusal
-from blue_solvers.contract import Capability, Info, Prepared, Solver
+from blue_solvers.contract import Info, Prepared, Solver
 from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -24,19 +24,11 @@ class SeaBlue(Solver):
     """
 
     name: ClassVar[str] = "sea_blue"
-
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        """Its row of the table."""
-        return (
-            Capability(
-                cls.name,
-                cls(),
-                "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
-                "`info.exact` is False",
-                "a few passes over the data",
-            ),
-        )
+    exact_for: ClassVar[str] = (
+        "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
+        "`info.exact` is False"
+    )
+    cost: ClassVar[str] = "a few passes over the data"
 
     def refusal(self, problem: Problem) -> str | None:
         """All but uncorrelated noise in tables of a schema; of unequal variances also recodes."""
@@ -53,13 +45,13 @@ class SeaBlue(Solver):
             reason = "closed form: noise is uncorrelated and of equal variance within tables (A1-A3)"
             return SeaBlueEstimate(problem, components_of(problem), Info(self.name, exact=True, reason=reason))
         reason = f"heuristic, not the BLUE: {inexact}; cg and cholesky give the BLUE"
-        return SeaBlueEstimate(problem, ObliqueDownPass(problem), Info(self.name, exact=False, reason=reason))
+        return ObliqueDownPass(problem, Info(self.name, exact=False, reason=reason))
 
 
 class SeaBlueEstimate(Prepared):
-    """Either branch, made ready."""
+    """Components of equal variances, made ready."""
 
-    def __init__(self, problem: Problem, method: Components | ObliqueDownPass, info: Info) -> None:
+    def __init__(self, problem: Problem, method: Components, info: Info) -> None:
         self.problem = problem
         self.offset = getattr(method, "offset", np.zeros(problem.desired.size))
         self._method = method
@@ -75,6 +67,4 @@ class SeaBlueEstimate(Prepared):
         return self._method.adjoint(V)
 
     def variances(self) -> Float:
-        if isinstance(self._method, ObliqueDownPass):
-            return super().variances()
         return self._method.variances()

@@ -14,7 +14,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import Weights, functional_covariance
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree_of_sums import TreeOfSums
-from blue_solvers.contract import Capability, Info, Prepared, Solver, TableVariances
+from blue_solvers.contract import Info, Prepared, Solver, TableVariances
 from blue_solvers.contract.other_layout import InOtherLayout
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.solvers.sea_blue import SeaBlueEstimate
@@ -32,19 +32,10 @@ class TwoPass(Solver):
     """
 
     name: ClassVar[str] = "two_pass"
-
-    @classmethod
-    def capabilities(cls) -> tuple[Capability, ...]:
-        """Its row of the table."""
-        return (
-            Capability(
-                cls.name,
-                cls(),
-                "the same within each geounit of a spine, any recodes, structural zeros, equalities; summing matrices "
-                "of trees",
-                "a few passes over the data",
-            ),
-        )
+    exact_for: ClassVar[str] = (
+        "the same within each geounit of a spine, any recodes, structural zeros, equalities; summing matrices of trees"
+    )
+    cost: ClassVar[str] = "a few passes over the data"
 
     def refusal(self, problem: Problem) -> str | None:
         """All but equal variances within every table of every geounit, or nodes that form a tree."""
