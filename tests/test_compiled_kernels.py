@@ -207,14 +207,6 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     return chains, lists, misfit, *drawn
 
 
-def _lower_triangle(rng: np.random.Generator) -> tuple[Any, ...]:
-    size = int(rng.integers(2, 30))
-    own = np.tril(rng.random((size, size)) < rng.choice([0.05, 0.2]), k=-1)
-    own[-1, 0] = True
-    lower = sparse.csr_array(own.astype(float))
-    return lower.indptr.astype(np.int64), lower.indices.astype(np.int64), np.ones(size, dtype=np.int64)
-
-
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 def _layer(rng: np.random.Generator) -> tuple[Any, ...]:
     """Sets of leaves below others, some leaves in none; every other time one lies in two of them."""
@@ -291,7 +283,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),
-    "blue_solvers.normal_equations.factor_size.count_entries": (_lower_triangle, 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),

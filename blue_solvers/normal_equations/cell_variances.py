@@ -7,7 +7,7 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import variances_from_weights
-from blue_solvers.normal_equations.factorisation import FactorSolver, Solving, norm_of_inverse
+from blue_solvers.normal_equations.factorisation import FactorSolver, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
 from blue_solvers.normal_equations.stage import Stage
@@ -70,8 +70,9 @@ def variances_of_sums(equations: Equations, T: sparse.csr_array, some_exact: boo
         reached.eliminate_zeros()
         factor, taken = factor_and_squares(N, reached)
         variances = noise - taken
-        condition = norm_of_inverse(factor, rows) * float(abs(N).sum(axis=0).max())
-        _mend_cancelled(equations, T, EPSILON * condition, noise, variances, factor)
+        condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
+        solver = FactorSolver(equations, factor.solve, factor.label)
+        _mend_cancelled(equations, T, EPSILON * condition, noise, variances, solver)
         if some_exact and not equations.uneven:  # weights worked out in extended precision are 0 themselves
             variances[variances <= DETERMINED * noise] = 0.0
     return variances
@@ -104,7 +105,7 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
 
 
 def _mend_cancelled(
-    equations: Equations, T: sparse.csr_array, rounding: float, noise: Float, variances: Float, factor: Solving
+    equations: Equations, T: sparse.csr_array, rounding: float, noise: Float, variances: Float, solver: FactorSolver
 ) -> None:
     """Work out anew, in place, variances that are differences of nearly equal numbers.
 
@@ -115,7 +116,7 @@ def _mend_cancelled(
     cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
     if not cancelled.size:
         return
-    stage, nothing = Stage(equations, lambda own: FactorSolver(own, factor)), 0.0 if equations.uneven else NOTHING
+    stage, nothing = Stage(equations, lambda _: solver), 0.0 if equations.uneven else NOTHING
 
     def weights(units: Float) -> Float:
         sums = T.T @ units

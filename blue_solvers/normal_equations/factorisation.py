@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.factor_size import require_room
+from blue_solvers.normal_equations.factor_size import factor_rows, require_room
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
@@ -32,18 +32,7 @@ INDEFINITE = (
 )
 OTHERWISE = "use solver='cg'"
 Triangle: TypeAlias = tuple[sparse.csc_matrix, Integers]
-
-
-class Solving(Protocol):
-    """What solves with a factorised matrix N."""
-
-    @property
-    def label(self) -> str:
-        """The library."""
-
-    @property
-    def solve(self) -> Callable[[Float], Float]:
-        """N^-1 R for (n, K)."""
+Solve: TypeAlias = Callable[[Float], Float]
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ class Factor:
         L L' = N[order][:, order]; not of scikit-sparse 0.5, which does not show it.
     """
 
-    solve: Callable[[Float], Float]
+    solve: Solve
     label: str
     triangle: Callable[[], Triangle]
 
@@ -90,11 +79,11 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     return _by_cholmod(matrix, instead)
 
 
-def norm_of_inverse(factor: Solving, size: int) -> float:
+def norm_of_inverse(solve: Solve, size: int) -> float:
     """About the largest eigenvalue of the inverse of N, (size, size), by a few steps of the power method."""
     z = np.random.default_rng(0).standard_normal((size, 1))
     for _ in range(POWER_STEPS):
-        z = factor.solve(z / np.linalg.norm(z))
+        z = solve(z / np.linalg.norm(z))
     return float(np.linalg.norm(z))
 
 
@@ -161,20 +150,9 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
 
 
 def _closed_pattern(lower: sparse.csc_array) -> sparse.csc_matrix:
-    """The pattern of the Cholesky factor of a matrix given by its lower triangle, filled with zeros.
-
-    A column's pattern is its own and that of its children in the elimination tree.
-    """
-    children: dict[int, list[Integers]] = {}
-    patterns = []
-    for column in range(lower.shape[0]):
-        own = lower.indices[lower.indptr[column] : lower.indptr[column + 1]]
-        rows = np.unique(np.concatenate([own, [column], *children.pop(column, [])]))
-        patterns.append(rows)
-        if rows.size > 1:
-            children.setdefault(int(rows[1]), []).append(rows[1:])
-    pointers = np.concatenate([[0], np.cumsum([rows.size for rows in patterns])])
-    indices = np.concatenate(patterns)
+    """The pattern of the Cholesky factor of a matrix given by its lower triangle, filled with zeros."""
+    patterns = list(factor_rows(lower))
+    pointers, indices = np.cumsum([0, *(rows.size for rows in patterns)]), np.concatenate(patterns)
     return sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=lower.shape)
 
 
@@ -190,15 +168,17 @@ class FactorSolver(NormalSolver):
     Parameters
     ----------
     equations : Equations
-    factor : Solving
+    solve : callable
+        N^-1 R for (n, K).
+    label : str
+        The library.
     """
 
-    def __init__(self, equations: Equations, factor: Solving) -> None:
-        self._deviations, self._factor = equations.deviations[:, None], factor
-        self.label = factor.label
+    def __init__(self, equations: Equations, solve: Solve, label: str) -> None:
+        self._deviations, self._solve, self.label = equations.deviations[:, None], solve, label
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
-        return self._factor.solve(R / self._deviations) / self._deviations, 0
+        return self._solve(R / self._deviations) / self._deviations, 0
 
 
 def sparse_solver(equations: Equations) -> FactorSolver:
@@ -214,4 +194,5 @@ def sparse_solver(equations: Equations) -> FactorSolver:
     entries = min(float((reach**2).sum()), float(rows) ** 2)
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
-    return FactorSolver(equations, factorise(equations.normal_matrix()))
+    factor = factorise(equations.normal_matrix())
+    return FactorSolver(equations, factor.solve, factor.label)

@@ -132,7 +132,7 @@ def _require_told_apart(equations: Equations) -> None:
     if not (equations.has_entries and equations.A.shape[0]):
         return
     try:
-        least = 1 / norm_of_inverse(factorise(equations.normal_matrix()), equations.A.shape[0])
+        least = 1 / norm_of_inverse(factorise(equations.normal_matrix()).solve, equations.A.shape[0])
     except UnsupportedProblemError:
         least = 0.0
     if not least > TOLD_APART:

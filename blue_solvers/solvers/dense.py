@@ -77,7 +77,7 @@ REASON = "the projection of Theorem 5, by dense linear algebra"
 
 
 def _dense_solver(equations: Equations) -> FactorSolver:
-    return FactorSolver(equations, DenseFactor.of(equations.normal_matrix()))
+    return FactorSolver(equations, DenseFactor.of(equations.normal_matrix()).solve, DenseFactor.label)
 
 
 class OrthogonalEstimate(Prepared):
