@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.contract.table_variances import NOTHING
@@ -35,9 +35,7 @@ class Equations:
     ----------
     A : csr_array, (m, n)
     b : ndarray, (m,)
-    Sigma : LinearOperator, (n, n)
-    Sigma_matrix : csr_array or None
-        Sigma, where it is known entry by entry.
+    Sigma : csr_array or LinearOperator, (n, n)
     moving : ndarray of bool, (n,)
         Cells that do not.
     uneven : bool
@@ -46,15 +44,14 @@ class Equations:
 
     A: sparse.csr_array
     b: Float
-    Sigma: LinearOperator
-    Sigma_matrix: sparse.csr_array | None
+    Sigma: sparse.csr_array | LinearOperator
     moving: Flags
     uneven: bool = False
 
     @property
     def has_entries(self) -> bool:
         """Whether Sigma is known entry by entry."""
-        return self.Sigma_matrix is not None
+        return sparse.issparse(self.Sigma)
 
     @cached_property
     def A_transposed(self) -> sparse.csr_array:
@@ -73,13 +70,8 @@ class Equations:
         if self.has_entries:
             variances = np.asarray((self.A @ self.entries()).multiply(self.A).sum(axis=1)).ravel()
         else:
-            variances = np.concatenate(
-                [
-                    np.einsum("ij,ij->j", block, self.Sigma @ block)
-                    for block in (self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64))
-                ]
-                or [np.zeros(0)]
-            )
+            blocks = (self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64))
+            variances = np.hstack([np.zeros(0), *(np.einsum("ij,ij->j", own, self.Sigma @ own) for own in blocks)])
             if not (variances > 0).all():
                 raise UnsupportedProblemError(
                     "its covariance operator is singular or not positive definite: every combination of cells needs "
@@ -88,43 +80,29 @@ class Equations:
         return np.sqrt(variances)
 
     def entries(self) -> sparse.csr_array:
-        """`Sigma_matrix`.
+        """Sigma.
 
         Raises
         ------
         UnsupportedProblemError
-            If Sigma is an operator.
+            If it is an operator.
         """
-        if self.Sigma_matrix is None:
+        if isinstance(self.Sigma, LinearOperator):
             raise UnsupportedProblemError("its covariance is an operator without entries: use solver='cg'")
-        return self.Sigma_matrix
+        return self.Sigma
 
     def normal_matrix(self) -> sparse.csr_array:
         """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs the `entries` of Sigma."""
         scaled = sparse.diags_array(1 / self.deviations) @ self.A
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
-    @cached_property
-    def is_uncorrelated(self) -> bool:
-        """Whether Sigma is known entry by entry, and has them on its diagonal alone."""
-        return self.has_entries and _is_diagonal(self.entries())
-
-    @cached_property
-    def _moves(self) -> sparse.csr_array:
-        """Sigma A', which has the entries of A' where noise is uncorrelated."""
-        return sparse.csr_array(sparse.diags_array(self.entries().diagonal()) @ self.A_transposed)
-
     def moved_by(self, Z: Float) -> Float:
         """Sigma A' Z."""
-        return self._moves @ Z if self.is_uncorrelated else self.Sigma @ (self.A_transposed @ Z)
+        return self.Sigma @ (self.A_transposed @ Z)
 
     def normal_product(self, Z: Float) -> Float:
-        """A Sigma A' Z; not with `moved_by`, by whose roundings dependent rows of A would be dependent no more."""
-        return self.A @ (self.Sigma @ (self.A_transposed @ Z))
-
-
-def _is_diagonal(matrix: sparse.csr_array) -> bool:
-    return np.array_equal(matrix.indices, np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)))
+        """A Sigma A' Z."""
+        return self.A @ self.moved_by(Z)
 
 
 class NormalSolver(ABC):
@@ -164,21 +142,24 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     known_by_table = problem.is_structural and problem.is_alike_by_geounit and problem.has_only_tables
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
-    Sigma, entries = problem.noise_covariance, problem.noise.entries()
     uneven = is_uneven(problem)
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], Sigma, entries, noisy_cells, uneven)
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], _covariance(problem), noisy_cells, uneven)
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
-    return [Equations(exact_A, exact_b, aslinearoperator(exact_Sigma), exact_Sigma, problem.exact, uneven), adjusted]
+    return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, uneven), adjusted]
 
 
 def with_noise_of(problem: Problem, alike: list[Equations]) -> list[Equations]:
     """The equations of a problem that differs from another, whose they are, in the sizes of its noise alone."""
     *exact, adjusted = alike
-    Sigma, entries = problem.noise_covariance, problem.noise.entries()
-    return [*exact, replace(adjusted, Sigma=Sigma, Sigma_matrix=entries, uneven=is_uneven(problem))]
+    return [*exact, replace(adjusted, Sigma=_covariance(problem), uneven=is_uneven(problem))]
+
+
+def _covariance(problem: Problem) -> sparse.csr_array | LinearOperator:
+    entries = problem.noise.entries()
+    return problem.noise_covariance if entries is None else entries
 
 
 def variance_spread(problem: Problem, power: int = 2) -> float:

@@ -11,7 +11,6 @@ from itertools import combinations
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.contract import Info, Prepared
 from blue_solvers.normal_equations.noisy_equations import Equations
@@ -120,7 +119,7 @@ class _Fit:
         rows = np.flatnonzero(B @ variances > 0)
         everything = np.concatenate([variances, np.zeros(B.shape[0])])
         Sigma, self._none = sparse.csr_array(sparse.diags_array(everything)), np.zeros(rows.size)
-        equations = Equations(self._gaps[rows], self._none, aslinearoperator(Sigma), Sigma, everything > 0)
+        equations = Equations(self._gaps[rows], self._none, Sigma, everything > 0)
         self._stage = Stage(equations, ITERATIONS.normal_solver)
 
     def apply(self, collected: Float, estimates: dict[str, Float]) -> Float:
