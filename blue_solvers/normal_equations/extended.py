@@ -44,10 +44,6 @@ class ExtendedSweeps:
         self._require_gain()
 
     @cached_property
-    def _A(self) -> sparse.csr_array:
-        return self._equations.A.astype(np.longdouble)
-
-    @cached_property
     def _transposed(self) -> sparse.csr_array:
         return self._equations.A_transposed.astype(np.longdouble)
 
@@ -57,14 +53,15 @@ class ExtendedSweeps:
 
     def project(self, Y: Float, b: Float) -> tuple[Float, NDArray[np.bool_]]:
         """Cells X with A X = b, (n, K), and for every column whether the last sweep moved roundings only."""
-        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: self._A @ X - b, self._moved_by, b)
+        A = self._equations.extended
+        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: A @ X - b, self._moved_by, b)
         return X, settled
 
     def adjoint(self, U: Float) -> Float:
         """U - A' (A Sigma A')^-1 A Sigma U; without weight of moving cells where all of that is rounding."""
-        nothing = np.zeros((self._equations.A.shape[0], 1))
+        A, nothing = self._equations.extended, np.zeros((self._equations.A.shape[0], 1))
         W, Z, _ = self._swept(
-            U.astype(np.longdouble), lambda W: self._A @ (self._Sigma @ W), lambda Z: self._transposed @ Z, nothing
+            U.astype(np.longdouble), lambda W: A @ (self._Sigma @ W), lambda Z: self._transposed @ Z, nothing
         )
         terms = abs(U) + abs(self._transposed) @ abs(Z)
         moving = self._equations.moving
@@ -99,7 +96,7 @@ class ExtendedSweeps:
         Z = self._solver.solve(R, np.zeros(1))[0].astype(np.longdouble)
         size = self._size(Z)
         for _ in range(PROBES):
-            R = R - self._A @ self._moved_by(Z)
+            R = R - self._equations.extended @ self._moved_by(Z)
             Z = self._solver.solve(R.astype(float), np.zeros(1))[0].astype(np.longdouble)
             before, size = size, self._size(Z)
             if not size <= GAIN * before:

@@ -24,7 +24,6 @@ COSTS_DIGITS = "variances or weights differ by so much that rounding may cost di
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
 CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing
 TOLD_APART, LEAST_TOLD = 1e10, 1e-6  # squared weights of equalities: beyond, and below, rounding would pass for noise
-Iterate = Callable[[Float, Sizes, Float], tuple[Float, int]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,16 @@ class Equations:
     def A_transposed(self) -> sparse.csr_array:
         """A' in rows, which multiplies faster than the transposed view."""
         return self.A.T.tocsr()
+
+    @cached_property
+    def extended(self) -> sparse.csr_array:
+        """A in extended precision."""
+        return self.A.astype(np.longdouble)
+
+    @cached_property
+    def absolute(self) -> sparse.csr_array:
+        """|A|, by which sizes of what rows sum are judged."""
+        return abs(self.A)
 
     @cached_property
     def deviations(self) -> Float:
@@ -117,18 +126,22 @@ class NormalSolver(ABC):
         The same that is aimed at, as long as another solution comes nearer to it.
     label : str
         The library that does the work.
-    iterate : callable or None
-        Of what iterates as far as rounding permits: Z as `solve`, to sizes of a residual's columns that it is given.
+    settles : bool
+        Whether it is to go as far as rounding permits.
     """
 
     rtol: float = 0.0
     goal: float = 0.0
     label: str
-    iterate: Iterate | None = None
+    settles: bool = True
 
     @abstractmethod
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
         """Z for (m, K) right-hand sides, to standardised residuals of at most `target`, (K,); iterations."""
+
+    def iterate(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
+        """The same to other sizes of a residual's columns; of a direct solver as near as it comes."""
+        return self.solve(R, target)
 
 
 NormalSolverFactory = Callable[[Equations], NormalSolver]

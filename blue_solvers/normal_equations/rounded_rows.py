@@ -41,7 +41,7 @@ class RoundedRows:
         told = np.ones(X.shape[1], dtype=bool)
         if not self._are_rounded:
             return told
-        terms = EPSILON * (abs(self._equations.A) @ abs(X) + abs(b))
+        terms = EPSILON * (self._equations.absolute @ abs(X) + abs(b))
         allowed = ROUNDING * EPSILON * np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
         signs = np.where(np.random.default_rng(0).random(terms.shape) < 0.5, -1.0, 1.0)
         target = NEAR * np.linalg.norm(terms / self._equations.deviations[:, None], axis=0)

@@ -6,7 +6,6 @@ Cells that such equations determine by what is known exactly have no standard er
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +15,7 @@ from scipy import sparse
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.normal_equations.column_maxima import largest_of_columns
 from blue_solvers.normal_equations.krylov import conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, Iterate
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver
 from constraint_builders.arrays import Float
 
 ROUNDS = 6
@@ -33,17 +32,11 @@ class Settling:
     Parameters
     ----------
     equations : Equations
-    solve : callable
-        Z of (A Sigma A') Z = R for (m, K), by iterations that end where sizes of columns are at most (K,).
+    solver : NormalSolver
     """
 
-    def __init__(self, equations: Equations, solve: Iterate) -> None:
-        self._equations = equations
-        self._solve = solve
-
-    @cached_property
-    def _extended(self) -> sparse.csr_array:
-        return self._equations.A.astype(np.longdouble)
+    def __init__(self, equations: Equations, solver: NormalSolver) -> None:
+        self._equations, self._solver = equations, solver
 
     @cached_property
     def _moving(self) -> sparse.csr_array:
@@ -59,24 +52,10 @@ class Settling:
         squares = np.asarray(self._moving.power(2).sum(axis=1))[:, None]
         return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
 
-    def settle_twice(
-        self, X: Float, R: Float, b: Float, terms: Float, own_terms: Callable[[Float], Float]
-    ) -> tuple[Float, Float, int]:
-        """Cells settled to roundings of some terms and then of their own, which may be far smaller; rows, iterations.
+    def settle(self, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
+        """Settled cells, their rows, and iterations.
 
         Nothing is done where every row is off by roundings of the largest value at most.
-        """
-        largest, steps = _largest(X, b), 0
-        if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
-            return X, R, 0
-        for of in (lambda X: terms, own_terms):
-            X, more = self.settle(X, R, b, of(X), largest)
-            if more:
-                R, steps, largest = self._equations.A @ X - b, steps + more, _largest(X, b)
-        return X, R, steps
-
-    def settle(self, X: Float, R: Float, b: Float, terms: Float, largest: Float | None = None) -> tuple[Float, int]:
-        """Settled cells and iterations.
 
         Parameters
         ----------
@@ -84,12 +63,12 @@ class Settling:
         R : ndarray, (m, K)
             A X - b, as float64 has it.
         b : ndarray, (m, 1)
-        terms : ndarray, (m, K)
-            What rows were summed of, in absolute values: they hold once they are off by roundings of that.
-        largest : ndarray, (K,), optional
-            The largest values of the columns of X, right-hand sides included, where they are known.
         """
-        largest = _largest(X, b) if largest is None else largest
+        equations = self._equations
+        largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
+        if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
+            return X, R, 0
+        terms = equations.absolute @ abs(X) + abs(b)
         allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
         steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
         for _ in range(ROUNDS):
@@ -107,11 +86,11 @@ class Settling:
                     break
                 share *= LESS_AT_ONCE
             X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
-        return X, steps
+        return X, equations.A @ X - b, steps
 
     def _off(self, X: Float, b: Float) -> Float:
         """A X - b, whose rounding would be in the range of nothing."""
-        return np.asarray(self._extended @ X.astype(np.longdouble) - b, dtype=float)
+        return np.asarray(self._equations.extended @ X.astype(np.longdouble) - b, dtype=float)
 
     def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
         """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
@@ -136,13 +115,8 @@ class Settling:
         else:
             raise ConvergenceError
         apart = self._off(self._transposed @ Z, np.zeros_like(b))
-        Z, iterations = self._solve(apart, sizes, target)
+        Z, iterations = self._solver.iterate(apart, sizes, target)
         return X - self._equations.moved_by(Z), steps + iterations
-
-
-def _largest(X: Float, b: Float) -> Float:
-    """The largest value of every column, right-hand sides included."""
-    return np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
 
 
 def _beyond(R: Float, allowed: Float) -> Float:

@@ -9,7 +9,6 @@ import numpy as np
 
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.normal_equations.extended import ExtendedSweeps
-from blue_solvers.normal_equations.krylov import Sizes
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     ROUNDING,
@@ -52,10 +51,8 @@ class Stage:
     def __init__(self, equations: Equations, make_solver: NormalSolverFactory, independent: bool = False) -> None:
         self.equations = equations
         self.solver = make_solver(equations)
-        self._absolute = abs(equations.A)
         self._deviations = equations.deviations[:, None]
-        iterate = self.solver.iterate if self.solver.rtol else self._solved
-        self._settling = Settling(equations, iterate) if iterate is not None else None
+        self._settling = Settling(equations, self.solver)
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
         self._rounded = RoundedRows(equations, self.solver) if independent else None
@@ -75,11 +72,10 @@ class Stage:
             steps += iterations
             return X - equations.moved_by(Z)
 
-        terms = self._absolute @ abs(Y) + abs(b)
-        floor = self._sizes(terms)
+        floor = self._sizes(equations.absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
-        if self._settling is not None:
-            X, R, more = self._settling.settle_twice(X, R, b, terms, lambda X: self._absolute @ abs(X) + abs(b))
+        if self.solver.settles:
+            X, R, more = self._settling.settle(X, R, b)
             steps += more if self.solver.rtol else 0
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
@@ -101,13 +97,9 @@ class Stage:
             return W - equations.A_transposed @ self.solver.solve(R, target)[0]
 
         def floor(W: Float) -> Float:
-            return self._sizes(self._absolute @ abs(equations.Sigma @ W))
+            return self._sizes(equations.absolute @ abs(equations.Sigma @ W))
 
         return self._refine(U, lambda W: equations.A @ (equations.Sigma @ W), correct, floor)[0]
-
-    def _solved(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
-        """Z of a direct solver, as near as it comes."""
-        return self.solver.solve(R, target)
 
     def _refine(
         self,

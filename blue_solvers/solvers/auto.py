@@ -78,19 +78,17 @@ class Auto(Solver):
             return DENSE.solver, "its covariance is singular"
         if problem.relations.tree is not None:
             return TWO_PASS.solver, "its nodes form a tree of sums: two sweeps, exact"
+        equal = "noise is uncorrelated and of equal variance within"
         if SEA_BLUE.refusal(problem) is None:
-            return SEA_BLUE.solver, "noise is uncorrelated and of equal variance within tables (A1-A3): closed form"
-        if _is_wide(problem) and AREAS.refusal(problem) is None:
-            return AREAS.solver, "all variables together have many times the cells of the tables: by components, exact"
-        if problem.tree is not None and TWO_PASS.refusal(problem) is None:
-            return TWO_PASS.solver, "its areas form a tree: two passes, exact"
-        if not problem.has_only_tables and TWO_PASS.refusal(problem) is None:
-            return (
-                TWO_PASS.solver,
-                "noise is uncorrelated and of equal variance within every table of a geounit: two passes, exact",
-            )
-        if problem.has_areas and AREAS.refusal(problem) is None:
-            return AREAS.solver, "noise is uncorrelated and of equal variance within every table of an area: exact"
+            return SEA_BLUE.solver, f"{equal} tables (A1-A3): closed form"
+        for closed, suits, why in (
+            (AREAS, _is_wide(problem), "all variables together have many times the cells of the tables, exact"),
+            (TWO_PASS, problem.tree is not None, "its areas form a tree: two passes, exact"),
+            (TWO_PASS, not problem.has_only_tables, f"{equal} every table of a geounit: two passes, exact"),
+            (AREAS, problem.has_areas, f"{equal} every table of an area: exact"),
+        ):
+            if suits and closed.refusal(problem) is None:
+                return closed.solver, why
         why = _why_not_closed_form(problem)
         unsupported = CHOLESKY.refusal(problem)
         if unsupported is not None and DENSE.refusal(problem) is None and AROUND_EQUAL_VARIANCES.refusal(problem):

@@ -138,14 +138,14 @@ class _KrylovNormalSolver(NormalSolver):
         self._precondition = _preconditioner(equations, options.preconditioner)
         self.rtol = USUAL if options.rtol is None else options.rtol
         self.goal = 0.0 if options.rtol is None else options.rtol
-        self.iterate = self._iterated if options.rtol is None else None
+        self.settles = options.rtol is None
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
         deviations = self._equations.deviations[:, None]
-        return self._iterated(R, lambda residual, _: np.linalg.norm(residual / deviations, axis=0), target)
+        return self.iterate(R, lambda residual, _: np.linalg.norm(residual / deviations, axis=0), target)
 
-    def _iterated(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
+    def iterate(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
         Z, iterations, converged = conjugate_gradients(
             self._equations.normal_product, R, self._precondition, sizes, target, self._options.max_iterations
         )
