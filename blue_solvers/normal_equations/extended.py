@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.column_maxima import largest_of_columns
-from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, Equations, NormalSolver
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, Equations, NormalSolver, largest_of_columns
 from constraint_builders.arrays import Float
 
 SWEEPS = 60  # enough for what gains least

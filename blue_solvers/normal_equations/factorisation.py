@@ -14,10 +14,9 @@ from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.factor_size import factor_rows, require_room
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.memory import require_memory
+from constraint_builders.memory import free_memory, require_memory
 
 try:
     from sksparse import cholmod
@@ -26,6 +25,8 @@ except ImportError:
 
 POWER_STEPS = 6
 ENTRY_BYTES = 12  # of a sparse matrix, while it is formed
+FACTOR_BYTES = 16.0  # of an entry of the factor
+SURE_BYTES = 2.0**27  # of a factor without zeros: so few are not worth a look at the free memory
 INDEFINITE = (
     "the matrix A Sigma A' is not positive definite, and has no Cholesky factor: its rows are dependent, or the "
     "covariance is singular; where variances and weights are very unequal that is rounding: use solver='dense'"
@@ -112,6 +113,42 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
             return factor.L().sorted_indices(), factor.P().astype(np.int64)
 
     return Factor(factor.solve_A, label, triangle)
+
+
+def require_room(matrix: sparse.csc_matrix, order: Integers, instead: str) -> None:
+    """Refuse, by its bytes, a factor of ``matrix[order][:, order]`` that would not fit in memory.
+
+    Raises
+    ------
+    MemoryError
+    """
+    rows = matrix.shape[0]
+    most = FACTOR_BYTES * rows * (rows + 1) / 2
+    if most <= SURE_BYTES or most <= free_memory():
+        return
+    entries = float(entries_of_factor(matrix, order).sum())
+    what = f"the Cholesky factor of {rows:,} equations, {entries:,.0f} entries,"
+    require_memory(FACTOR_BYTES * entries, what, instead)
+
+
+def entries_of_factor(matrix: sparse.csc_matrix, order: Integers) -> Integers:
+    """Entries in every column of the factor of ``matrix[order][:, order]``, (n,), that of the diagonal included."""
+    lower = sparse.csc_array(sparse.tril(sparse.csr_array(matrix)[order][:, order], format="csc"))
+    return np.array([rows.size for rows in factor_rows(lower)], dtype=np.int64)
+
+
+def factor_rows(lower: sparse.csc_array) -> Iterator[Integers]:
+    """Rows of every column of the Cholesky factor of a matrix given by its lower triangle.
+
+    Those are the column's own and those of its children in the elimination tree.
+    """
+    children: dict[int, list[Integers]] = {}
+    for column in range(lower.shape[0]):
+        own = lower.indices[lower.indptr[column] : lower.indptr[column + 1]]
+        rows = np.unique(np.concatenate([own, [column], *children.pop(column, [])]))
+        if rows.size > 1:
+            children.setdefault(int(rows[1]), []).append(rows[1:])
+        yield rows
 
 
 @contextmanager

@@ -22,6 +22,8 @@ EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
+RUN = 4096  # cells of columns that are reduced at once: few columns cost many times what many do
+FEW_BITS = 40  # of a coefficient that nobody rounded
 CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing
 TOLD_APART, LEAST_TOLD = 1e10, 1e-6  # squared weights of equalities: beyond, and below, rounding would pass for noise
 
@@ -61,6 +63,12 @@ class Equations:
     def extended(self) -> sparse.csr_array:
         """A in extended precision."""
         return self.A.astype(np.longdouble)
+
+    @cached_property
+    def is_rounded(self) -> bool:
+        """Whether some coefficient has so many digits that it may have been rounded, when cells were eliminated."""
+        scaled = np.frexp(self.A.data)[0] * 2.0**FEW_BITS
+        return bool((np.rint(scaled) != scaled).any())
 
     @cached_property
     def absolute(self) -> sparse.csr_array:
@@ -256,4 +264,17 @@ def extreme_weights(rows: sparse.csr_array) -> Float:
     sizes, found = abs(rows.data), np.ones((2, rows.shape[0]))
     for own, extreme in zip(found, (np.minimum, np.maximum), strict=True):
         own[filled] = extreme.reduceat(sizes, starts[filled]) if filled.any() else []
+    return found
+
+
+def largest_of_columns(X: Float) -> Float:
+    """Largest absolute value of every column, (n, K) to (K,); 0 where there are no rows, NaN where one is."""
+    rows, columns = X.shape
+    together = max(1, RUN // max(1, columns))
+    whole = rows // together * together
+    found = abs(X[whole:]).max(axis=0, initial=0.0)
+    if whole:
+        runs = X[:whole].reshape(-1, together * columns)
+        extremes = np.maximum(runs.max(axis=0), -runs.min(axis=0))
+        found = np.maximum(found, extremes.reshape(together, columns).max(axis=0))
     return found

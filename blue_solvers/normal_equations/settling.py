@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
-from blue_solvers.normal_equations.column_maxima import largest_of_columns
 from blue_solvers.normal_equations.krylov import conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, NormalSolver, largest_of_columns
 from constraint_builders.arrays import Float
 
 ROUNDS = 6

@@ -14,13 +14,15 @@ from blue_solvers.normal_equations.noisy_equations import (
     ROUNDING,
     Equations,
     NormalSolverFactory,
+    largest_of_columns,
 )
-from blue_solvers.normal_equations.rounded_rows import RoundedRows
 from blue_solvers.normal_equations.settling import Settling
 from constraint_builders.arrays import Float
 
 SWEEPS = 6
 DIRECT_SWEEPS = 2
+PROBES = 4  # of roundings of coefficients
+NEAR = 1e-3  # of what is asked there, which a solver that iterates leaves
 WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
 
 
@@ -55,7 +57,7 @@ class Stage:
         self._settling = Settling(equations, self.solver)
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
-        self._rounded = RoundedRows(equations, self.solver) if independent else None
+        self._may_move = independent and equations.is_rounded
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
@@ -84,8 +86,22 @@ class Stage:
         return X, Projected(steps, residual, violation, as_near and self._is_told(X, b))
 
     def _is_told(self, X: Float, b: Float) -> bool:
-        """Whether roundings of the equations move it by roundings only."""
-        return self._rounded is None or bool(self._rounded.tell(X, b).all())
+        """Whether roundings of the coefficients of A move every column by roundings of its largest value at most."""
+        if not self._may_move:
+            return True
+        terms = EPSILON * (self.equations.absolute @ abs(X) + abs(b))
+        allowed = ROUNDING * EPSILON * np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
+        signs = np.where(np.random.default_rng(0).random(terms.shape) < 0.5, -1.0, 1.0)
+        target = NEAR * self._sizes(terms)
+        for _ in range(PROBES):
+            try:
+                change = self.solver.solve(signs * terms, target)[0]
+            except ConvergenceError:
+                return False
+            if not (largest_of_columns(self.equations.moved_by(change)) <= allowed).all():
+                return False
+            signs = np.where(change < 0, -1.0, 1.0)  # towards those that change most
+        return True
 
     def adjoint(self, U: Float) -> Float:
         """The transpose of the linear part of `project`, (n, K)."""

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers.normal_equations import factor_size, factorisation
-from blue_solvers.normal_equations.factor_size import entries_of_factor
-from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations import factorisation
+from blue_solvers.normal_equations.factorisation import entries_of_factor, factorise
 from constraint_builders import memory
 from tests.helpers.effort import examples
 
@@ -37,8 +36,8 @@ def test_entries_are_those_that_elimination_leaves(seed: int) -> None:
 def test_a_factor_that_would_not_fit_is_refused_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is made; a diagonal matrix of as many rows fits."""
     full = sparse.csc_array(99 * np.eye(60) + 1)
-    monkeypatch.setattr(factor_size, "SURE_BYTES", 0.0)
-    for module in (factor_size, memory):
+    monkeypatch.setattr(factorisation, "SURE_BYTES", 0.0)
+    for module in (factorisation, memory):
         monkeypatch.setattr(module, "free_memory", lambda: 2048.0)
     said = r"the Cholesky factor of 60 equations, 1,830 entries, needs 28.59 KiB and 2 KiB are free: use"
     with pytest.raises(MemoryError, match=said):
