@@ -95,7 +95,7 @@ class CrossingForm(AreaForm):
             if key not in known:
                 known[key] = self._told(own)
             told[own.component], shares = known[key]
-            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own))
+            slots.put(array, own.component, shares.T @ self._observed.gathered(given, own.observed))
         return Upward(slots.cells(array).reshape(-1, 1), [told[own] for own in self._order], self._part.least)
 
     def estimates(self, variances: bool) -> Estimates:
