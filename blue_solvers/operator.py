@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -289,7 +289,12 @@ class BlueOperator(OverLayouts):
             Of the worst column.
         """
         Y = self._by_position(Y)
-        columns = self._readable(Y.reshape(self.shape[1], -1))
+        start = time.perf_counter()
+        X, info = self._told(self._readable(Y.reshape(self.shape[1], -1)), self._require_finite)
+        return X.reshape(-1, *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)
+
+    def _told(self, columns: Float, require_finite: Callable[[Float], None]) -> tuple[Float, Info]:
+        """P times columns, and the report."""
         reports: list[Info] = []
 
         def apply(columns: Float) -> Float:
@@ -297,27 +302,17 @@ class BlueOperator(OverLayouts):
             reports.append(info)
             return X
 
-        start = time.perf_counter()
-        X = in_range(apply, columns, self._require_finite).reshape(-1, *Y.shape[1:])
-        return X, replace(reports[0], seconds=time.perf_counter() - start)
+        return in_range(apply, columns, require_finite), reports[0]
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), and its report, with what its tables disagree by."""
-        columns, reports = self._readable(y[:, None]), []
-
-        def apply(own: Float) -> Float:
-            X, info = (self._prepared.apply_checked if own is columns else self._prepared.apply)(own)
-            reports.append(info)
-            return X
-
-        start = time.perf_counter()
-        x = in_range(apply, columns, partial(refuse_unusable, self.problem))[:, 0]
+        start, columns = time.perf_counter(), self._readable(y[:, None])
+        X, info = self._told(columns, partial(refuse_unusable, self.problem))
+        x = X[:, 0]
         if self.offset.any() or np.may_share_memory(x, y):
             x = x + self.offset
-        violation = reports[0].violation
-        if violation is None:  # in units of its own, or nobody looks
-            violation = self._prepared.violation(columns)
-        return x, replace(reports[0], violation=violation, seconds=time.perf_counter() - start)
+        violation = self._prepared.violation(columns) if info.violation is None else info.violation
+        return x, replace(info, violation=violation, seconds=time.perf_counter() - start)
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""

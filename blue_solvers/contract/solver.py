@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from blue_solvers.contract.other_layout import InOtherLayout
 from blue_solvers.contract.prepared import Prepared
 from blue_solvers.contract.shared_noise import SharedNoiseEstimate
+from blue_solvers.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.relations.equations import UnsolvableError
 from constraint_builders.schema_order import in_schema_order
@@ -121,8 +121,7 @@ class Solver(ABC):
     def _prepared(self, problem: Problem) -> Prepared:
         """Prepare the plain problem, and make of that the estimate of any."""
         determined = problem.determined
-        order = in_schema_order(determined)
-        if order is not None:
+        if order := in_schema_order(determined):
             places = np.argsort(order.observed), np.argsort(order.desired)
             return InOtherLayout(problem, self._prepared(order.problem), *places)
         if determined is not problem:
