@@ -27,32 +27,29 @@ class InOtherLayout(Prepared):
     def __init__(self, problem: Problem, prepared: Prepared, observed: Index, desired: Index) -> None:
         self.problem, self.info = problem, prepared.info
         self._prepared, self._observed, self._desired = prepared, observed, desired
+        self._from_observed = _numbers(observed, prepared.problem.observed.size)
+        self._from_desired = _numbers(desired, prepared.problem.desired.size)
         self._lost = np.flatnonzero(problem.lost)
         self.offset = prepared.offset[desired]
         self.offset[self._lost] = 0.0
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._prepared.apply(self._given(Y))
+        X, info = self._prepared.apply(_spread(Y, self._from_observed))
         return self._wanted(X), replace(info, reason=self.info.reason)
 
     def violation(self, Y: Float) -> float | None:
-        return self._prepared.violation(self._given(Y))
-
-    def _given(self, Y: Float) -> Float:
-        """What was measured, in the other layout."""
-        return _spread(Y, self._observed, self._prepared.problem.observed.size)
+        return self._prepared.violation(_spread(Y, self._from_observed))
 
     def _wanted(self, X: Float) -> Float:
         """Cells from the other layout, with NaN in those that nothing determines."""
-        X = X[self._desired]
+        X = X.take(self._desired, axis=0)
         X[self._lost] = np.nan
         return X
 
     def adjoint(self, V: Float) -> Float:
         known = np.array(V)
         known[self._lost] = 0
-        weights = self._prepared.adjoint(_spread(known, self._desired, self._prepared.problem.desired.size))
-        weights = weights[self._observed]
+        weights = self._prepared.adjoint(_spread(known, self._from_desired)).take(self._observed, axis=0)
         weights[self.problem.assumed] = 0  # up to rounding already
         weights[:, V[self._lost].any(axis=0)] = np.nan
         return weights
@@ -71,8 +68,13 @@ class InOtherLayout(Prepared):
         return covariance
 
 
-def _spread(X: Float, places: Index, size: int) -> Float:
-    """Cells, (n, K), at their places among more, (size, K), 0 elsewhere."""
-    spread = np.zeros((size, X.shape[1]))
-    spread[places] = X
-    return spread
+def _numbers(places: Index, size: int) -> Index:
+    """For each of `size` cells which of the places it is, one more than the last for none."""
+    numbers = np.full(size, places.size)
+    numbers[places] = np.arange(places.size)
+    return numbers
+
+
+def _spread(X: Float, numbers: Index) -> Float:
+    """Cells, (n, K), among more by their numbers, 0 elsewhere."""
+    return np.concatenate([X, np.zeros((1, X.shape[1]))]).take(numbers, axis=0)
