@@ -13,12 +13,13 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.about import logger
+from blue_solvers.adjustments import measured_places
 from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.contract.table_variances import WithoutRounding, with_exact_zeros, without_rounding
 from blue_solvers.estimates import Estimate
 from blue_solvers.normal_equations.noisy_equations import least_variance
-from blue_solvers.proving import Judge, bound_of, certified, is_exact, measured_places, proved, where_measured
+from blue_solvers.proving import Judge, bound_of, certified, is_exact, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.time_limit import at_most
@@ -270,9 +271,9 @@ class BlueOperator(OverLayouts):
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
         determined = self.problem.determined
-        measured = measured_places(determined)
-        values = determined.tabulate(x[:, None])[:, 0] if measured is None else x[measured]
-        return values if determined is self.problem else np.where(self.problem.lost, np.nan, values)
+        places = measured_places(determined) if determined.is_placed else np.full(1, -1)
+        values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
+        return np.where(self.problem.lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y with a report of how it went.
