@@ -58,10 +58,5 @@ class StructuredProblem:
             raise ValueError(f"table {told!r} is not in the schema's order: give the problem of `in_schema_order`")
         if problem.geounit_variances is None:
             raise ValueError("two passes and closed forms need tables of equal variances in every geounit")
-        domain = problem.domain
-        own: dict[str, Any] = {
-            "schema": domain.schema,
-            "spine": domain.spine,
-            "geounit_variances": problem.geounit_variances,
-        }
-        return cls(**{field.name: own.get(field.name, getattr(problem, field.name)) for field in fields(cls)})
+        read: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(cls)}
+        return cls(**read | {"schema": problem.domain.schema, "spine": problem.domain.spine})
