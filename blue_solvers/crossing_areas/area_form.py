@@ -12,7 +12,7 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import combinations
 
@@ -26,7 +26,6 @@ from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import (
     ComponentEstimate,
-    ComponentParts,
     Key,
     component_estimate,
 )
@@ -38,7 +37,6 @@ from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF, calls_others_leaves
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 
 MOST_COMPONENTS = 4_096  # each has a factorisation
@@ -62,8 +60,8 @@ class AreaForm:
         schema, groupings = problem.domain.schema, groupings or groupings_in_use(problem)
         tables = [*problem.observed_tables, *problem.desired_tables]
         self._slots = {table.name: TableSlots(axes_of(schema, groupings, table)) for table in tables}
-        self._observed = TablesInSlots(problem.observed, problem.observed_tables, self._slots)
-        self._desired = TablesInSlots(problem.desired, problem.desired_tables, self._slots)
+        self._observed = TablesInSlots(problem.observed, [self._slots[table.name] for table in problem.observed_tables])
+        self._desired = TablesInSlots(problem.desired, [self._slots[table.name] for table in problem.desired_tables])
         made: dict[Key, ConstrainedEstimate] = {}
         seen = components_with({self._slots[table.name].contrasts for table in problem.desired_tables})
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
@@ -78,39 +76,41 @@ class AreaForm:
         return self._estimate(Y)[1]
 
     def _estimate(self, Y: Float) -> tuple[Float, float]:
-        given, found, worst = self._observed.slots(Y), self._desired.zeros(Y.shape[1]), 0.0
+        result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
+        given, found = self._observed.slots(Y), self._desired.blocks(result)
         for own in self._components:
-            X, info = own.estimate.apply(self._observed.gathered(given, own.observed))
+            X, info = own.estimate.apply(own.observed.gathered(given))
             if not info.exact:
                 raise UnsupportedProblemError(
                     "its variances, with the weights of areas, are so unequal that rounding decides what is known "
                     "well: use solver='dense'"
                 )
             worst = max(worst, info.violation or 0.0)
-            self._desired.put(found, own.desired, X)
-        return self._desired.cells(found), worst
+            own.desired.put(found, X)
+        self._desired.to_cells(found)
+        return result, worst
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        given, pulls = self._desired.slots(V), self._observed.zeros(V.shape[1])
+        result = np.zeros((self._problem.observed.size, V.shape[1]))
+        given, pulls = self._desired.slots(V), self._observed.blocks(result)
         for own in self._components:
-            U = own.estimate.adjoint(self._desired.gathered(given, own.desired))
-            self._observed.put(pulls, own.observed, U)
-        return self._observed.cells(pulls)
+            own.observed.put(pulls, own.estimate.adjoint(own.desired.gathered(given)))
+        self._observed.to_cells(pulls)
+        return result
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        p = self._problem
-        by_group = [
-            np.zeros((int(size) // table.size, *self._slots[table.name].grouped_shape(frozenset())))
-            for size, table in zip(p.desired.sizes, p.desired_tables, strict=True)
-        ]
+        result, tables = np.zeros((self._problem.desired.size, 1)), self._desired.tables
+        blocks = self._desired.blocks(result)
+        by_group = [np.zeros((len(block), *own.grouped_shape())) for own, block in zip(tables, blocks, strict=True)]
         for own in self._components:
             found = self._component_variances(own)
-            for block, place, _ in own.desired.tables:
-                by_group[block] += self._slots[p.desired_tables[block].name].shared(found[place], own.component)
-        pairs = zip(p.desired_tables, by_group, strict=True)
-        return np.concatenate([self._slots[table.name].spread_groups(own).ravel() for table, own in pairs])
+            for i, slots, place, _ in own.desired.tables:
+                by_group[i] += slots.shared(found[place], own.component)
+        for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
+            block[..., 0] = slots.spread_groups(of_groups)
+        return result[:, 0]
 
     def _component_variances(self, own: ComponentEstimate) -> Float:
         """Variances over the desired layout of a component's problem."""
@@ -124,48 +124,26 @@ class AreaForm:
 
 
 class TablesInSlots:
-    """The tables of a layout in slots, and what they have of components.
+    """The tables of a layout, in slots."""
 
-    Parameters
-    ----------
-    layout : Layout
-    tables : sequence of Table
-        Its tables.
-    by_name : mapping of str to TableSlots
-    """
+    def __init__(self, layout: Layout, tables: Sequence[TableSlots]) -> None:
+        self._layout, self.tables = layout, tables
 
-    def __init__(self, layout: Layout, tables: Sequence[Table], by_name: Mapping[str, TableSlots]) -> None:
-        self._layout, self._tables = layout, tables
-        self._by_table = [by_name[table.name] for table in tables]
-
-    def zeros(self, columns: int) -> list[Float]:
-        """Slots of all tables, each (areas, *shape, columns)."""
-        pairs = zip(self._layout.sizes.tolist(), self._tables, strict=True)
-        return [np.zeros((size // table.size, *table.shape, columns)) for size, table in pairs]
+    def blocks(self, X: Float) -> list[Float]:
+        """The tables of vectors, (n, K), in their place, each (areas, *shape, K)."""
+        return [X[self._layout.block(i)].reshape(-1, *own.shape, X.shape[1]) for i, own in enumerate(self.tables)]
 
     def slots(self, X: Float) -> list[Float]:
-        """From cells, (n, K)."""
-        pairs = enumerate(zip(self._tables, self._by_table, strict=True))
-        return [own.slots(X[self._layout.block(i)].reshape(-1, *table.shape, X.shape[1])) for i, (table, own) in pairs]
+        """From cells, (n, K), a copy."""
+        blocks = self.blocks(np.array(X, order="C"))
+        for own, block in zip(self.tables, blocks, strict=True):
+            own.basis.to_slots(block)
+        return blocks
 
-    def cells(self, slots: list[Float]) -> Float:
-        """The inverse, and the transpose; uses slots up."""
-        columns = slots[0].shape[-1]
-        pairs = zip(self._by_table, slots, strict=True)
-        return np.concatenate([table.cells(own).reshape(-1, columns) for table, own in pairs])
-
-    def gathered(self, slots: list[Float], parts: ComponentParts) -> Float:
-        """What tables have of a component, added up over a layout of its problem."""
-        found = [self._by_table[i].part(slots[i], parts.component) for i, _, _ in parts.tables]
-        result = np.zeros((parts.size, found[0].shape[1]))
-        for (_, place, weights), part in zip(parts.tables, found, strict=True):
-            result[place] += weights * part
-        return result
-
-    def put(self, slots: list[Float], parts: ComponentParts, X: Float) -> None:
-        """The transpose, into slots."""
-        for i, place, weights in parts.tables:
-            self._by_table[i].put(slots[i], parts.component, weights * X[place])
+    def to_cells(self, slots: list[Float]) -> None:
+        """The inverse, and the transpose, in their place."""
+        for own, block in zip(self.tables, slots, strict=True):
+            own.basis.to_cells(block)
 
 
 def components_with(contrasts: Iterable[Component]) -> list[Component]:

@@ -20,7 +20,6 @@ from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import LEAF
-from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import Table, factors_of, parse_table
 from constraint_builders.description.zeros import EmptyCells
@@ -38,6 +37,7 @@ class TablePart(NamedTuple):
     ----------
     block : int
         The table, by its number.
+    slots : TableSlots
     place : slice
         Where that is in a layout of the component's problem.
     weights : ndarray, (areas of the layer * group cells, 1)
@@ -46,6 +46,7 @@ class TablePart(NamedTuple):
     """
 
     block: int
+    slots: TableSlots
     place: slice
     weights: Float
 
@@ -65,6 +66,19 @@ class ComponentParts(NamedTuple):
     component: Component
     size: int
     tables: list[TablePart]
+
+    def gathered(self, slots: Sequence[Float]) -> Float:
+        """What tables in slots, each (areas, *shape, K), have of the component, added up over the problem's layout."""
+        found = [own.weights * own.slots.part(slots[own.block], self.component) for own in self.tables]
+        result = np.zeros((self.size, found[0].shape[1]))
+        for own, part in zip(self.tables, found, strict=True):
+            result[own.place] += part
+        return result
+
+    def put(self, slots: Sequence[Float], X: Float) -> None:
+        """The transpose, into slots."""
+        for own in self.tables:
+            own.slots.put(slots[own.block], self.component, own.weights * X[own.place])
 
 
 class ComponentEstimate(NamedTuple):
@@ -158,30 +172,23 @@ def component_estimate(
     tables = (*problem.observed_tables, *problem.desired_tables)
     reduced = ReducedSchema(problem.domain.schema, groupings, tables, component)
 
-    def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, dict[int, Float]]:
-        """By what they are called, numbers of tables with the roots of the sizes of their groups, of every area."""
-        found: dict[LayerTable, dict[int, Float]] = {}
+    def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, list[tuple[int, TableSlots, Float]]]:
+        """Tables by what they are called, with the roots of the sizes of their groups, of every area."""
+        found: dict[LayerTable, list[tuple[int, TableSlots, Float]]] = {}
         for block, (level, table) in enumerate(zip(levels, tables, strict=True)):
-            if component <= slots[table.name].contrasts:
-                name = areas.levels[level], reduced.name(table)
-                roots = np.tile(slots[table.name].roots(component), areas.members[level].size)
-                found.setdefault(name, {})[block] = roots
+            if component <= (own := slots[table.name]).contrasts:
+                roots = np.tile(own.roots(component), areas.members[level].size)
+                found.setdefault((areas.levels[level], reduced.name(table)), []).append((block, own, roots))
         return found
-
-    def parts(layout: Layout, weights: Mapping[LayerTable, Mapping[int, Float]]) -> ComponentParts:
-        of_tables = [(name, block, own) for name, seen in weights.items() for block, own in seen.items()]
-        found = [TablePart(block, layout.slice(name), own[:, None]) for name, block, own in of_tables]
-        return ComponentParts(component, layout.size, found)
 
     given = seeing(problem.observed_levels, problem.observed_tables)
     if not given:
         return None
     wanted = seeing(problem.desired_levels, problem.desired_tables)
-    variances: dict[LayerTable, Float] = {}
+    variances, shares = dict[LayerTable, Float](), dict[LayerTable, Float]()
     for name, seen in given.items():
-        noise = [own**2 * np.repeat(of_places[i], own.size // of_places[i].size) for i, own in seen.items()]
-        variances[name], shares = _together(np.array(noise))
-        given[name] = {block: own * share for (block, own), share in zip(seen.items(), shares, strict=True)}
+        noise = [roots**2 * np.repeat(of_places[i], roots.size // of_places[i].size) for i, _, roots in seen]
+        variances[name], shares[name] = _together(np.array(noise))
     known = [np.sign(np.where(np.isinf(own), -1.0, own)).tobytes() for own in variances.values()]
     structure = *variances, *known, *wanted
     alike = made.get(structure)
@@ -193,8 +200,20 @@ def component_estimate(
     if key not in made:
         like = first.with_sizes_of_noise(sizes)
         made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT, alike)
-    back = {name: {block: 1 / own for block, own in seen.items()} for name, seen in wanted.items()}
-    return ComponentEstimate(component, made[key], parts(first.observed, given), parts(first.desired, back))
+    observed = [
+        TablePart(i, own, first.observed.slice(name), (roots * share)[:, None])
+        for name, seen in given.items()
+        for (i, own, roots), share in zip(seen, shares[name], strict=True)
+    ]
+    desired = [
+        TablePart(i, own, first.desired.slice(name), 1 / roots[:, None])
+        for name, seen in wanted.items()
+        for i, own, roots in seen
+    ]
+    parts = (
+        ComponentParts(component, *own) for own in ((first.observed.size, observed), (first.desired.size, desired))
+    )
+    return ComponentEstimate(component, made[key], *parts)
 
 
 def _first_of_structure(

@@ -42,24 +42,16 @@ class TableSlots:
     ----------
     contrasts : Component
         The variables along which it has contrasts.
+    shape : tuple of int
+    basis : Basis
+        From cells (G, *shape, K) to slots and back, in place.
     """
 
     def __init__(self, axes: Sequence[Grouping]) -> None:
         self._axes, self.contrasts = axes, contrasts_of(axes)
-        self._basis = Basis(axes)
+        self.shape, self.basis = tuple(own.levels for own in axes), Basis(axes)
 
-    def slots(self, cells: Float) -> Float:
-        """From cells (G, *table's shape, K) to slots, a copy."""
-        array = np.array(cells, order="C", copy=True)
-        self._basis.to_slots(array)
-        return array
-
-    def cells(self, slots: Float) -> Float:
-        """The inverse, and the transpose; in their place."""
-        self._basis.to_cells(slots)
-        return slots
-
-    def grouped_shape(self, component: Component) -> tuple[int, ...]:
+    def grouped_shape(self, component: Component = frozenset()) -> tuple[int, ...]:
         """Numbers of groups along the axes that are no contrasts of a component."""
         return tuple(own.sizes.size for own in self._axes if own.axis not in component)
 
