@@ -210,10 +210,8 @@ def component_estimate(
         for name, seen in wanted.items()
         for i, own, roots in seen
     ]
-    parts = (
-        ComponentParts(component, *own) for own in ((first.observed.size, observed), (first.desired.size, desired))
-    )
-    return ComponentEstimate(component, made[key], *parts)
+    given_parts = ComponentParts(component, first.observed.size, observed)
+    return ComponentEstimate(component, made[key], given_parts, ComponentParts(component, first.desired.size, desired))
 
 
 def _first_of_structure(
