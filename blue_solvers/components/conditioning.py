@@ -78,12 +78,10 @@ class ConditionedEstimate:
         chosen = _independent(base, form_of, rows, b)
         self._measured = np.ones((size, 1))
         self._measured[cells] = 0
-        # F x - H y - c is what is missing: of equalities, of cells known exactly, and of those not measured
-        is_data = sparse.diags_array((np.arange(rows.shape[0]) >= b.size).astype(float))
+        # F x - h F y - c is what is missing: of equalities, of cells known exactly (h = 1), and of those not measured
         self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
-        self._H = sparse.csr_array((is_data @ rows)[chosen])
-        self._H.resize(self._F.shape)
-        self._constants = np.zeros((self._F.shape[0], 1))
+        self._told, self._constants = np.zeros((2, self._F.shape[0], 1))
+        self._told[: chosen.size, 0] = chosen >= b.size
         self._constants[: chosen.size, 0] = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
@@ -118,7 +116,7 @@ class ConditionedEstimate:
         Y = Y * self._measured
         desired = self._desired.apply(Y)
         observed = desired if self._observed is self._desired else self._observed.apply(Y)
-        return desired - self._left @ (self._right @ (self._F @ observed - self._H @ Y))
+        return desired - self._left @ (self._right @ (self._F @ observed - self._told * (self._F @ Y)))
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -128,7 +126,7 @@ class ConditionedEstimate:
             result = self._desired.adjoint(V - pulls)
         else:
             result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
-        return (result + self._H.T @ multipliers) * self._measured
+        return (result + self._F.T @ (self._told * multipliers)) * self._measured
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
@@ -150,7 +148,7 @@ class ConditionedEstimate:
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
         Y = Y * self._measured
-        missing = self._F @ self._observed.apply(Y) - self._H @ Y - self._constants
+        missing = self._F @ self._observed.apply(Y) - self._told * (self._F @ Y) - self._constants
         E, b = self._equal_to
         gaps = E @ self._observed.apply(Y - self._changes @ (self._right @ missing)) - b[:, None]
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
