@@ -20,7 +20,7 @@ from blue_solvers.commands.listed import COMMANDS
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.commands.screen import SCREEN
 from blue_solvers.commands.strict import DoubtfulError
-from blue_solvers.contract import ConvergenceError
+from blue_solvers.errors import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.extras import EXTRA_OF, missing_extra
 from constraint_builders.printable import printable

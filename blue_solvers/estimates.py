@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -24,33 +24,7 @@ if TYPE_CHECKING:
     import polars
     import xarray
 
-
-class Estimator(Protocol):
-    """What an estimate is made with, and asks for more: a `BlueOperator`."""
-
-    @property
-    def problem(self) -> Problem:
-        """What is estimated."""
-
-    @property
-    def over_observed(self) -> Estimator:
-        """The same whose desired tables are the observed ones."""
-
-    @property
-    def offset(self) -> Float:
-        """Constant part of the estimate."""
-
-    @property
-    def info(self) -> Info:
-        """What is known before any estimate."""
-
-    def __matmul__(self, y: Float) -> Float: ...
-
-    def variances(self) -> Float:
-        """Exact variance of every desired cell."""
-
-    def certificate(self, y: Float, values: Float, observed: Float | None = None) -> Certificate:
-        """How far values over the desired layout are from the best ones at most, whoever made them."""
+    from blue_solvers.operator import BlueOperator
 
 
 Frame = TypeVar("Frame")
@@ -77,7 +51,7 @@ class Estimate:
         those that were not measured.
     """
 
-    operator: Estimator
+    operator: BlueOperator
     y: Float
     values: Float
     info: Info

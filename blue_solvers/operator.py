@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -13,12 +13,13 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.about import logger
+from blue_solvers.adjustments import measured_places
 from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.contract.table_variances import WithoutRounding, with_exact_zeros, without_rounding
 from blue_solvers.estimates import Estimate
 from blue_solvers.normal_equations.noisy_equations import least_variance
-from blue_solvers.proving import Judge, bound_of, certified, is_exact, measured_places, proved, where_measured
+from blue_solvers.proving import Judge, bound_of, certified, is_exact, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.time_limit import at_most
@@ -270,9 +271,9 @@ class BlueOperator(OverLayouts):
     def _tabulated(self, x: Float) -> Float:
         """The desired cells from consistent observed ones, NaN where nothing determines them."""
         determined = self.problem.determined
-        measured = measured_places(determined)
-        values = determined.tabulate(x[:, None])[:, 0] if measured is None else x[measured]
-        return values if determined is self.problem else np.where(self.problem.lost, np.nan, values)
+        places = measured_places(determined) if determined.is_placed else np.full(1, -1)
+        values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
+        return np.where(self.problem.lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y with a report of how it went.
@@ -289,7 +290,12 @@ class BlueOperator(OverLayouts):
             Of the worst column.
         """
         Y = self._by_position(Y)
-        columns = self._readable(Y.reshape(self.shape[1], -1))
+        start = time.perf_counter()
+        X, info = self._told(self._readable(Y.reshape(self.shape[1], -1)), self._require_finite)
+        return X.reshape(-1, *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)
+
+    def _told(self, columns: Float, require_finite: Callable[[Float], None]) -> tuple[Float, Info]:
+        """P times columns, and the report."""
         reports: list[Info] = []
 
         def apply(columns: Float) -> Float:
@@ -297,27 +303,17 @@ class BlueOperator(OverLayouts):
             reports.append(info)
             return X
 
-        start = time.perf_counter()
-        X = in_range(apply, columns, self._require_finite).reshape(-1, *Y.shape[1:])
-        return X, replace(reports[0], seconds=time.perf_counter() - start)
+        return in_range(apply, columns, require_finite), reports[0]
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), and its report, with what its tables disagree by."""
-        columns, reports = self._readable(y[:, None]), []
-
-        def apply(own: Float) -> Float:
-            X, info = (self._prepared.apply_checked if own is columns else self._prepared.apply)(own)
-            reports.append(info)
-            return X
-
-        start = time.perf_counter()
-        x = in_range(apply, columns, partial(refuse_unusable, self.problem))[:, 0]
+        start, columns = time.perf_counter(), self._readable(y[:, None])
+        X, info = self._told(columns, partial(refuse_unusable, self.problem))
+        x = X[:, 0]
         if self.offset.any() or np.may_share_memory(x, y):
             x = x + self.offset
-        violation = reports[0].violation
-        if violation is None:  # in units of its own, or nobody looks
-            violation = self._prepared.violation(columns)
-        return x, replace(reports[0], violation=violation, seconds=time.perf_counter() - start)
+        violation = self._prepared.violation(columns) if info.violation is None else info.violation
+        return x, replace(info, violation=violation, seconds=time.perf_counter() - start)
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.verification import Certificate, certify
 from constraint_builders import Problem
@@ -73,12 +72,3 @@ def bound_of(certificate: Certificate) -> float:
 def where_measured(problem: Problem, x: Float) -> Float:
     """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
     return np.where(problem.unmeasured, np.nan, x) if problem.has_unmeasured else x
-
-
-def measured_places(problem: Problem) -> NDArray[np.intp] | None:
-    """Where, of places, every desired cell is among the observed ones and was measured: there it is consistent."""
-    observed, desired = problem.observed, problem.desired
-    if not problem.is_placed or not set(desired.names) <= set(observed.names):
-        return None
-    cells = np.concatenate([np.r_[observed.slice(name)] for name in desired.names])
-    return None if problem.unmeasured[cells].any() else cells

@@ -106,12 +106,7 @@ class Workers:
 
     def for_each(self, work: Callable[[Item], Any], items: Iterable[Item]) -> None:
         """Do the parts of some work, none of which needs another."""
-        if self._count < 2:
-            for item in items:
-                work(item)
-            return
-        for _ in self.in_order(work, list(items)):
-            pass
+        deque(self.in_order(work, list(items)), maxlen=0)
 
     def _submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
         if self._pool is None:

@@ -78,19 +78,17 @@ class ConditionedEstimate:
         chosen = _independent(base, form_of, rows, b)
         self._measured = np.ones((size, 1))
         self._measured[cells] = 0
-        # F x - H y - c is what is missing: of equalities, of cells known exactly, and of those not measured
-        is_data = sparse.diags_array((np.arange(rows.shape[0]) >= b.size).astype(float))
+        # F x - h F y - c is what is missing: of equalities, of cells known exactly (h = 1), and of those not measured
         self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
-        self._H = sparse.csr_array((is_data @ rows)[chosen])
-        self._H.resize(self._F.shape)
-        self._constants = np.zeros((self._F.shape[0], 1))
+        self._told, self._constants = np.zeros((2, self._F.shape[0], 1))
+        self._told[: chosen.size, 0] = chosen >= b.size
         self._constants[: chosen.size, 0] = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
         self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
         self._work_out_gain(problem.desired.size, chosen.size, pseudo_variance)
-        self.offset = self._gained(self._constants)[:, 0]
+        self.offset = (self._left @ (self._right @ self._constants))[:, 0]
 
     def _work_out_gain(self, size: int, known: int, pseudo_variance: float) -> None:
         """What combinations change is `_left` times `_right` times what is missing.
@@ -100,7 +98,7 @@ class ConditionedEstimate:
         are taken back by (1 - T'T)^+: along the directions of which nothing else tells, they stay.
         """
         deviations = np.sqrt(self._noise)
-        W = deviations * _adjoint(self._observed, self._F.T.toarray(), deviations.size)
+        W = deviations * _of_columns(self._observed.adjoint, self._F.T.toarray(), deviations.size)
         Q, L = orthonormal(W[:, :known])
         W = W[:, known:] / np.sqrt(pseudo_variance)
         T = W - Q @ (Q.T @ W)
@@ -108,24 +106,17 @@ class ConditionedEstimate:
         told = values > UNDETERMINED
         root = vectors[:, told] / np.sqrt(values[told])
         self._changes = deviations * np.concatenate([Q, T @ root], axis=1)
-        self._left = self._desired.apply(self._changes) if self._changes.shape[1] else np.zeros((size, 0))
+        self._left = _of_columns(self._desired.apply, self._changes, size)
         self._changed = self._left**2 @ np.repeat([1.0, -1.0], [known, root.shape[1]])
         back, again = -root.T / np.sqrt(pseudo_variance), root.T @ (W.T @ Q) @ L
         self._right = np.block([[L, np.zeros((known, W.shape[1]))], [again, back]])
-
-    def _gained(self, missing: Float) -> Float:
-        """V F' K^+ times (combinations, K)."""
-        return self._left @ (self._right @ missing)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         Y = Y * self._measured
         desired = self._desired.apply(Y)
-        return desired - self._gained(self._missing(Y, desired if self._observed is self._desired else None))
-
-    def _missing(self, Y: Float, observed: Float | None) -> Float:
-        """What combinations of the estimate before, which may be known already, are off by."""
-        return self._F @ (self._observed.apply(Y) if observed is None else observed) - self._H @ Y
+        observed = desired if self._observed is self._desired else self._observed.apply(Y)
+        return desired - self._left @ (self._right @ (self._F @ observed - self._told * (self._F @ Y)))
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -135,7 +126,7 @@ class ConditionedEstimate:
             result = self._desired.adjoint(V - pulls)
         else:
             result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
-        return (result + self._H.T @ multipliers) * self._measured
+        return (result + self._F.T @ (self._told * multipliers)) * self._measured
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
@@ -157,13 +148,20 @@ class ConditionedEstimate:
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
         Y = Y * self._measured
-        missing = self._missing(Y, None) - self._constants
+        missing = self._F @ self._observed.apply(Y) - self._told * (self._F @ Y) - self._constants
         E, b = self._equal_to
         gaps = E @ self._observed.apply(Y - self._changes @ (self._right @ missing)) - b[:, None]
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
 
-def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf | None = None) -> Components:
+def form_of_places(problem: Problem) -> Components:
+    """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
+    special = problem.is_placed or problem.has_zeros
+    form = TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
+    return form.form if isinstance(form, MatrixForm) else form
+
+
+def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf = form_of_places) -> Components:
     """The exact estimate of a problem, given its equalities and the cells whose measurement is exact, if any.
 
     Parameters
@@ -174,17 +172,9 @@ def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf | Non
     form_of : callable, optional
         The exact estimate of the problem without its equalities, by default in closed form or in two passes.
     """
-    form_of = form_of or form_of_places
     if not problem.has_equalities and not known.size:
         return form_of(problem)
     return ConditionedEstimate(problem, known, form_of)
-
-
-def form_of_places(problem: Problem) -> Components:
-    """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
-    special = problem.is_placed or problem.has_zeros
-    form = TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
-    return form.form if isinstance(form, MatrixForm) else form
 
 
 def _pseudo_measured(problem: Problem, cells: Index) -> tuple[Problem, float]:
@@ -199,6 +189,11 @@ def _pseudo_measured(problem: Problem, cells: Index) -> tuple[Problem, float]:
         pseudo_variance *= float(sizes.max() / sizes.min(where=sizes > 0, initial=np.inf)) ** 2
     variances[cells] = pseudo_variance
     return problem.with_variances(variances).replace(equalities=None), pseudo_variance
+
+
+def _of_columns(linear: Callable[[Float], Float], X: Float, size: int) -> Float:
+    """A linear map of columns, (size, K), of none too."""
+    return linear(X) if X.shape[1] else np.zeros((size, 0))
 
 
 def _units(cells: Index, size: int) -> sparse.csr_array:
@@ -218,14 +213,9 @@ def _independent(base: Problem, form_of: FormOf, rows: sparse.csr_array, b: Floa
     alike = base.with_variances(np.where(np.isfinite(base.variances) & (base.variances > 0), 1.0, base.variances))
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
     scale = np.where(lengths > 0, lengths, 1.0)
-    pulls = _adjoint(form_of(alike.observing()), rows.T.toarray() / scale, alike.observed.size)
+    pulls = form_of(alike.observing()).adjoint(rows.T.toarray() / scale)
     _require_attainable(pulls[:, : b.size], b / scale[: b.size])
     return pivots(np.where(alike.exact[:, None], 0.0, pulls))[0]
-
-
-def _adjoint(form: Components, V: Float, size: int) -> Float:
-    """P' V, (size, K), of no columns too."""
-    return form.adjoint(V) if V.shape[1] else np.zeros((size, 0))
 
 
 def pivots(columns: Float) -> tuple[Index, Float, Index]:

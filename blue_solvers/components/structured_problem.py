@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
@@ -57,15 +58,5 @@ class StructuredProblem:
             raise ValueError(f"table {told!r} is not in the schema's order: give the problem of `in_schema_order`")
         if problem.geounit_variances is None:
             raise ValueError("two passes and closed forms need tables of equal variances in every geounit")
-        return StructuredProblem(
-            schema=problem.domain.schema,
-            spine=problem.domain.spine,
-            zeros=problem.zeros,
-            observed=problem.observed,
-            observed_tables=problem.observed_tables,
-            observed_levels=problem.observed_levels,
-            geounit_variances=problem.geounit_variances,
-            desired=problem.desired,
-            desired_tables=problem.desired_tables,
-            desired_levels=problem.desired_levels,
-        )
+        read: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(cls)}
+        return cls(**read | {"schema": problem.domain.schema, "spine": problem.domain.spine})

@@ -16,8 +16,6 @@ estimation, data fusion, and regularization", IEEE Transactions on Automatic Con
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from blue_solvers.contract import Info, Prepared
@@ -56,14 +54,13 @@ class TreeOfSums(Prepared):
     def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._tree.by_node(self._estimated(Y)), self.info
 
-    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        X = self._estimated(Y)
-        violation = 0.0
+    def violation(self, Y: Float) -> float:
+        X, violation = self._estimated(Y), 0.0
         for family in self._tree.generations:
             whole = ~self._tree.rest[family.parents]
             differ = X[family.parents] - family.sums(X[family.children])
             violation = max(violation, float(abs(differ[whole]).max(initial=0.0)))
-        return self._tree.by_node(X), replace(self.info, violation=violation)
+        return violation
 
     def _estimated(self, Y: Float) -> Float:
         """The nodes in the tree's order, (n, K)."""

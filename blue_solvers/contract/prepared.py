@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -81,11 +81,6 @@ class Prepared(ABC):
         """Largest absolute entry of A x - b for the estimate over the observed layout, where `apply` does not tell."""
         return None
 
-    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        """As `apply`, with the violation."""
-        X, info = self.apply(Y)
-        return X, info if info.violation is not None else replace(info, violation=self.violation(Y))
-
     @abstractmethod
     def adjoint(self, V: Float) -> Float:
         """P' V, from (m, K) to (n, K)."""
@@ -97,8 +92,7 @@ class Prepared(ABC):
 
     def variances_by_table(self) -> TableVariances:
         """The same table by table, only of problems with tables."""
-        sizes = [table.size for table in self.problem.desired_tables]
-        return LaidOutVariances(self.problem.desired, sizes, self.variances())
+        return LaidOutVariances(self.problem, self.variances())
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         """W' P Sigma P' W, (K, K), of functionals (m, K) over the desired layout, one adjoint column for each."""

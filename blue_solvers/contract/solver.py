@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from blue_solvers.contract.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from blue_solvers.contract.other_layout import InOtherLayout
 from blue_solvers.contract.prepared import Prepared
 from blue_solvers.contract.shared_noise import SharedNoiseEstimate
+from blue_solvers.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.relations.equations import UnsolvableError
 from constraint_builders.schema_order import in_schema_order
@@ -121,28 +121,25 @@ class Solver(ABC):
         return self.refusal(plain)
 
     def _prepared(self, problem: Problem) -> Prepared:
-        """Prepare the plain problem, and make of that the estimate of any."""
-        determined = problem.determined
-        order = in_schema_order(determined)
-        if order is not None:
-            places = np.argsort(order.observed), np.argsort(order.desired)
-            return InOtherLayout(problem, self._prepared(order.problem), *places)
-        if determined is not problem:
-            places = np.arange(problem.observed.size), np.arange(problem.desired.size)
-            return InOtherLayout(problem, self._prepared(determined), *places)
-        if problem.noise.is_shared:
-            return self._with_shared_noise(problem)
+        """Plan the plain problem, and make of that the estimate of any."""
+        order = in_schema_order(problem.determined)
+        ordered = order.problem if order else problem.determined
+        plain = plain_problem(ordered)
+        prepared = self._planned(plain)
+        if plain is not ordered:
+            same = plain.desired.names == plain.observed.names
+            prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self._planned(plain.observing()))
+        if ordered is problem:
+            return prepared
+        sizes = problem.observed.size, problem.desired.size
+        places = map(np.argsort, (order.observed, order.desired)) if order else map(np.arange, sizes)
+        return InOtherLayout(problem, prepared, *places)
+
+    def _planned(self, plain: Problem) -> Prepared:
         try:
-            return self.plan(problem)
+            return self.plan(plain)
         except UnsolvableError as error:
             raise UnsupportedProblemError(str(error)) from None
-
-    def _with_shared_noise(self, problem: Problem) -> Prepared:
-        independent = plain_problem(problem)
-        desired = observed = self._prepared(independent)
-        if independent.desired.names != independent.observed.names:
-            observed = self._prepared(independent.observing())
-        return SharedNoiseEstimate(problem, desired, observed)
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ class Capability:
 def plain_problem(problem: Problem) -> Problem:
     """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""
     order = in_schema_order(problem.determined)
-    ordered = problem.determined if order is None else order.problem
+    ordered = order.problem if order else problem.determined
     return ordered.replace(noise=ordered.noise.own) if ordered.noise.is_shared else ordered
 
 

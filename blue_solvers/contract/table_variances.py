@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from scipy import sparse
 
+from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.layout import Layout
 
 NOTHING = 1e-18  # of the least that a figure may vary by: less is rounding, of a figure that is known exactly
 
@@ -21,15 +21,16 @@ class TableVariances(Protocol):
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells), a new array."""
 
 
+@dataclass(frozen=True)
 class WithoutRounding:
     """Variances of which those below `nothing` are 0, of figures that are known exactly."""
 
-    def __init__(self, variances: TableVariances, nothing: float) -> None:
-        self._variances, self._nothing = variances, nothing
+    variances: TableVariances
+    nothing: float
 
     def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
         """Of a table at some of its geounits, (rows, cells)."""
-        return without_rounding(self._variances.of(table, rows), self._nothing)
+        return without_rounding(self.variances.of(table, rows), self.nothing)
 
 
 def without_rounding(variances: Float, nothing: float) -> Float:
@@ -60,21 +61,14 @@ def with_exact_zeros(covariance: Float, W: sparse.csc_array, nothing: float) -> 
     return covariance
 
 
+@dataclass(frozen=True)
 class LaidOutVariances:
-    """Those of a vector over the desired layout.
+    """Those of a vector over the desired layout, (m,)."""
 
-    Parameters
-    ----------
-    desired : Layout
-    sizes : sequence of int
-        Number of cells of every table in one geounit.
-    variances : ndarray, (m,)
-    """
-
-    def __init__(self, desired: Layout, sizes: Sequence[int], variances: Float) -> None:
-        self._desired, self._sizes, self._variances = desired, sizes, variances
+    problem: Problem
+    variances: Float
 
     def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
         """Of a table at some of its geounits, (rows, cells)."""
-        cells = self._variances[self._desired.block(table)].reshape(-1, self._sizes[table])
-        return np.array(cells[rows])
+        cells = self.variances[self.problem.desired.block(table)]
+        return np.array(cells.reshape(-1, self.problem.desired_tables[table].size)[rows])

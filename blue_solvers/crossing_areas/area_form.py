@@ -12,9 +12,9 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import combinations
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal, UnsupportedProblemError
-from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, TablePart, component_estimate
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots, contrasts_of
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate
+from blue_solvers.crossing_areas.table_slots import Component, TableSlots, axes_of, contrasts_of
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
@@ -52,16 +52,15 @@ class AreaForm:
 
     def __init__(self, problem: Problem, groupings: Sequence[Grouping] | None = None) -> None:
         self._problem = problem
-        schema, tables = problem.domain.schema, [*problem.observed_tables, *problem.desired_tables]
-        apart = kept_by_all(problem) if groupings is None else frozenset()
-        groupings = groupings_in_use(problem) if groupings is None else groupings
-        self._slots = {table.name: TableSlots(schema, groupings, table, apart) for table in tables}
-        self._observed = TablesInSlots(problem, self._slots, True)
-        self._desired = TablesInSlots(problem, self._slots, False)
+        schema, groupings = problem.domain.schema, groupings or groupings_in_use(problem)
+        tables = [*problem.observed_tables, *problem.desired_tables]
+        self._slots = {table.name: TableSlots(axes_of(schema, groupings, table)) for table in tables}
+        self._observed = TablesInSlots(problem.observed, [self._slots[table.name] for table in problem.observed_tables])
+        self._desired = TablesInSlots(problem.desired, [self._slots[table.name] for table in problem.desired_tables])
         made: dict[Key, ConstrainedEstimate] = {}
-        seen = components_of_tables([self._slots[table.name] for table in problem.desired_tables], apart)
+        seen = components_with({self._slots[table.name].contrasts for table in problem.desired_tables})
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
-        self._components = [own for own in found if own is not None]
+        self._components = list(filter(None, found))
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -72,43 +71,41 @@ class AreaForm:
         return self._estimate(Y)[1]
 
     def _estimate(self, Y: Float) -> tuple[Float, float]:
-        given, found, worst = self._observed.slots(Y), self._desired.zeros(Y.shape[1]), 0.0
+        result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
+        given, found = self._observed.slots(Y), self._desired.blocks(result)
         for own in self._components:
-            X, info = own.estimate.apply(self._observed.gathered(given, own))
+            X, info = own.estimate.apply(own.observed.gathered(given))
             if not info.exact:
                 raise UnsupportedProblemError(
                     "its variances, with the weights of areas, are so unequal that rounding decides what is known "
                     "well: use solver='dense'"
                 )
             worst = max(worst, info.violation or 0.0)
-            self._desired.put(found, own, X)
-        return self._desired.cells(found), worst
+            own.desired.put(found, X)
+        self._desired.to_cells(found)
+        return result, worst
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        given, pulls = self._desired.slots(V), self._observed.zeros(V.shape[1])
+        result = np.zeros((self._problem.observed.size, V.shape[1]))
+        given, pulls = self._desired.slots(V), self._observed.blocks(result)
         for own in self._components:
-            U = own.estimate.adjoint(self._desired.gathered(given, own))
-            self._observed.put(pulls, own, U)
-        return self._observed.cells(pulls)
+            own.observed.put(pulls, own.estimate.adjoint(own.desired.gathered(given)))
+        self._observed.to_cells(pulls)
+        return result
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        p = self._problem
-        by_group = [
-            np.zeros((int(size) // table.size, *self._slots[table.name].grouped_shape(frozenset())))
-            for size, table in zip(p.desired.sizes, p.desired_tables, strict=True)
-        ]
+        result, tables = np.zeros((self._problem.desired.size, 1)), self._desired.tables
+        blocks = self._desired.blocks(result)
+        by_group = [np.zeros((len(block), *own.grouped_shape())) for own, block in zip(tables, blocks, strict=True)]
         for own in self._components:
             found = self._component_variances(own)
-            for block, name, _ in own.desired:
-                slots = self._slots[p.desired_tables[block].name]
-                by_group[block] += slots.shared(found[own.estimate.problem.desired.slice(name)], own.component)
-        result = np.empty(p.desired.size)
-        for block, table in enumerate(p.desired_tables):
-            cells = self._slots[table.name].spread_groups(by_group[block])
-            result[p.desired.block(block)].reshape(cells.shape)[...] = cells
-        return result
+            for i, slots, place, _ in own.desired.tables:
+                by_group[i] += slots.shared(found[place], own.component)
+        for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
+            block[..., 0] = slots.spread_groups(of_groups)
+        return result[:, 0]
 
     def _component_variances(self, own: ComponentEstimate) -> Float:
         """Variances over the desired layout of a component's problem."""
@@ -121,76 +118,32 @@ class AreaForm:
 
 
 class TablesInSlots:
-    """The tables of a layout in slots, and what they have of components.
+    """The tables of a layout, in slots."""
 
-    Parameters
-    ----------
-    problem : Problem
-    by_name : mapping of str to TableSlots
-    is_observed : bool
-        Whether they are its observed tables; otherwise the desired ones.
-    """
+    def __init__(self, layout: Layout, tables: Sequence[TableSlots]) -> None:
+        self._layout, self.tables = layout, tables
 
-    def __init__(self, problem: Problem, by_name: Mapping[str, TableSlots], is_observed: bool) -> None:
-        self._is_observed = is_observed
-        self._layout = problem.observed if is_observed else problem.desired
-        self._tables = problem.observed_tables if is_observed else problem.desired_tables
-        self._by_table = [by_name[table.name] for table in self._tables]
-
-    def zeros(self, columns: int) -> list[Float]:
-        """Slots of all tables, each (areas, *shape, columns)."""
-        pairs = zip(self._layout.sizes.tolist(), self._tables, strict=True)
-        return [np.zeros((size // table.size, *table.shape, columns)) for size, table in pairs]
+    def blocks(self, X: Float) -> list[Float]:
+        """The tables of vectors, (n, K), in their place, each (areas, *shape, K)."""
+        return [X[self._layout.block(i)].reshape(-1, *own.shape, X.shape[1]) for i, own in enumerate(self.tables)]
 
     def slots(self, X: Float) -> list[Float]:
-        """From cells, (n, K)."""
-        blocks = ((X[self._layout.block(i)], table) for i, table in enumerate(self._tables))
-        own = [cells.reshape(-1, *table.shape, X.shape[1]) for cells, table in blocks]
-        return [slots.slots(cells) for slots, cells in zip(self._by_table, own, strict=True)]
+        """From cells, (n, K), a copy."""
+        blocks = self.blocks(np.array(X, order="C"))
+        for own, block in zip(self.tables, blocks, strict=True):
+            own.basis.to_slots(block)
+        return blocks
 
-    def cells(self, slots: list[Float]) -> Float:
-        """The inverse, and the transpose; uses slots up."""
-        result = np.empty((self._layout.size, slots[0].shape[-1]))
-        for i, (table, own) in enumerate(zip(self._by_table, slots, strict=True)):
-            result[self._layout.block(i)] = table.cells(own).reshape(-1, result.shape[1])
-        return result
-
-    def gathered(self, slots: list[Float], own: ComponentEstimate) -> Float:
-        """What tables have of a component, added up over a layout of its problem."""
-        layout, parts = self._parts(own)
-        found = [self._by_table[i].part(slots[i], own.component) for i, _, _ in parts]
-        result = np.zeros((layout.size, found[0].shape[1]))
-        for (_, name, weights), part in zip(parts, found, strict=True):
-            result[layout.slice(name)] += weights * part
-        return result
-
-    def put(self, slots: list[Float], own: ComponentEstimate, X: Float) -> None:
-        """The transpose, into slots."""
-        layout, parts = self._parts(own)
-        for i, name, weights in parts:
-            self._by_table[i].put(slots[i], own.component, weights * X[layout.slice(name)])
-
-    def _parts(self, own: ComponentEstimate) -> tuple[Layout, list[TablePart]]:
-        problem = own.estimate.problem
-        return (problem.observed, own.observed) if self._is_observed else (problem.desired, own.desired)
+    def to_cells(self, slots: list[Float]) -> None:
+        """The inverse, and the transpose, in their place."""
+        for own, block in zip(self.tables, slots, strict=True):
+            own.basis.to_cells(block)
 
 
-def kept_by_all(problem: Problem) -> Component:
-    """Variables that all tables keep by the same factor: what is measured and wanted of each of its cells is the same.
-
-    Not those whose levels zeros tell apart.
-    """
-    tables = [*problem.observed_tables, *problem.desired_tables]
-    alike = frozenset.intersection(*(frozenset(zip(own.axes, own.factors, strict=True)) for own in tables))
-    return frozenset(axis for axis, _ in alike) - frozenset(problem.zero_axes)
-
-
-def components_of_tables(tables: list[TableSlots], apart: Component) -> list[Component]:
-    """All components that some of the tables see, those of few contrasts first; each has the variables `apart`."""
+def components_with(contrasts: Iterable[Component]) -> list[Component]:
+    """All subsets of some sets of variables, small ones first."""
     seen = {
-        apart.union(chosen)
-        for contrasts in {own.contrasts - apart for own in tables}
-        for chosen in chain.from_iterable(combinations(sorted(contrasts), k) for k in range(len(contrasts) + 1))
+        frozenset(chosen) for own in contrasts for k in range(len(own) + 1) for chosen in combinations(sorted(own), k)
     }
     return sorted(seen, key=lambda component: (len(component), sorted(component)))
 
@@ -228,7 +181,8 @@ def areas_refusal(problem: Problem) -> str | None:
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
     schema, groupings = problem.domain.schema, groupings_in_use(problem)
-    count = sum(2 ** len(own) for own in {contrasts_of(schema, groupings, table) for table in problem.desired_tables})
+    contrasts = {contrasts_of(axes_of(schema, groupings, table)) for table in problem.desired_tables}
+    count = sum(2 ** len(own) for own in contrasts)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
     return uneven_refusal(problem) or too_many_groups(problem) or too_many_unmeasured(problem)

@@ -8,20 +8,20 @@ of the same sums is one measurement, weighed by precision.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.contract import Info
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots, cells_of_groups
+from blue_solvers.crossing_areas.table_slots import Component, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import LEAF
-from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.schema import Recode
+from constraint_builders.description.table import Table, factors_of, parse_table
 from constraint_builders.description.zeros import EmptyCells
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -37,34 +37,64 @@ class TablePart(NamedTuple):
     ----------
     block : int
         The table, by its number.
-    name : (str, str)
-        What that is called in the component's problem.
+    slots : TableSlots
+    place : slice
+        Where that is in a layout of the component's problem.
     weights : ndarray, (areas of the layer * group cells, 1)
         Of an observed table its share in what is measured there, by precision, and the roots of the sizes of groups,
         which turn slots into sums over groups; of a desired one what turns these back.
     """
 
     block: int
-    name: LayerTable
+    slots: TableSlots
+    place: slice
     weights: Float
 
 
-@dataclass(frozen=True)
-class ComponentEstimate:
+class ComponentParts(NamedTuple):
+    """What the tables of a layout have of a component.
+
+    Attributes
+    ----------
+    component : Component
+    size : int
+        Of the layout of the component's problem.
+    tables : list of TablePart
+        Of those that see the component.
+    """
+
+    component: Component
+    size: int
+    tables: list[TablePart]
+
+    def gathered(self, slots: Sequence[Float]) -> Float:
+        """What tables in slots, each (areas, *shape, K), have of the component, added up over the problem's layout."""
+        found = [own.weights * own.slots.part(slots[own.block], self.component) for own in self.tables]
+        result = np.zeros((self.size, found[0].shape[1]))
+        for own, part in zip(self.tables, found, strict=True):
+            result[own.place] += part
+        return result
+
+    def put(self, slots: Sequence[Float], X: Float) -> None:
+        """The transpose, into slots."""
+        for own in self.tables:
+            own.slots.put(slots[own.block], self.component, own.weights * X[own.place])
+
+
+class ComponentEstimate(NamedTuple):
     """The estimate of a component, which those share whose problems are the same, and how tables are parts of it.
 
     Attributes
     ----------
     component : Component
     estimate : ConstrainedEstimate
-    observed, desired : list of TablePart
-        Of the tables that see the component, in the observed and in the desired layout of its problem.
+    observed, desired : ComponentParts
     """
 
     component: Component
     estimate: ConstrainedEstimate
-    observed: list[TablePart]
-    desired: list[TablePart]
+    observed: ComponentParts
+    desired: ComponentParts
 
 
 class ReducedSchema:
@@ -75,37 +105,34 @@ class ReducedSchema:
     schema : Schema
     groupings : sequence of Grouping
         Of the variables in use.
-    factors : sequence of str
-        Variables and recodes in use.
+    tables : sequence of Table
     component : Component
     """
 
     def __init__(
-        self, schema: Schema, groupings: Sequence[Grouping], factors: Sequence[str], component: Component
+        self, schema: Schema, groupings: Sequence[Grouping], tables: Sequence[Table], component: Component
     ) -> None:
+        grouped = [own for own in groupings if own.axis not in component and own.sizes.size > 1]
+        self._variables = {own.axis: schema.names[own.axis] for own in grouped}
         self._names: dict[str, str] = {}
-        recodes: dict[str, dict[str, tuple[int, ...]]] = {}
-        sizes: dict[str, int] = {}
-        for own in groupings:
-            if own.axis in component or own.sizes.size == 1:
-                continue
-            variable, count = schema.names[own.axis], int(own.sizes.size)
-            sizes[variable] = count
-            known = {tuple(range(count)): variable, (0,) * count: ""}
-            for factor in factors:
-                if schema.axis_of(factor) == own.axis:
-                    groups = tuple(range(count)) if factor == variable else cells_of_groups(schema, own, factor)[0]
-                    if groups not in known:
-                        known[groups] = factor
-                        recodes.setdefault(variable, {})[factor] = groups
-                    self._names[factor] = known[groups]
-        self.schema = Schema(sizes or {NOTHING: 1}, recodes)
-        self._variables = {schema.axis_of(variable): variable for variable in sizes}
+        self.schema = Schema({schema.names[own.axis]: own.sizes.size for own in grouped} or {NOTHING: 1})
+        factors = sorted(factors_of(tables))
+        for number, own in enumerate(grouped):
+            variable, count = schema.names[own.axis], own.sizes.size
+            known = {tuple(range(count)): variable}
+            for factor in (name for name in factors if schema.axis_of(name) == own.axis):
+                cells = np.arange(count)
+                if factor != variable:
+                    cells[own.groups] = schema.groups_of(factor)
+                groups = tuple(cells.tolist())
+                if groups not in known:
+                    known[groups] = factor
+                    self.schema = self.schema.with_recode(Recode(factor, number, groups, schema.labels_of(factor)))
+                self._names[factor] = known[groups]
 
     def name(self, table: Table) -> str:
         """What a table is called whose other variables are summed out, or along which it has contrasts."""
-        factors = (self._names.get(factor, "") for factor in table.factors)
-        return " * ".join(factor for factor in factors if factor) or "total"
+        return " * ".join(self._names[factor] for factor in table.factors if factor in self._names) or "total"
 
     def zeros(self, zeros: EmptyCells | None, areas: Areas) -> dict[LayerTable, Flags] | None:
         """Cells of leaves that are known to be empty, by a table of the variables that tell them apart."""
@@ -141,39 +168,31 @@ def component_estimate(
     That is where all such tables are of areas without leaves. `made` keeps those of every structure, which problems
     have in common that differ in the sizes of their noise alone: their equations are the same.
     """
-    areas, tables = problem.domain.areas, (*problem.observed_tables, *problem.desired_tables)
-    factors = sorted({f for table in tables for f in table.factors})
-    reduced = ReducedSchema(problem.domain.schema, groupings, factors, component)
-    of_places = equal_variances(problem)
+    areas, of_places = problem.domain.areas, equal_variances(problem)
+    tables = (*problem.observed_tables, *problem.desired_tables)
+    reduced = ReducedSchema(problem.domain.schema, groupings, tables, component)
 
-    def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, list[int]]:
-        found: dict[LayerTable, list[int]] = {}
+    def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, list[tuple[int, TableSlots, Float]]]:
+        """Tables by what they are called, with the roots of the sizes of their groups, of every area."""
+        found: dict[LayerTable, list[tuple[int, TableSlots, Float]]] = {}
         for block, (level, table) in enumerate(zip(levels, tables, strict=True)):
-            if component <= slots[table.name].contrasts:
-                found.setdefault((areas.levels[level], reduced.name(table)), []).append(block)
+            if component <= (own := slots[table.name]).contrasts:
+                roots = np.tile(own.roots(component), areas.members[level].size)
+                found.setdefault((areas.levels[level], reduced.name(table)), []).append((block, own, roots))
         return found
 
-    def roots(tables: Sequence[Table], blocks: list[int], count: int) -> Float:
-        return np.array([np.tile(slots[tables[i].name].roots(component), count) for i in blocks])
-
-    counts = {name: members.size for name, members in zip(areas.levels, areas.members, strict=True)}
-    variances: dict[LayerTable, Float] = {}
-    observed, desired = list[TablePart](), list[TablePart]()
-    for name, blocks in seeing(problem.observed_levels, problem.observed_tables).items():
-        scales = roots(problem.observed_tables, blocks, counts[name[0]])
-        noise = [np.repeat(of_places[i], scales.shape[1] // counts[name[0]]) for i in blocks]
-        variances[name], shares = _together(scales**2 * noise)
-        observed += [TablePart(i, name, own[:, None]) for i, own in zip(blocks, scales * shares, strict=True)]
-    if not observed:
+    given = seeing(problem.observed_levels, problem.observed_tables)
+    if not given:
         return None
     wanted = seeing(problem.desired_levels, problem.desired_tables)
-    for name, blocks in wanted.items():
-        scales = roots(problem.desired_tables, blocks, counts[name[0]])
-        desired += [TablePart(i, name, 1 / own[:, None]) for i, own in zip(blocks, scales, strict=True)]
+    variances, shares = dict[LayerTable, Float](), dict[LayerTable, Float]()
+    for name, seen in given.items():
+        noise = [roots**2 * np.repeat(of_places[i], roots.size // of_places[i].size) for i, _, roots in seen]
+        variances[name], shares[name] = _together(np.array(noise))
     known = [np.sign(np.where(np.isinf(own), -1.0, own)).tobytes() for own in variances.values()]
-    structure = repr(reduced.schema), *variances, *known, *wanted
+    structure = *variances, *known, *wanted
     alike = made.get(structure)
-    first = _first_of_structure(problem, reduced, variances, wanted) if alike is None else alike.problem
+    first = alike.problem if alike else _first_of_structure(problem, reduced, variances, wanted)
     sizes = np.empty(first.observed.size)
     for name, own in variances.items():
         sizes[first.observed.slice(name)] = own
@@ -181,7 +200,18 @@ def component_estimate(
     if key not in made:
         like = first.with_sizes_of_noise(sizes)
         made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT, alike)
-    return ComponentEstimate(component, made[key], observed, desired)
+    observed = [
+        TablePart(i, own, first.observed.slice(name), (roots * share)[:, None])
+        for name, seen in given.items()
+        for (i, own, roots), share in zip(seen, shares[name], strict=True)
+    ]
+    desired = [
+        TablePart(i, own, first.desired.slice(name), 1 / roots[:, None])
+        for name, seen in wanted.items()
+        for i, own, roots in seen
+    ]
+    given_parts = ComponentParts(component, first.observed.size, observed)
+    return ComponentEstimate(component, made[key], given_parts, ComponentParts(component, first.desired.size, desired))
 
 
 def _first_of_structure(

@@ -38,7 +38,6 @@ Prager and Synge, Approximations in elasticity based on the concept of function 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -47,13 +46,12 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.components import Components
-from blue_solvers.components.conditioning import ConditionedEstimate
 from blue_solvers.contract import ConvergenceError, Info, Prepared, variances_from_weights
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.krylov import conjugate_gradients
+from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, variance_spread
-from blue_solvers.structured.nearest import structure_of, variance_ratio
+from blue_solvers.structured.nearest import Sums, structure_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
@@ -102,14 +100,14 @@ class NearestStructuredEstimate(Prepared):
         moved = (structure.variances > 0) & np.isfinite(structure.variances)
         self._certain = problem.noise.has_entries and not (moved & problem.unmeasured).any()
         self._deviations = np.sqrt(np.where(moved, structure.variances, 0.0))[:, None]
-        self._S = self._kept.of(self._deviations) ** 2
+        self._S = self._deviations[self._kept.cells] ** 2
         self._inverse_S = np.divide(1.0, self._S, out=np.zeros_like(self._S), where=self._S > 0)
         least = float(self._deviations[moved].min(initial=np.inf))
         self._nothing = min(ROUNDING * EPSILON * float(self._deviations.max(initial=0.0)), LEAST_ERROR * least)
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], self._deviations.shape)
         self._measure_noise(moved & ~problem.unmeasured)
         self._magnification = float(self._rounding(self._weigh(self._signs * self._deviations))[0])
-        self._softened = self._softened_variances()
+        self._precondition = self._preconditioner()
         start = _offset(self._observed, self._S.size)
         self._of_offset = replace(info, exact=True, error_bound=0.0)
         constant, self._of_offset = self._estimate(np.zeros_like(self._deviations), start)
@@ -118,35 +116,35 @@ class NearestStructuredEstimate(Prepared):
     def _measure_noise(self, used: Flags) -> None:
         """Products with Sigma^-1, with Sigma of the cells kept, and how the variances compare with the structured."""
         problem, squares = self.problem, self._deviations[:, 0] ** 2
-        self._weigh: Callable[[Float], Float]
-        self._spread_noise: Callable[[Float], Float]
+        self._weigh: Product
+        self._spread_noise: Product
         ratios = problem.variances[used] / squares[used]
-        self._greatest = float(ratios.max(initial=1.0))
-        self._ratio = min(variance_ratio(problem), self._greatest / float(ratios.min(initial=1.0)))
+        self._greatest, self._least = float(ratios.max(initial=1.0)), float(ratios.min(initial=1.0))
         if problem.is_correlated:
             self._weigh, self._spread_noise = _inverse_of_noise(problem), self._noise_of_kept
             return
         variances = np.where(used, problem.variances, self._greatest * squares)[:, None]
         precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=used[:, None])
-        own = self._kept.of(variances)
+        own = variances[self._kept.cells]
         self._weigh, self._spread_noise = lambda X: precisions * X, lambda R: own * R
 
     def _noise_of_kept(self, R: Float) -> Float:
-        return self._kept.of(self.problem.noise @ self._kept.alone(R))
+        everywhere = np.zeros((self.problem.observed.size, R.shape[1]))
+        everywhere[self._kept.cells] = R
+        return np.asarray(self.problem.noise @ everywhere)[self._kept.cells]
 
-    def _softened_variances(self) -> Float | None:
-        """S f of every cell; None where one estimate a step is less work."""
-        problem = self.problem
-        if problem.is_correlated or problem.is_placed or not self._certain or self._kept.names:
-            return None
-        moved = self._S > 0
-        leverages = (self._observed.variances()[:, None] * self._inverse_S).clip(0, 1)
-        if not moved.any() or float(leverages[moved].mean()) < LEAST_LEVERAGE:
-            return None
-        return softened(self._S, self._weigh(self._S), leverages)
+    def _preconditioner(self) -> Product:
+        """S of every cell, or, where two estimates a step are less work than twice the steps, P S f."""
+        S, problem, moved = self._S, self.problem, self._S > 0
+        if not (problem.is_correlated or problem.is_placed or self._kept.names) and self._certain and moved.any():
+            leverages = (self._observed.variances()[:, None] * self._inverse_S).clip(0, 1)
+            if float(leverages[moved].mean()) >= LEAST_LEVERAGE:
+                between = softened(S, self._weigh(S), leverages)
+                return lambda R: self._observed.apply(between * R)
+        return lambda R: S * R
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        return self._estimate(Y, self._observed.apply(self._kept.of(Y)))
+        return self._estimate(Y, self._observed.apply(Y[self._kept.cells]))
 
     def _estimate(self, Y: Float, start: Float) -> tuple[Float, Info]:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
@@ -164,7 +162,7 @@ class NearestStructuredEstimate(Prepared):
             exact=float(sizes.max(initial=0.0)) <= EXACT_WITHIN and self._of_offset.exact,
             iterations=iterations,
             residual=float((sizes / np.maximum(self._sizes(pull), TINY)).max(initial=0.0)),
-            violation=self._desired.violation(estimate),
+            violation=self._observed.violation(estimate),
             error_bound=float((sizes + rounding).max(initial=0.0)) + (self._of_offset.error_bound or 0.0)
             if self._certain
             else None,
@@ -197,7 +195,7 @@ class NearestStructuredEstimate(Prepared):
         """Weights of the measurements in V' x, to an error of every column of `rtol` of its standard error."""
         pulls = self._desired.adjoint(V)
         pull = self._transposed(pulls)
-        deviations = self._kept.of(self._deviations)
+        deviations = self._deviations[self._kept.cells]
         scaled = deviations * pulls
         nothing = self._nothing * np.maximum(_lengths(V), _lengths(pulls))
         known = np.minimum(_lengths(scaled), _lengths(deviations * pull)) <= nothing  # known exactly, but for rounding
@@ -205,7 +203,7 @@ class NearestStructuredEstimate(Prepared):
         target = np.maximum(rtol * self._least_errors(pull), self._floor * _lengths(scaled))
         X, _, _ = self._solve(pull, target)
         weights = self._weigh(self._kept.spread(X))
-        weights += self._kept.alone(self._observed.adjoint(pulls - self._kept.gather(weights)))
+        weights[self._kept.cells] += self._observed.adjoint(pulls - self._kept.gather(weights))
         weights[self.problem.unmeasured] = 0
         weights[np.ix_(~self.problem.exact, known)] = 0
         return weights
@@ -219,9 +217,6 @@ class NearestStructuredEstimate(Prepared):
     def _information(self, X: Float) -> Float:
         """P' B' Sigma^-1 B X."""
         return self._transposed(self._kept.gather(self._weigh(self._kept.spread(X))))
-
-    def _preconditioned(self, R: Float) -> Float:
-        return self._S * R if self._softened is None else self._observed.apply(self._softened * R)
 
     @property
     def _floor(self) -> float:
@@ -263,7 +258,7 @@ class NearestStructuredEstimate(Prepared):
                 goal = np.maximum(aim, RESTART * sizes)
                 most = steps if (sizes <= 2 * allowed).all() else self._max_iterations
                 Z, taken, converged = conjugate_gradients(
-                    self._information, R, self._preconditioned, lambda R, _: self._sizes(R), goal, most
+                    self._information, R, self._precondition, lambda R, _: self._sizes(R), goal, most
                 )
                 steps += taken
                 if not converged:
@@ -285,7 +280,7 @@ class NearestStructuredEstimate(Prepared):
     def _advice(self, steps: int) -> str:
         spread = "the noise being correlated"
         if not self.problem.is_correlated:
-            spread = f"variances within a table being in a ratio of up to {self._ratio:.3g}"
+            spread = f"variances within a table being in a ratio of up to {self._greatest / self._least:.3g}"
         return (
             f"cg did not reach rtol={self._rtol:g} in {steps} iterations with preconditioner='two_pass', "
             f"{spread}: try preconditioner='jacobi', more iterations, or solver='cholesky'"
@@ -306,7 +301,7 @@ def softened(S: Float, D: Float, leverages: Float) -> Float:
     return np.divide(S * (leverages + others), leverages * D + others, out=np.zeros_like(S), where=S > 0)
 
 
-def _inverse_of_noise(problem: Problem) -> Callable[[Float], Float]:
+def _inverse_of_noise(problem: Problem) -> Product:
     """Products with Sigma^-1 of correlated noise: a sparse covariance is factorised once."""
     if not problem.noise.has_entries:
         if (solve := problem.noise.solve) is not None:
@@ -318,9 +313,9 @@ def _inverse_of_noise(problem: Problem) -> Callable[[Float], Float]:
     return lambda X: inverse * factor.solve(inverse * X)
 
 
-def _offset(form: Components, size: int) -> Float:
+def _offset(form: Components | Sums, size: int) -> Float:
     """Constant part of an exact estimate, (size, 1): zero without equalities."""
-    return form.offset[:, None] if isinstance(form, ConditionedEstimate) else np.zeros((size, 1))
+    return np.asarray(getattr(form, "offset", np.zeros(size)))[:, None]
 
 
 def _products(U: Float, V: Float) -> Float:

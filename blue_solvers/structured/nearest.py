@@ -19,10 +19,10 @@ and a product with it in every estimate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
@@ -32,7 +32,7 @@ from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.structured.kept_tables import KeptTables, kept_tables
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 
 FEW_GROUPS = 300  # of recodes, whose matrices then cost less than the iterations
 MOST_EXACT_CELLS = 500  # in tables that are not wholly exact: their products make an estimate take five times as long
@@ -69,7 +69,7 @@ def nearest_structured(problem: Problem) -> Problem:
     return problem.with_variances(variances)
 
 
-def exact_in_part(problem: Problem) -> NDArray[np.intp]:
+def exact_in_part(problem: Problem) -> Index:
     """Observed cells that are known exactly where their table, in their geounit, is not."""
     found = np.zeros(problem.observed.size, dtype=bool)
     for index, table in enumerate(problem.observed_tables):
@@ -133,7 +133,7 @@ def tables_left_out(problem: Problem) -> tuple:
 def _kept(problem: Problem) -> KeptTables | str:
     """Nothing is left out where the recodes permit it; otherwise enough to make their matrices small."""
     structured, known = nearest_structured(problem), exact_in_part(problem)
-    everything = KeptTables.all_of(structured)
+    everything = KeptTables(structured, structured, np.arange(structured.observed.size))
     if problem.has_areas:
         return areas_refusal(structured) or everything
     refusal = flat_refusal if problem.has_only_tables and not known.size else tree_refusal
@@ -144,14 +144,22 @@ def _kept(problem: Problem) -> KeptTables | str:
     return few or kept_tables(structured, known, lambda p: refusal(p) is None) or reason
 
 
-@dataclass(frozen=True)
-class Structure:
+class Sums(NamedTuple):
+    """Desired cells as sums of consistent observed ones, (n, K) to (m, K), and the transpose."""
+
+    apply: Callable[[Float], Float]
+    adjoint: Callable[[Float], Float]
+
+
+class Structure(NamedTuple):
     """The exact estimate of the nearest structured problem, which keeps all that is exact.
 
     Attributes
     ----------
-    observed, desired : Components
-        Of the observed cells of its tables; of the desired cells, from the same.
+    observed : Components
+        Of the observed cells of its tables.
+    desired : Components or Sums
+        Of the desired cells, from the same.
     variances : ndarray, (n,)
         The one variance of every observed cell of the problem, 0 in exact cells.
     kept : KeptTables
@@ -159,36 +167,22 @@ class Structure:
     """
 
     observed: Components
-    desired: Components
+    desired: Components | Sums
     variances: Float
     kept: KeptTables
 
 
 def structure_of(problem: Problem) -> Structure:
     """The structure to iterate around, of a problem for which `why_no_structure` is None."""
-    known, kept = exact_in_part(problem), _kept(problem)
+    kept = _kept(problem)
     assert not isinstance(kept, str)
-    structured = nearest_structured(problem)
-    variances = np.where(problem.exact, 0.0, structured.variances)
-    if kept.sums_desired:
-        observed = _exact_form(kept.kept, np.searchsorted(kept.cells, known))
-        return Structure(observed, _Sums(kept.desired, observed), variances, kept)
-    desired = _exact_form(structured, known)
-    same = problem.desired.names == problem.observed.names
-    return Structure(desired if same else _exact_form(structured.observing(), known), desired, variances, kept)
-
-
-def _exact_form(structured: Problem, known: NDArray[np.intp]) -> Components:
-    if structured.has_areas:
-        return exact_form_of_areas(structured, known)
-    return conditioned(structured, known)
-
-
-class _Sums:
-    """Desired cells as sums of consistent observed ones."""
-
-    def __init__(self, problem: Problem, observed: Components) -> None:
-        self.apply = problem.tabulate
-        self.adjoint = problem.tabulate_transpose
-        self.violation = observed.violation
-        self.variances = observed.variances
+    known = np.searchsorted(kept.cells, exact_in_part(problem))
+    variances = np.where(problem.exact, 0.0, nearest_structured(problem).variances)
+    form_of = exact_form_of_areas if problem.has_areas else conditioned
+    observed = form_of(kept.kept.observing(), known)
+    desired: Components | Sums = observed
+    if kept.desired is not kept.kept:
+        desired = Sums(kept.desired.tabulate, kept.desired.tabulate_transpose)
+    elif problem.desired.names != problem.observed.names:
+        desired = form_of(kept.kept, known)
+    return Structure(observed, desired, variances, kept)

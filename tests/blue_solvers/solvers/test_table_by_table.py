@@ -51,16 +51,15 @@ def test_rows_of_any_problem_are_those_of_the_whole(name: str) -> None:
 
 
 @given(spine_problems(), st.integers(0, 2**32 - 1))
-def test_one_pass_gives_the_estimate_and_its_violation(problem: Problem, seed: int) -> None:
+def test_violations_are_those_of_the_observed_layout(problem: Problem, seed: int) -> None:
     prepared = blue(problem, "two_pass")._prepared
     Y = np.where(problem.unmeasured, 0.0, consistent_measurements(problem, seed))[:, None]
-    X, info = prepared.apply_checked(Y)
-    np.testing.assert_array_equal(X, prepared.apply(Y)[0])
-    assert info.violation == prepared.violation(Y)
+    violation = prepared.violation(Y)
+    assert violation is not None
     over = blue(problem.observing(), "two_pass").estimate(Y[:, 0]).values
     if not problem.unmeasured.any():
         off = abs(problem.constraint_matrix() @ over).max(initial=0.0)
-        assert info.violation <= 1e-9 * max(1.0, abs(Y).max())
+        assert violation <= 1e-9 * max(1.0, abs(Y).max())
         assert off <= 1e-9 * max(1.0, abs(Y).max())
 
 
