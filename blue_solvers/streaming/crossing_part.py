@@ -97,7 +97,7 @@ class CrossingForm(AreaForm):
             told[own.component], shares = known[key]
             slots.put(array, own.component, shares.T @ own.observed.gathered(given))
         slots.basis.to_cells(array)
-        return Upward(array.reshape(-1, 1), [told[own] for own in self._order], self._part.least)
+        return Upward(array.reshape(-1, 1), [[told[own]] for own in self._order], self._part.least)
 
     def estimates(self, variances: bool) -> Estimates:
         """The part's tables, the root being what all measurements tell of it."""
@@ -116,10 +116,7 @@ class CrossingForm(AreaForm):
         return layout.slice(name)
 
     def _component_variances(self, own: ComponentEstimate) -> Float:
-        layout, above = (
-            own.estimate.problem.observed,
-            np.asarray(self._roots[self._order.index(own.component)]),
-        )
+        layout, above = own.estimate.problem.observed, self._roots[self._order.index(own.component)][0]
         anchors = np.zeros((layout.size, len(above)))
         anchors[self._anchored(layout)] = self._scales(own.component)[:, None] * above
         return super()._component_variances(own) + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.components.tree.piecewise import PieceMessages, PieceRoots
 from blue_solvers.components.tree.tree_plan import Divisions
 from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.ties import Ties
@@ -171,14 +170,14 @@ class Upward:
     ----------
     cells : ndarray, (cells of the finest table, columns)
         The root's estimate from the subtree alone, zero along directions that nothing there determines.
-    messages : list of Message, arrays (1, m, m), or of PieceMessages
-        For every component.
+    messages : list of list of Message, arrays (1, b, b)
+        For every component those of its pieces.
     least : float
         The least variance of noise in it; infinite without noise.
     """
 
     cells: Float
-    messages: Sequence[Message | PieceMessages]
+    messages: Sequence[Sequence[Message]]
     least: float
 
 
@@ -190,14 +189,14 @@ class Downward:
     ----------
     cells : ndarray, (cells of the finest table, columns)
         Its estimate.
-    roots : list of ndarray, (m, m), or of PieceRoots
-        Square roots of the covariance of group sums, for every component.
+    roots : list of list of ndarray, (b, b)
+        For every component square roots of the covariances of its pieces.
     least : float
         The least variance of noise in the whole problem, beside which variances are nothing.
     """
 
     cells: Float
-    roots: Sequence[Float | PieceRoots]
+    roots: Sequence[Sequence[Float]]
     least: float
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.coefficients import Boundary
-from blue_solvers.components.tree.piecewise import PUT_TOGETHER, Composed, PieceRoots, array_of
+from blue_solvers.components.tree.coefficient_arrays import Boundary
+from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
@@ -210,7 +210,9 @@ class SubtreeForm(TreeForm):
                 for position in self._below:
                     if place.start <= position < place.stop:
                         own = cells[position - place.start].reshape(-1, self._columns).copy()
-                        below[position] = Downward(own, self._posterior_roots(position), self._least)
+                        entry = int(self.plan.posterior_of[position])
+                        roots = [coefficients.posterior.at(entry) for coefficients in self.coefficients]
+                        below[position] = Downward(own, roots, self._least)
                 contradictions += self._contradictions(levels[number], cells)
         return Estimates(
             self._cut(X[:, 0]),
@@ -235,13 +237,6 @@ class SubtreeForm(TreeForm):
                     code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
                     where = f"{self._design.levels[level]} {code!r}"
                     yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
-
-    def _posterior_roots(self, position: int) -> list[Float | PieceRoots]:
-        place = self.plan.posterior_of[position]
-        roots = (own.posterior for own in self.coefficients)
-        return [
-            root.at(place) if isinstance(root, Composed) else array_of(root[place : place + 1])[0] for root in roots
-        ]
 
     def _cut(self, vectors: Float) -> dict[int, Float]:
         """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""

@@ -4,52 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
-
-import numpy as np
 
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.components.tree.piecewise import PieceMessages, PieceRoots
+from blue_solvers.components.tree.piecewise import Batch, Composed
+from blue_solvers.components.tree.splitting import Piece
 from constraint_builders.arrays import Float
 
-Matrices: TypeAlias = Any  # an array (entries, r, q), Ragged or Composed: all are taken from, turned, multiplied by
 
-
-@dataclass
-class Coefficients:
-    """Coefficients of one component, arrays (entries, m, m).
+@dataclass(frozen=True)
+class PieceCoefficients:
+    """Coefficients of b numbers that are a copy of a piece, matrices (entries, b, b).
 
     Attributes
     ----------
-    own, own_exact : by class; empty but for components of one group sum
-        What multiplies the information of all noisy, or exact, tables.
-    measured : for other components, for every observed table what multiplies its rows, by class of its level
-        (classes, m, k).
     children : by geounit with children
     gain : by pair
     root : by class
         Square roots of the covariance of the estimate from a geounit and from below.
     posterior : by geounit of `posterior_of`
         Square roots of the covariance of the estimate.
+    measured : for every observed table what multiplies its rows, by class of its level
+        (classes, b, k).
     message : Message
-        What the tree tells of its root, (1, m, m).
+        What the tree tells of its root, (1, b, b), or of the numbers that are not empty there.
+    own, own_exact : by class; of one number only
+        What multiplies the information of all noisy, or exact, tables.
     """
 
-    children: Matrices
-    gain: Matrices
-    root: Matrices
-    posterior: Matrices
-    message: Message | PieceMessages
-    own: Float = field(default_factory=lambda: np.zeros((0, 1, 1)))
-    own_exact: Float = field(default_factory=lambda: np.zeros((0, 1, 1)))
-    measured: dict[int, Matrices] = field(default_factory=dict)
+    children: Batch
+    gain: Batch
+    root: Batch
+    posterior: Batch
+    measured: Mapping[int, Batch]
+    message: Message
+    own: Batch | None = None
+    own_exact: Batch | None = None
 
-    def of_piece(self, number: int) -> Coefficients:
-        """Gains and roots of one of the pieces that a component is never put together from."""
-        assert isinstance(self.message, PieceMessages)
-        whole = self.children, self.gain, self.root, self.posterior
-        children, gain, root, posterior = (own.pieces[number] for own in whole)
-        return Coefficients(children, gain, root, posterior, self.message.pieces[number])
+
+@dataclass(frozen=True)
+class Coefficients:
+    """The same of a component, put together from its pieces.
+
+    Attributes
+    ----------
+    pieces : list of (Piece, PieceCoefficients)
+    own, own_exact : ndarray
+        Of components of one group sum only.
+    """
+
+    pieces: Sequence[tuple[Piece, PieceCoefficients]]
+    children: Composed
+    gain: Composed
+    root: Composed
+    posterior: Composed
+    measured: Mapping[int, Composed]
+
+    @property
+    def own(self) -> Batch | None:
+        return self.pieces[0][1].own
+
+    @property
+    def own_exact(self) -> Batch | None:
+        return self.pieces[0][1].own_exact
+
+    @property
+    def message(self) -> list[Message]:
+        """What the tree tells of every piece at its root."""
+        return [own.message for _, own in self.pieces]
 
 
 @dataclass(frozen=True)
@@ -58,11 +79,11 @@ class Boundary:
 
     Attributes
     ----------
-    below : mapping of geounit to sequence of Message (1, m, m), one for every component
+    below : mapping of geounit to sequence of sequence of Message (1, b, b), for every component and piece
         Stands in for what some geounits without children were measured.
-    above : sequence of ndarray (m, m), or None
-        Square roots of the root's final covariance, for every component.
+    above : sequence of sequence of ndarray (b, b), or None
+        Square roots of the root's final covariance, for every component and piece.
     """
 
-    below: Mapping[int, Sequence[Message | PieceMessages]] = field(default_factory=dict)
-    above: Sequence[Float | PieceRoots] | None = None
+    below: Mapping[int, Sequence[Sequence[Message]]] = field(default_factory=dict)
+    above: Sequence[Sequence[Float]] | None = None

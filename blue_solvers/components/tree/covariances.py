@@ -32,7 +32,8 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.tree.coefficients import Coefficients, pieces_of, solve_components
+from blue_solvers.components.tree.coefficient_arrays import Coefficients, PieceCoefficients
+from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.piecewise import Ragged, absolute, array_of
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -96,7 +97,7 @@ def functional_covariance(
     for number, component in enumerate(plan.components):
         if any(plan.sees(own.table, component) for own in weights):
             slots = _slots(plan, weights, count, component, branches)
-            for piece, own in pieces_of(plan, number, coefficients[number]):
+            for piece, own in coefficients[number].pieces:
                 on_piece = np.stack([piece.of_weights(each) for each in slots])
                 total.add(branches.errors(own, on_piece.reshape(*on_piece.shape[:2], -1)), ITSELF)
     return total.covariance()
@@ -119,11 +120,13 @@ class PlaceCovariances:
         weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
         seen = [number for number, component in enumerate(plan.components) if plan.sees(table, component)]
         slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
-        self._seen: list[tuple[Coefficients, Float]] = []  # of a piece, and what sums take of its numbers, (b, rest, K)
+        self._seen: list[
+            tuple[PieceCoefficients, Float]
+        ] = []  # of a piece, and what sums take of its numbers, (b, rest, K)
         solved = dict(zip(seen, solve_components(plan, numbers=seen), strict=True))
         for first in {id(own): number for number, own in solved.items()}.values():
             numbers = [number for number in seen if solved[number] is solved[first]]
-            for piece, coefficients in pieces_of(plan, first, solved[first]):
+            for piece, coefficients in solved[first].pieces:
                 own = np.concatenate([piece.of_weights(slots[number]) for number in numbers], axis=1)
                 if own.any():
                     self._seen.append((coefficients, own))
@@ -157,7 +160,9 @@ class PlaceCovariances:
                 self._add(total, branches, often, own, slots)
         return total.covariance()
 
-    def _add(self, total: _SumOfSquares, branches: Branches, often: Float, own: Coefficients, slots: Float) -> None:
+    def _add(
+        self, total: _SumOfSquares, branches: Branches, often: Float, own: PieceCoefficients, slots: Float
+    ) -> None:
         size, rest, count = slots.shape
         units = np.eye(size) if size <= rest * count else slots
         needed = 8.0 * often.size * COPIES * units.size
@@ -225,7 +230,7 @@ class Branches:
         self._other_class = plan.pair_class[keys]
         self._other_parent = self.number[plan.parents[plan.pair_parent[keys]]]
 
-    def errors(self, coefficients: Coefficients, weights: Float) -> Iterator[Error]:
+    def errors(self, coefficients: PieceCoefficients, weights: Float) -> Iterator[Error]:
         """Weights on independent errors in one component, (G, m, rest * K), and roots of their covariances, (G, m, m).
 
         Of weights on its slots, (T, m, rest * K), which are overwritten.
@@ -241,9 +246,9 @@ class Branches:
         weights[1:] -= received[self.parent]
         yield weights, coefficients.root[self.class_of]
         if self._other_pairs.size:
-            roots = coefficients.root[self._other_class] * np.sqrt(self._other_counts)[:, None, None]
+            roots = array_of(coefficients.root[self._other_class]) * np.sqrt(self._other_counts)[:, None, None]
             order = np.argsort(self._other_parent, kind="stable")
-            owners, root = _roots_of_sums(array_of(roots)[order], self._other_parent[order])
+            owners, root = _roots_of_sums(roots[order], self._other_parent[order])
             yield received[owners], root
 
 

@@ -6,75 +6,78 @@ They do what arrays (entries, m, q) do: entries are taken, axes exchanged, right
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks
-from blue_solvers.components.orthogonal import SMALL
-from blue_solvers.components.tree.messages import Message
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 
 PUT_TOGETHER = 200  # numbers of a component up to which products take one matrix in place of its pieces
-AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
+
+Entries: TypeAlias = tuple[Index, Float, Index, Index]  # which entries, their matrices, and which rows and columns
 
 
 class Ragged:
-    """Matrices (entries, r, q) of which each is zero but for some rows and columns.
+    """Matrices (entries, r, q), those of a lot zero but for the same rows and columns.
 
     Parameters
     ----------
-    shape : (int, int)
-        r and q.
-    matrices : sequence of ndarray
-    rows, columns : sequence of ndarray of int
-        Of every matrix, where its rows and columns belong.
+    shape : (int, int, int)
+        Entries, r and q.
+    lots : sequence of (ndarray of int, ndarray, ndarray of int, ndarray of int)
+        Entries, what is not zero of their matrices, and where its rows and columns belong. An entry of none is 0.
     """
 
-    def __init__(
-        self, shape: tuple[int, int], matrices: Sequence[Float], rows: Sequence[Index], columns: Sequence[Index]
-    ) -> None:
-        self._shape, self.matrices, self.rows, self.columns = shape, list(matrices), list(rows), list(columns)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Entries, r, q."""
-        return len(self.matrices), *self._shape
+    def __init__(self, shape: tuple[int, int, int], lots: Sequence[Entries]) -> None:
+        self.shape, self._lots = shape, lots
+        self._lot_of, self._place = np.full(shape[0], -1), np.zeros(shape[0], dtype=np.intp)
+        for number, (entries, _, _, _) in enumerate(lots):
+            self._lot_of[entries], self._place[entries] = number, np.arange(len(entries))
 
     def __len__(self) -> int:
-        return len(self.matrices)
+        return self.shape[0]
+
+    @property
+    def lots(self) -> Iterator[Entries]:
+        """As they were given, less what was not taken."""
+        for number in np.unique(self._lot_of[self._lot_of >= 0]).tolist():
+            entries = np.flatnonzero(self._lot_of == number)
+            _, matrices, rows, columns = self._lots[number]
+            yield entries, matrices[as_slice(self._place[entries])], rows, columns
 
     def __getitem__(self, places: slice | Index) -> Ragged:
-        numbers = np.arange(len(self))[places].tolist()
-        parts = ([own[i] for i in numbers] for own in (self.matrices, self.rows, self.columns))
-        return Ragged(self._shape, *parts)
+        taken = copy(self)
+        taken._lot_of, taken._place = self._lot_of[places], self._place[places]
+        taken.shape = len(taken._lot_of), *self.shape[1:]
+        return taken
 
     def swapaxes(self, _one: int, _other: int) -> Ragged:
         """Every matrix transposed."""
-        return Ragged(self._shape[::-1], [own.T for own in self.matrices], self.columns, self.rows)
+        turned = copy(self)
+        turned.shape = self.shape[0], *self.shape[:0:-1]
+        turned._lots = [(own, matrices.swapaxes(1, 2), columns, rows) for own, matrices, rows, columns in self._lots]
+        return turned
 
     def __matmul__(self, right: Float) -> Float:
         """Products with (entries, q, K), or of one matrix with all."""
-        result = np.zeros((len(right), self._shape[0], right.shape[2]))
-        for number, own in enumerate(right):
-            i = number if len(self) > 1 else 0
-            result[number, self.rows[i]] = self.matrices[i] @ own[self.columns[i]]
+        result = np.zeros((len(right), self.shape[1], right.shape[2]))
+        for entries, matrices, rows, columns in self.lots:
+            chosen = entries if len(self) > 1 else np.arange(len(right))
+            result[chosen[:, None], rows] = matrices @ right[chosen[:, None], columns]
         return result
 
-    def __mul__(self, scales: Float) -> Ragged:
-        """Every matrix times a number, (entries, 1, 1)."""
-        scaled = [own * float(scale) for own, scale in zip(self.matrices, np.ravel(scales), strict=True)]
-        return Ragged(self._shape, scaled, self.rows, self.columns)
-
     def __abs__(self) -> Ragged:
-        return Ragged(self._shape, [abs(own) for own in self.matrices], self.rows, self.columns)
+        return Ragged(self.shape, [(own[0], abs(own[1]), *own[2:]) for own in self.lots])
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""
         whole = np.zeros(self.shape)
-        for own, matrix, rows, columns in zip(whole, self.matrices, self.rows, self.columns, strict=True):
-            own[np.ix_(rows, columns)] = matrix
+        for entries, matrices, rows, columns in self.lots:
+            whole[np.ix_(entries, rows, columns)] = matrices
         return whole
 
 
@@ -89,6 +92,15 @@ def absolute(batch: Batch) -> Batch:
 def array_of(batch: Batch) -> Float:
     """All of it, (entries, r, q)."""
     return batch.toarray() if isinstance(batch, Ragged) else batch
+
+
+def lots_of(batch: Batch) -> Iterator[Entries]:
+    """Those of one kind together."""
+    if isinstance(batch, Ragged):
+        yield from batch.lots
+    else:
+        entries, rows, columns = map(np.arange, batch.shape)
+        yield entries, batch, rows, columns
 
 
 @dataclass(frozen=True)
@@ -119,30 +131,15 @@ class Coordinates:
         for number, (basis, size) in bases.items():
             places[number] = slice(start, start + basis.shape[1]), size
             start += basis.shape[1]
-        if not bases:
-            nothing = sparse.csr_array((length, 0))
-            return cls(length, {}, sparse.csr_array(nothing.T), nothing)
-        together = sparse.csr_array(sparse.hstack([basis for basis, _ in bases.values()]))
+        nothing = sparse.csc_array((length, 0))
+        together = sparse.csr_array(sparse.hstack([nothing, *(basis for basis, _ in bases.values())]))
         return cls(length, places, sparse.csr_array(together.T), together)
 
-
-@dataclass(frozen=True)
-class PieceMessages:
-    """What is known of every piece of a component."""
-
-    pieces: Sequence[Message]
-
-    @property
-    def arrays(self) -> tuple[Float, ...]:
-        """All of them."""
-        return tuple(array for own in self.pieces for array in own.arrays)
-
-
-@dataclass(frozen=True)
-class PieceRoots:
-    """A square root of the covariance of every piece of a component, (b, b), about its numbers that are not empty."""
-
-    pieces: Sequence[Float]
+    @cached_property
+    def are_numbers(self) -> bool:
+        """Whether they are the numbers themselves, of one piece."""
+        alone = [size for _, size in self.places.values()] == [self.length] and self.from_pieces.nnz == self.length
+        return alone and not (self.from_pieces - sparse.eye_array(self.length)).nnz
 
 
 @dataclass(frozen=True)
@@ -169,11 +166,10 @@ class Composed:
         count = np.arange(self.entries)[places].size
         return Composed(self.rows, self.columns, {i: own[places] for i, own in self.pieces.items()}, count)
 
-    def at(self, place: int) -> PieceRoots:
-        """Of one entry the matrices of the pieces."""
-        return PieceRoots(
-            [own.matrices[place] if isinstance(own, Ragged) else own[place] for own in self.pieces.values()]
-        )
+    def at(self, place: int) -> list[Float]:
+        """Of one entry the matrices of the pieces, about its numbers that are not empty."""
+        own = (list(lots_of(own[place : place + 1])) for own in self.pieces.values())
+        return [lots[0][1][0] if lots else np.zeros((0, 0)) for lots in own]
 
     def swapaxes(self, _one: int, _other: int) -> Composed:
         """Every matrix transposed."""
@@ -186,6 +182,8 @@ class Composed:
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""
+        if self.rows.are_numbers and self.columns.are_numbers:
+            return array_of(next(iter(self.pieces.values())))
         whole = np.zeros((self.entries, self.rows.length, self.columns.length))
         for number, own in self.pieces.items():
             (place, size), (source, width) = self.rows.places[number], self.columns.places[number]
@@ -197,52 +195,10 @@ class Composed:
                 whole += left.toarray() @ ahead.reshape(self.entries, left.shape[1], self.columns.length)
         return whole
 
-    def squares(self, W: sparse.csr_array, least: float) -> Float:
-        """Diagonal of W root root' W' with these as roots, (entries, rows of W).
-
-        0 where it is below the square of `least` times what its root is summed from.
-        """
-        squares, sizes = np.zeros((2, W.shape[0], len(self)))
-        turned = sparse.csc_array(sparse.csr_array(W) @ self.rows.from_pieces)
-        numbers = [number for number, (_, size) in self.rows.places.items() if size == 1]
-        if numbers:  # of one number each: nothing cancels
-            spans = [np.arange(turned.shape[1])[self.rows.places[number][0]] for number in numbers]
-            piece_of = np.repeat(np.arange(len(spans)), [own.size for own in spans])
-            adding = sparse.csr_array((np.ones(piece_of.size), (np.arange(piece_of.size), piece_of)))
-            deviations = np.concatenate([array_of(self.pieces[number])[:, 0] for number in numbers], axis=1)
-            squares += (turned[:, np.concatenate(spans)].power(2) @ adding) @ deviations.T**2
-            sizes += squares
-        for number, (place, size) in self.rows.places.items():
-            if size == 1:
-                continue
-            apart = turned[:, place].toarray().reshape(len(squares), size, -1).swapaxes(1, 2)
-            row, copy = np.nonzero(apart.any(axis=2))
-            if not row.size:
-                continue
-            rows, starts = np.unique(row, return_index=True)
-            taken = sparse.csr_array(apart[row, copy]) if size > SMALL else apart[row, copy]
-            factor = self.pieces[number]
-            for given, own, roots in ((squares, taken, factor), (sizes, abs(taken), absolute(factor))):
-                for entries, found in _squares(own, roots):
-                    given[rows, entries] += np.add.reduceat(found, starts, axis=0)
-        return np.where(squares > least**2 * sizes, squares, 0.0).T
-
 
 def together(matrices: Float | Composed, size: int) -> Float | Composed:
     """The same as one array, of few numbers."""
     return matrices.toarray() if isinstance(matrices, Composed) and size <= PUT_TOGETHER else matrices
-
-
-def _squares(taken: sparse.csr_array | Float, roots: Batch) -> Iterator[tuple[slice, Float]]:
-    """Of some entries at a time the squared lengths of rows times roots, (rows, entries); cancelled before squaring."""
-    if isinstance(roots, Ragged):
-        for entry, (matrix, kept) in enumerate(zip(roots.matrices, roots.rows, strict=True)):
-            yield slice(entry, entry + 1), ((taken[:, kept] @ matrix) ** 2).sum(axis=1)[:, None]
-        return
-    size = roots.shape[1]
-    for some in chunks(len(roots), max(1, AT_ONCE // max(1, taken.shape[0] * size))):
-        side_by_side = roots[some].transpose(1, 0, 2).reshape(size, -1)
-        yield some, ((taken @ side_by_side) ** 2).reshape(taken.shape[0], len(roots[some]), size).sum(axis=2)
 
 
 def sum_of_products(factors: Sequence[Composed], rights: Sequence[Float]) -> Float:

@@ -119,7 +119,7 @@ def _entries(plan: TreePlan, division: Division) -> Iterator[int]:
             for _, table in level.tables:
                 if table.name in piece.rows:
                     yield count * len(piece.rows[table.name])
-    if not division.is_whole and division.size <= PUT_TOGETHER:
+    if not division.coordinates.are_numbers and division.size <= PUT_TOGETHER:
         yield (plan.parents.size + plan.pair_parent.size) * division.size**2
         for level in plan.levels:
             for _, table in level.tables:

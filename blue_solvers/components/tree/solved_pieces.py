@@ -7,22 +7,21 @@ few; in what children tell their parent, numbers that they lack are known to be 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients
+from blue_solvers.components.tree.coefficient_arrays import Boundary, PieceCoefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
-from blue_solvers.components.tree.piecewise import Batch, Ragged
+from blue_solvers.components.tree.piecewise import Batch, Entries, Ragged
 from blue_solvers.components.tree.splitting import Piece
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
-
-Entries = tuple[Index, Float, Index, Index]  # places, matrices (pieces, places, r, q), and which rows and columns
 
 
 @dataclass
@@ -45,18 +44,7 @@ class _Lot:
     message: Message
     posterior: Float
     pairs: Index
-    sums: SumOfChildren | None
-
-
-@dataclass
-class _Found:
-    """Coefficients of all pieces, as they are found."""
-
-    children: list[Entries] = field(default_factory=list)
-    gain: list[Entries] = field(default_factory=list)
-    root: list[Entries] = field(default_factory=list)
-    posterior: list[Entries] = field(default_factory=list)
-    measured: dict[int, list[Entries]] = field(default_factory=dict)
+    sums: SumOfChildren | SumOfNumbers | None
 
 
 class PieceSolver:
@@ -76,48 +64,38 @@ class PieceSolver:
         self._size, self._is_batched = self._pieces[0].size, self._pieces[0].is_batched
         self._lots: list[_Lot] = []
         self._lot_of, self._row_of = np.zeros((2, plan.class_rank.size), dtype=np.intp)
-        self._found = _Found()
+        self._found: defaultdict[str | int, list[Entries]] = defaultdict(list)  # matrices (pieces, entries, r, q)
 
-    def solve(self) -> list[Coefficients]:
+    def solve(self) -> list[PieceCoefficients]:
         """Of every piece."""
-        plan, found = self._plan, self._found
+        plan = self._plan
         for number in reversed(range(len(plan.levels))):
             self._go_up(number)
         self._go_down()
         pairs, classes = plan.pair_parent.size, plan.class_rank.size
-        counts = {t: level.class_count for level in plan.levels for t, _ in level.tables}
+        counts = {"children": plan.parents.size, "gain": pairs, "root": classes, "posterior": pairs + 1}
+        counts |= {"own": classes, "own_exact": classes} if self._size == 1 else {}
+        tables = [(t, table.name, level.class_count) for level in plan.levels for t, table in level.tables]
         solved = []
         for i, piece in enumerate(self._pieces):
-            rows = {t: piece.rows.get(plan.tables[t].name) for t in found.measured}
-            measured = {
-                t: self._put_together(i, found.measured[t], counts[t], len(W)) for t, W in rows.items() if W is not None
-            }
-            children = self._put_together(i, found.children, plan.parents.size, self._size)
-            gain = self._put_together(i, found.gain, pairs, self._size)
-            root = self._put_together(i, found.root, classes, self._size)
-            posterior = self._put_together(i, found.posterior, pairs + 1, self._size)
-            top = self._lots[-1].message[i]
-            solved.append(Coefficients(children, gain, root, posterior, top, measured=measured))
+            square = {name: self._matrices(i, name, (count, self._size, self._size)) for name, count in counts.items()}
+            seeing = ((t, count, piece.rows.get(name)) for t, name, count in tables)
+            measured = {t: self._matrices(i, t, (count, *W.T.shape)) for t, count, W in seeing if W is not None}
+            message = self._lots[-1].message[i]
+            solved.append(PieceCoefficients(**square, measured=measured, message=message))
         return solved
 
-    def _put_together(self, i: int, entries: Sequence[Entries], count: int, width: int) -> Batch:
-        """Matrices of a piece, (count, size, width)."""
-        if self._is_batched:
-            whole = np.zeros((count, self._size, width))
-            for places, values, _, _ in entries:
-                whole[places] = values[i, :, :, :width]
-            return whole
-        nothing = np.zeros(0, dtype=np.intp)
-        found: list[tuple[Float, Index, Index]] = [(np.zeros((0, 0)), nothing, nothing)] * count
-        for places, values, rows, columns in entries:
-            for place, own in zip(places.tolist(), values[i], strict=True):
-                found[place] = own, rows, columns
-        matrices, all_rows, all_columns = zip(*found, strict=True) if found else ((), (), ())
-        return Ragged((self._size, width), matrices, all_rows, all_columns)
+    def _matrices(self, i: int, name: str | int, shape: tuple[int, int, int]) -> Batch:
+        """Matrices of a piece."""
+        lots = [
+            (entries, matrices[i, :, :, : shape[2]], rows, columns[: shape[2]])
+            for entries, matrices, rows, columns in self._found[name]
+        ]
+        found = Ragged(shape, lots)
+        return found.toarray() if self._is_batched else found
 
     def _go_up(self, number: int) -> None:
         level = self._plan.levels[number]
-        self._found.measured |= {t: [] for t, table in level.tables if self._rows(table).shape[1]}
         for classes in (level.leaf_classes, level.inner_classes):
             for own, support in self._lots_among(number, classes):
                 lot = self._lot(number, own, support)
@@ -125,8 +103,9 @@ class PieceSolver:
                 self._lots.append(lot)
                 for row, geounit in self._plan.bounded(number, own, self._boundary.below):
                     for i, (place, piece) in enumerate(zip(self._numbers, self._pieces, strict=True)):
-                        lot.message[i, self._row_of[row]] = piece.of_message(self._boundary.below[geounit][place])[0]
-                self._found.root.append((own, lot.message.root, support, support))
+                        told = self._boundary.below[geounit][place][piece.place]
+                        lot.message[i, self._row_of[row]] = told[0]
+                self._found["root"].append((own, lot.message.root, support, support))
 
     def _lots_among(self, number: int, classes: Index) -> Iterator[tuple[Index, Index]]:
         """Classes of a level that have the same numbers, and these."""
@@ -154,16 +133,23 @@ class PieceSolver:
             lot.pairs = np.arange(plan.pair_parent.size)[pairs]
             owners = np.repeat(np.arange(numbers.size), np.diff(starts))
             children = self._about(plan.pair_class[lot.pairs], support)
-            lot.sums = SumOfChildren(children, plan.pair_count[lot.pairs].astype(float), owners)
+            adding = SumOfNumbers if self._size == 1 else SumOfChildren
+            lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
             sources.append(Telling.told(flattened(lot.sums.total)))
         combined = combine(sources)
         lot.posterior = np.zeros_like(nothing.root)
         lot.message[:] = raised(combined.message, shape)
+        if self._size == 1:
+            said = [(source.exact @ source.design) ** 2 for source in sources if source.exact is not None]
+            total = sum(said, start=np.zeros((classes.size * len(self._pieces), 1, 1))).reshape(*shape, 1)
+            exactly = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+            self._found["own"].append((classes, lot.message.root**2, support, support))
+            self._found["own_exact"].append((classes, exactly, support, support))
         gains = [gain.reshape(*shape, -1) for gain in combined.gains]
         for (t, rows), gain in zip(used, gains, strict=False):
-            self._found.measured[t].append((classes - level.first_class, gain, support, rows))
+            self._found[t].append((classes - level.first_class, gain, support, rows))
         if lot.sums is not None:
-            self._found.children.append((numbers, gains[-1], support, support))
+            self._found["children"].append((numbers, gains[-1], support, support))
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
@@ -221,8 +207,8 @@ class PieceSolver:
         top.posterior = top.message.root
         if self._boundary.above is not None:
             jobs = zip(self._numbers, self._pieces, strict=True)
-            top.posterior = np.stack([piece.of_root(self._boundary.above[place])[None] for place, piece in jobs])
-        found.posterior.append((np.zeros(1, dtype=np.intp), top.posterior, top.support, top.support))
+            top.posterior = np.stack([self._boundary.above[place][piece.place][None] for place, piece in jobs])
+        found["posterior"].append((np.zeros(1, dtype=np.intp), top.posterior, top.support, top.support))
         for lot in reversed(self._lots):
             if lot.sums is None:
                 continue
@@ -235,5 +221,34 @@ class PieceSolver:
                 if places.size < lot.support.size:
                     learnt = compress(learnt.reshape(-1, *learnt.shape[2:])).reshape(*learnt.shape[:3], -1)
                 child.posterior[:, rows] = learnt
-                found.gain.append((pairs, gain[:, chosen][:, :, places], child.support, lot.support))
-                found.posterior.append((pairs + 1, learnt, child.support, child.support))
+                found["gain"].append((pairs, gain[:, chosen][:, :, places], child.support, lot.support))
+                found["posterior"].append((pairs + 1, learnt, child.support, child.support))
+
+
+class SumOfNumbers:
+    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
+
+    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
+        self._counts, self._owners = counts, owners
+        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        self._V, self._unknown = children.root**2, children.unknown
+        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
+        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
+        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
+        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
+
+    def _over_owners(self, by_pair: Float) -> Float:
+        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
+
+    def share(self, above: Float) -> tuple[Float, Float]:
+        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
+        V, unknown = self._V, self._unknown
+        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
+        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
+        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
+        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
+        conditional = gain * others
+        if unknown.any():
+            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
+            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
+        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)

@@ -28,7 +28,8 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.by_parent import ByParent
-from blue_solvers.components.tree.coefficients import Boundary, solve_components
+from blue_solvers.components.tree.coefficient_arrays import Boundary
+from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
 from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
 from blue_solvers.components.tree.level_plan import LevelPlan
@@ -246,7 +247,7 @@ class TreeForm:
     def _measured(self) -> list[dict[int, Float | Composed]]:
         """Of every component its gains from tables, by their numbers."""
         return [
-            {t: together(gains, component.size) for t, gains in own.measured.items()}
+            {t: together(gains, component.size) for t, gains in own.measured.items() if component.size > 1}
             for component, own in zip(self.plan.components, self.coefficients, strict=True)
         ]
 

@@ -9,13 +9,13 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import distinct
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.piecewise import Composed
+from blue_solvers.components.tree.piecewise import Composed, lots_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
@@ -23,6 +23,7 @@ from constraint_builders.description.table import Table
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups
 
 KEPT = 1  # table whose variances by place are kept: its rows are asked for one after another
+AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
 ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
 
 
@@ -99,8 +100,7 @@ class TreeVariances:
                 several.append(grouping.axis)
         key = id(own), tuple(several)
         if key not in known:
-            W, root = _kronecker(matrices), own.posterior[places]
-            known[key] = root.squares(W, ROUNDING) if isinstance(root, Composed) else squares_of_sums(W, root)
+            known[key] = _squares(_kronecker(matrices), own.posterior[places])
         return known[key].reshape(len(places), *shape) * scale
 
 
@@ -111,11 +111,28 @@ def _kronecker(matrices: list[Float]) -> Float | sparse.csr_array:
     return reduce(lambda one, other: sparse.csr_array(sparse.kron(one, other)), map(sparse.csr_array, matrices))
 
 
+def _squares(W: Float | sparse.csr_array, roots: Composed) -> Float:
+    """Diagonal of W root root' W' for roots in pieces, (entries, rows of W)."""
+    squares = np.zeros((W.shape[0], len(roots)))
+    turned = sparse.csc_array(sparse.csr_array(W) @ roots.rows.from_pieces)
+    for number, (place, size) in roots.rows.places.items():
+        own = sparse.coo_array(turned[:, place])
+        copies = own.shape[1] // size
+        keys, places = np.unique(own.row * copies + own.col % copies, return_inverse=True)
+        taken = sparse.csr_array((own.data, (places, own.col // copies)), shape=(keys.size, size))
+        rows, starts = np.unique(keys // copies, return_index=True)
+        for entries, matrices, kept, _ in lots_of(roots.pieces[number]) if keys.size else ():
+            found = squares_of_sums(taken[:, kept], matrices)
+            squares[np.ix_(rows, entries)] += np.add.reduceat(found, starts, axis=1).T
+    return squares.T
+
+
 def squares_of_sums(W: Float | sparse.csr_array, root: Float) -> Float:
-    """Diagonal of W root root' W' for a batch of roots (N, m, m), (N, rows); 0 where only rounding is left of it."""
-    sums = np.stack([W @ own for own in root]) if sparse.issparse(W) else W @ root
-    squares = (sums**2).sum(axis=-1)
-    if root.shape[-1] == 1:
-        return squares
-    largest = abs(root).max(axis=(-2, -1), initial=0.0)[..., None]
-    return np.where(squares > (ROUNDING * abs(W).sum(axis=-1) * largest) ** 2, squares, 0.0)
+    """Diagonal of W root root' W' for a batch of roots (N, m, q), (N, rows); 0 where only rounding is left of it."""
+    N, m, q = root.shape
+    squares = np.empty((W.shape[0], N))
+    for some in chunks(N, max(1, AT_ONCE // max(1, W.shape[0] * q))):
+        sums = W @ root[some].transpose(1, 0, 2).reshape(m, -1)
+        squares[:, some] = (sums**2).reshape(W.shape[0], -1, q).sum(axis=2)
+    least = ROUNDING * (abs(W) @ abs(root).max(axis=2, initial=0.0).T)
+    return np.where(squares > least**2, squares, 0.0).T

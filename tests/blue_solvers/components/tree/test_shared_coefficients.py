@@ -11,11 +11,12 @@ import pytest
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree import coefficients, solved_pieces, splitting
 from blue_solvers.components.tree import projected_work as projection
-from blue_solvers.components.tree.coefficients import Coefficients, solve_components
+from blue_solvers.components.tree import solved_pieces, splitting
+from blue_solvers.components.tree.coefficient_arrays import Coefficients
+from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.messages import Combined, Telling, combine
-from blue_solvers.components.tree.piecewise import Composed, Ragged
+from blue_solvers.components.tree.piecewise import Composed, lots_of
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
@@ -49,7 +50,7 @@ def every_component_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "PUT_TOGETHER", 0)
 
 
-def products_of(own: Coefficients) -> Iterator[np.ndarray | Composed]:
+def products_of(own: Coefficients) -> Iterator[Composed]:
     """What is multiplied by."""
     yield from (own.children, own.gain)
     yield from (own.measured[t] for t in sorted(own.measured))
@@ -58,18 +59,15 @@ def products_of(own: Coefficients) -> Iterator[np.ndarray | Composed]:
 def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
     """All of them, piece by piece, but for what the tree tells of its root."""
     for matrices in (*products_of(own), own.root, own.posterior):
-        for piece in matrices.pieces.values() if isinstance(matrices, Composed) else [matrices]:
-            yield from piece.matrices if isinstance(piece, Ragged) else [piece]
+        for piece in matrices.pieces.values():
+            yield from (found for _, found, _, _ in lots_of(piece))
 
 
-def test_components_that_share_coefficients_have_the_bits_of_separate_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_components_that_share_coefficients_have_the_bits_of_separate_work() -> None:
     plan = plan_of(StructuredProblem.of(problem_on([-1, 0, 0, 1, 1, 2], spread=1.0)))
     shared = solve_components(plan)
     assert len({id(own) for own in shared}) < len(shared)  # contrasts along d, or along c and d
-    one_each = [[i] for i, component in enumerate(plan.components) if component.size > 1]
-    monkeypatch.setattr(coefficients, "_alike", lambda plan, boundary, numbers: one_each)
-    separate = solve_components(plan)
-    assert len({id(own) for own in separate}) == len(separate)
+    separate = [solve_components(plan, numbers=[i])[0] for i in range(len(plan.components))]
     for one, other in zip(shared, separate, strict=True):
         for mine, theirs in zip(arrays_of(one), arrays_of(other), strict=True):
             assert np.array_equal(mine, theirs)
@@ -175,7 +173,8 @@ def test_the_memory_that_is_projected_is_what_coefficients_take(spread: float) -
     for component, own in zip(plan.components, solve_components(plan), strict=True):
         if component.size > 1:
             held = sum(array.size for array in arrays_of(own))
-            held += sum(other.toarray().size for other in products_of(own) if isinstance(other, Composed))
+            whole = own.gain.rows.are_numbers  # products take its pieces' arrays themselves
+            held += 0 if whole else sum(other.toarray().size for other in products_of(own))
             assert sum(projection._entries(plan, plan.division(plan.design_key(component)))) == held
 
 

@@ -160,7 +160,7 @@ def test_levels_that_rules_and_recodes_treat_alike_are_copies() -> None:
     }
     kinds = np.where(np.outer([True, False], groups == 0), -1, 0).ravel()
     division = split(tables, kinds)
-    assert not division.is_whole
+    assert not division.coordinates.are_numbers
     assert sum(piece.size * piece.copies for piece in division.pieces) == 50
     assert max(piece.size for piece in division.pieces) <= 3
     assert sum(piece.size for piece in division.pieces if piece.copies > 1) <= 2
