@@ -8,12 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cholesky, lstsq
+from scipy.linalg import cholesky, lstsq, solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.claims import Claim, matrix_of_claims
-from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
@@ -118,19 +117,19 @@ def certify_listed(
 ) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     listed = Listed(problem, y, made)
-    if listed.F.shape[0] and not _has_few_figures(listed):
+    if listed.F.shape[0] and not has_few_figures(listed):
         raise NotCertifiedError(
             f"exact knowledge among {listed.figures.shape[0]:,} figures: their least standard errors are worked out by "
             f"dense algebra, which is for {MOST_COUNTS:,} counts, and {MOST_FIGURES:,} figures times counts, at most"
         )
     cells = np.flatnonzero(noise.noisy)
     rho, off = noise.weighted(y - x)
-    if _has_real_weights(listed, noise):
-        whitened = listed.M[cells].toarray() / noise.sd[cells, None]
-        optimality = _what_counts_explain(whitened, (noise.sd * rho)[cells])
+    H, all_hold = _relations(problem, listed)
+    if all_hold or listed.M.shape[0] * listed.M.shape[1] > MOST_DENSE:
+        found = _what_no_relation_explains(sparse.csr_array(H[:, cells]), noise, cells, rho)
+        optimality = noise.size(*found)
     else:
-        H = _relations(problem, listed, cells)
-        optimality = noise.size(*_what_no_relation_explains(H, noise, cells, rho))
+        optimality = _what_counts_explain(listed, noise, cells, rho)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     v = _disagreement(listed, noise, figures, scale)
@@ -140,27 +139,48 @@ def certify_listed(
     )
 
 
-def _has_real_weights(listed: Listed, noise: WeighedNoise) -> bool:
-    """Whether weights are rounded themselves: eliminated exactly, they would be of full rank whatever they mean."""
-    whole = (listed.M.data == np.round(listed.M.data)).all()
-    few = listed.M.shape[0] * listed.M.shape[1] <= MOST_DENSE
-    return not whole and few and noise.correlated is None and not listed.F.shape[0]
+def _relations(problem: Problem, listed: Listed) -> tuple[sparse.csr_array, bool]:
+    """Combinations of measured cells that are the same for all counts, and whether these are all of the problem's.
+
+    Where weights are rounded, or elimination of cells that were not measured rounds, some are nearly so.
+    """
+    H = sparse.csr_array(problem.equations("all")[0], dtype=np.longdouble)
+    given = problem.equality_rows[0] if problem.matrix is None else problem.matrix
+    hold = abs(H @ listed.M.astype(np.longdouble)).sum(axis=1) == 0
+    last = slice(H.shape[0] - given.shape[0], None)
+    if given.shape[0] <= H.shape[0] and not abs(H[last] - given).sum():  # what is known exactly as it was given
+        hold[last] = True
+    return sparse.csr_array(H[np.flatnonzero(hold)]), bool(hold.all())
 
 
-def _what_counts_explain(B: Float, v: Float) -> float:
+def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.intp], rho: Float) -> float:
     """A bound of the part of weighted residuals v that combinations of B's columns, weighted alike, explain.
 
-    For any z it is at most |B z| + |B'(v - B z)| / (the least singular value that is not 0).
+    B are the directions that change nothing known exactly. For any z the part is at most
+    |B z| + |B'(v - B z)| / (the least singular value that is not 0).
 
     Raises
     ------
     NotCertifiedError
-        If no gap tells singular values that are 0 from others.
+        If no gap tells singular values that are 0 from others, or the noise has no entries.
     """
+    M, sd, Sigma = listed.M[cells], noise.sd[cells], noise.dense()
+    if noise.correlated is not None and Sigma is None:
+        raise NotCertifiedError("its weights are rounded, and the covariance of its noise has no entries")
+    B, sizes, turned, adds = M.toarray(), abs(M).toarray(), 0.0, 2
+    if listed.F.shape[0]:
+        N, turned = listed.free_directions
+        B, sizes, adds = M @ N, abs(M) @ abs(N), 2 + N.shape[0]
+    if Sigma is None:
+        B, sizes, v = B / sd[:, None], sizes / sd[:, None], sd * rho[cells]
+    else:
+        L = cholesky(Sigma, lower=True)
+        B, sizes, v = solve_triangular(L, B, lower=True), abs(np.linalg.inv(L)) @ sizes, L.T @ rho[cells]
     lengths = np.linalg.norm(B, axis=0)
-    B = B[:, lengths > 0] / lengths[lengths > 0]
+    used = lengths > turned * np.linalg.norm(sizes, axis=0)
+    B, sizes = B[:, used] / lengths[used], sizes[:, used] / lengths[used]
     U, values, rows = np.linalg.svd(B, full_matrices=False)
-    zero = max(B.shape) * ROUNDING * float(values.max(initial=0.0))
+    zero = max(*B.shape, 1) * ROUNDING * float(values.max(initial=0.0))
     kept = values[values > zero]
     if not kept.size:
         return 0.0
@@ -168,25 +188,21 @@ def _what_counts_explain(B: Float, v: Float) -> float:
     if kept[-1] < CLEAR_GAP * zero:
         raise NotCertifiedError(f"the rank of its weights is not clear: {kept.size} or less of {values.size}")
     z = rows[: kept.size].T @ ((U[:, : kept.size].T @ v) / kept)
-    sizes, exact = abs(B), B.astype(np.longdouble)
+    exact = B.astype(np.longdouble)
     left = v - exact @ z
     explained = float(np.linalg.norm(B @ z)) * (1 + v.size * ROUNDING) + ROUNDING * float(
         np.linalg.norm(sizes @ abs(z)) + 2 * np.linalg.norm(v)
     )
-    rounding = 2 * ROUNDING * sizes.T @ (abs(left).astype(float) + sizes @ abs(z))
-    return explained + float(np.linalg.norm((exact.T @ left).astype(float)) + np.linalg.norm(rounding)) / least
+    rounding = adds * ROUNDING * sizes.T @ (abs(left).astype(float) + sizes @ abs(z))
+    steepest = (exact.T @ left).astype(float)
+    beside = turned * float(np.linalg.norm(abs(M).T @ (abs(left).astype(float) / sd))) if turned else 0.0
+    return explained + (float(np.linalg.norm(steepest) + np.linalg.norm(rounding)) + beside) / least
 
 
-def _has_few_figures(listed: Listed) -> bool:
+def has_few_figures(listed: Listed) -> bool:
+    """Whether there are so few that dense algebra may work out what they leave free."""
     figures, counts = listed.figures.shape
     return figures * counts <= MOST_FIGURES and counts <= MOST_COUNTS
-
-
-def _relations(problem: Problem, listed: Listed, cells: NDArray[np.intp]) -> sparse.csr_array:
-    """Combinations of noisy cells that are known for every possible truth; of equations these themselves."""
-    if problem.matrix is not None and not problem.has_unmeasured:
-        return sparse.csr_array(problem.matrix[:, cells], dtype=np.longdouble)
-    return relations(sparse.csr_array(listed.M[cells]), listed.F)
 
 
 def _what_no_relation_explains(
@@ -310,7 +326,7 @@ def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
     require_time()
     M, cells = listed.figures, np.flatnonzero(noise.noisy)
-    if _has_few_figures(listed):
+    if has_few_figures(listed):
         N, rounding = listed.free_directions
         T = M @ N
         T[np.linalg.norm(T, axis=1) < max(FIXED, rounding) * np.sqrt(M.power(2).sum(axis=1))] = 0
