@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy
 
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, of_chi_square, of_largest
 from blue_solvers.verification.weighed_noise import PIECE
 from blue_solvers.verification.weighed_residuals import squares_and_redundancy, studentised, weigh
 from constraint_builders import Problem
@@ -80,6 +79,9 @@ class TableFit:
     checked: int = 0
     noisy: int = 0
 
+    def __add__(self, other: TableFit) -> TableFit:
+        return TableFit(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
@@ -88,7 +90,7 @@ class TableFit:
     @property
     def p_value(self) -> float:
         """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
-        return _two_sided(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
+        return of_chi_square(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
 
 
 @dataclass
@@ -109,13 +111,7 @@ class FitOfParts:
     geounit: GeounitFit | None = None
 
     def __add__(self, other: FitOfParts) -> FitOfParts:
-        tables = {key: replace(own) for key, own in self.tables.items()}
-        for key, own in other.tables.items():
-            here = tables.setdefault(key, TableFit())
-            here.statistic += own.statistic
-            here.expectation += own.expectation
-            here.checked += own.checked
-            here.noisy += own.noisy
+        tables = {**self.tables, **{key: self.tables.get(key, TableFit()) + own for key, own in other.tables.items()}}
         largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
         geounits = [own for own in (self.geounit, other.geounit) if own is not None]
         return FitOfParts(tables, largest, max(geounits, key=lambda own: abs(own.z), default=None))
@@ -133,16 +129,13 @@ class FitOfParts:
     @property
     def p_value(self) -> float:
         """Two-sided: of a statistic as far from what is expected."""
-        return _two_sided(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
+        return of_chi_square(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
         checked = sum(own.checked for own in self.tables.values())
-        if not (self.largest and checked):
-            return 1.0
-        with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-            return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(self.largest[0].residual)))))
+        return of_largest(self.largest[0].residual, checked) if self.largest and checked else 1.0
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -167,9 +160,7 @@ class FitOfParts:
         """All tables of every geolevel together."""
         found: dict[str, TableFit] = {}
         for (level, _), own in self.tables.items():
-            found[level] = TableFit(
-                *(a + b for a, b in zip(vars(found.get(level, TableFit())).values(), vars(own).values(), strict=True))
-            )
+            found[level] = found.get(level, TableFit()) + own
         return found
 
     def look_at(
@@ -193,14 +184,12 @@ class FitOfParts:
         of_rows = np.empty((len(y), 4))
         weigh(y, x, precision, spread, of_rows)
         statistic, expectation, sizes, checked = of_rows.T
-        here = self.tables.setdefault((geolevel, table), TableFit())
-        here.statistic += float(statistic.sum())
-        here.expectation += float(expectation.sum())
-        here.checked += int(checked.sum())
-        here.noisy += int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
+        count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
+        own = TableFit(float(statistic.sum()), float(expectation.sum()), int(checked.sum()), count)
+        self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
         for row in self._of_note(sizes).tolist():
-            own = slice(row, row + 1)
-            squares, redundancy = squares_and_redundancy(y[own], x[own], precision[own], spread[own])
+            here = slice(row, row + 1)
+            squares, redundancy = squares_and_redundancy(y[here], x[here], precision[here], spread[here])
             cells = studentised(squares, redundancy)[0]
             for cell in self._of_note(cells).tolist():
                 if redundancy[0, cell] > LEAST_CHECKED:
@@ -270,11 +259,6 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     for level, members in enumerate(places.members):
         fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit
-
-
-def _two_sided(statistic: float, degrees: float) -> float:
-    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-    return min(1.0, 2 * float(min(tails)))
 
 
 def _z(statistic: float, expectation: float) -> float:
