@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.compensated_sums import add_up, spread_out
-from blue_solvers.verification.placed_tables import PlacedTables, Reach
+from blue_solvers.verification.compensated_sums import EXACTLY, Reach, add_up, spread_out
+from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from constraint_builders.arrays import Flags, Float
@@ -80,7 +80,7 @@ class LeafSums:
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
             own = cells[cut].reshape(shape)
             if power is None and some.margins is not None:
-                own = some.margins.agreeing(own)
+                (own, _), _ = some.margins.agreeing((own, EXACTLY))
             total[some.level][some.rows] = own
             for above, reach in some.reach.items():
                 over = reach if power is None else reach.to_power(power)
@@ -112,7 +112,7 @@ class LeafSums:
                 over = reach if power is None else reach.to_power(power)
                 spread_out.fastest()(said[above], *over.arguments, rows, np.zeros(rows.shape))
             if power is None and some.margins is not None:
-                rows = some.margins.moved(rows)
+                (rows, _), _ = some.margins.moved((rows, EXACTLY))
             found[cut] = rows.ravel()
         return found
 

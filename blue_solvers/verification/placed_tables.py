@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.tied_cells import TiedCells
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
 from constraint_builders.description.table import Table
-
-NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 
 
 @dataclass(frozen=True)
@@ -140,42 +139,6 @@ class Level:
         """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
         shape = self.rows if rows is None else rows, self.width
         return np.zeros(shape), np.zeros(shape)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Of some leaves the areas of a level that they are in: see `compensated_sums.add_up`."""
-
-    starts: Index
-    areas: Index
-    weights: Float
-    into: Index
-
-    @classmethod
-    def itself(cls, rows: int, into: Index) -> Reach:
-        """Of rows as they are."""
-        return cls(np.arange(rows + 1), np.arange(rows), np.ones(rows), into)
-
-    @classmethod
-    def of_sets(cls, area: Index, into: Index) -> Reach:
-        """Of leaves each in one area, or in none, -1."""
-        inside = area >= 0
-        starts = np.concatenate([[0], np.cumsum(inside)])
-        return cls(starts, area[inside].astype(np.intp), np.ones(int(starts[-1])), into)
-
-    @property
-    def arguments(self) -> tuple[Index, Index, Float, Index]:
-        """As the compiled loops take them."""
-        return self.starts, self.areas, self.weights, self.into
-
-    @property
-    def rows(self) -> Index:
-        """The leaf of every entry."""
-        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-
-    def to_power(self, power: int) -> Reach:
-        """With powers of the weights' sizes."""
-        return Reach(self.starts, self.areas, abs(self.weights) ** power, self.into)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blue_solvers.verification.leaf_cells import EXACTLY, Cells, spread, summed
-from blue_solvers.verification.placed_tables import Level, Reach, Sheet
+from blue_solvers.verification.compensated_sums import EXACTLY, Cells, Reach, spread, summed
+from blue_solvers.verification.placed_tables import Level, Sheet
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders.arrays import Float, Index
