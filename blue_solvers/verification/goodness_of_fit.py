@@ -188,8 +188,7 @@ class Fit:
         """All measurements of every source, where several measured some cell; z is never too far from 0."""
         if self.sources is None:
             return {}
-        names, number = self.sources.names, self.sources.source
-        return _named(names, *(np.bincount(number, own, len(names)) for own in (self.squares, self.redundancy)))
+        return _named(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
@@ -209,7 +208,10 @@ class Fit:
 
     def _together(self, number: Index, count: int) -> tuple[Float, Float]:
         """Statistic and expectation of so many lots, `number` saying of every observed cell in which it is."""
-        number = number if self.sources is None else number[self.sources.cell]
+        return self._sums(number if self.sources is None else number[self.sources.cell], count)
+
+    def _sums(self, number: Index, count: int) -> tuple[Float, Float]:
+        """The same, `number` saying it of every measurement."""
         squares, redundancy = (np.bincount(number, own, count) for own in (self.squares, self.redundancy))
         return squares.astype(float), redundancy.astype(float)
 

@@ -104,7 +104,9 @@ class MovedResiduals:
             if x is not None:
                 own = number is not None and sheet is level.own(sheet.holder)
                 self._judge(level, sheet, rows, x, sums_of_table(level, sheet, cells), error, number if own else None)
-            return weighted_residuals(sheet, rows, x, self.tally)
+            rho, rounding = weighted_residuals(sheet, rows, x)
+            self.tally.weighted += rounding
+            return rho
 
         return said_by_tables(level, rows.size, residuals)
 
@@ -200,7 +202,7 @@ class MovedResiduals:
             return said
 
         def residuals(sheet: Sheet) -> Float | None:
-            return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows], None)
+            return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows])[0]
 
         return said_by_tables(level, some.rows.size, residuals)
 

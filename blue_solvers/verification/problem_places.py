@@ -193,8 +193,8 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
     places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
     if problem.areas is not None:
         for sheet in sheets:  # other layers of leaves are the leaves too
-            own = places.levels[sheet.level]
-            sheet.level = last if problem.areas.layer(own).is_of_leaves else sheet.level
+            layer = problem.areas.layer(places.levels[sheet.level])
+            sheet.level = last if layer.is_of_leaves else sheet.level
     spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
     tables = _holders([sheet for sheet in spoken if sheet.level == last and _is_measured(sheet)], schema)
     if len(tables) > MOST_HOLDING and problem.areas is None:
