@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.claims import Claim, claims
-from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
+from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.problem_places import holds_all
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties

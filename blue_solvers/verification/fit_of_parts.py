@@ -10,7 +10,6 @@ import numpy as np
 
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, of_chi_square, of_largest
 from blue_solvers.verification.weighed_noise import PIECE
-from blue_solvers.verification.weighed_residuals import squares_and_redundancy, studentised, weigh
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
@@ -181,21 +180,19 @@ class FitOfParts:
         """
         noisy = (noise > 0) & np.isfinite(noise)
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
-        of_rows = np.empty((len(y), 4))
-        weigh(y, x, precision, spread, of_rows)
-        statistic, expectation, sizes, checked = of_rows.T
+        squares, redundancy = _squares_and_redundancy(y, x, precision, spread)
+        statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
+        checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
         count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
-        own = TableFit(float(statistic.sum()), float(expectation.sum()), int(checked.sum()), count)
+        own = TableFit(float(statistic.sum()), float(expectation.sum()), checked, count)
         self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
-        for row in self._of_note(sizes).tolist():
-            here = slice(row, row + 1)
-            squares, redundancy = squares_and_redundancy(y[here], x[here], precision[here], spread[here])
-            cells = studentised(squares, redundancy)[0]
-            for cell in self._of_note(cells).tolist():
-                if redundancy[0, cell] > LEAST_CHECKED:
-                    e = float(y[row, cell] - x[row, cell])
-                    value, residual = float(y[row, cell]), float(np.copysign(np.sqrt(cells[cell]), e))
-                    expected = value - e / float(redundancy[0, cell])
+        cells = _studentised(squares, redundancy)
+        for row in self._of_note(cells.max(axis=1, initial=0.0)).tolist():
+            for cell in self._of_note(cells[row]).tolist():
+                if redundancy[row, cell] > LEAST_CHECKED:
+                    value, e = float(y[row, cell]), float(y[row, cell] - x[row, cell])
+                    expected = value - e / float(redundancy[row, cell])
+                    residual = float(np.copysign(np.sqrt(cells[row, cell]), e))
                     self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
         self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
         return statistic, expectation
@@ -259,6 +256,29 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     for level, members in enumerate(places.members):
         fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit
+
+
+def _squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
+    """Of every cell its weighted square and what that is expected to be, 0 where nothing was measured."""
+    redundancy = spread * precision
+    np.subtract(1.0, redundancy, out=redundancy)
+    np.clip(redundancy, 0.0, 1.0, out=redundancy)
+    squares = y - x
+    if not (precision > 0).all():
+        none = np.broadcast_to(precision <= 0, y.shape)
+        redundancy[none] = squares[none] = 0.0
+    np.square(squares, out=squares)
+    squares *= precision
+    return squares, redundancy
+
+
+def _studentised(squares: Float, redundancy: Float) -> Float:
+    """Weighted squares, which are used up, by what is expected of them; 0 where others check nothing."""
+    checked = redundancy > LEAST_CHECKED
+    np.divide(squares, redundancy, out=squares, where=checked)
+    if not checked.all():
+        squares[~checked] = 0.0
+    return squares
 
 
 def _z(statistic: float, expectation: float) -> float:

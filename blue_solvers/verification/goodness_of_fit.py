@@ -11,8 +11,8 @@ import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.verification.table_deviations import table_deviations
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, rounding_of
+from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name

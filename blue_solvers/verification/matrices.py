@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cholesky, lstsq, solve_triangular
+from scipy.linalg import cholesky, lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from blue_solvers.blas_threads import one_blas_thread
@@ -162,7 +162,7 @@ def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.
     Raises
     ------
     NotCertifiedError
-        If no gap tells singular values that are 0 from others, or the noise has no entries.
+        If the rank is not clear, or the noise has no entries.
     """
     M, sd, Sigma = listed.M[cells], noise.sd[cells], noise.dense()
     if noise.correlated is not None and Sigma is None:
@@ -171,23 +171,20 @@ def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.
     if listed.F.shape[0]:
         N, turned = listed.free_directions
         B, sizes, adds = M @ N, abs(M) @ abs(N), 2 + N.shape[0]
-    if Sigma is None:
-        B, sizes, v = B / sd[:, None], sizes / sd[:, None], sd * rho[cells]
-    else:
-        L = cholesky(Sigma, lower=True)
-        B, sizes, v = solve_triangular(L, B, lower=True), abs(np.linalg.inv(L)) @ sizes, L.T @ rho[cells]
-    lengths = np.linalg.norm(B, axis=0)
-    used = lengths > turned * np.linalg.norm(sizes, axis=0)
-    B, sizes = B[:, used] / lengths[used], sizes[:, used] / lengths[used]
-    U, values, rows = np.linalg.svd(B, full_matrices=False)
-    zero = max(*B.shape, 1) * ROUNDING * float(values.max(initial=0.0))
-    kept = values[values > zero]
-    if not kept.size:
+    V = _what_counts(B, turned * np.linalg.norm(sizes, axis=0))
+    if not V.shape[1]:
         return 0.0
-    least = float(kept[-1]) - zero
-    if kept[-1] < CLEAR_GAP * zero:
-        raise NotCertifiedError(f"the rank of its weights is not clear: {kept.size} or less of {values.size}")
-    z = rows[: kept.size].T @ ((U[:, : kept.size].T @ v) / kept)
+    L = sparse.diags_array(sd) if Sigma is None else cholesky(Sigma, lower=True)
+    inverse = sparse.diags_array(1 / sd) if Sigma is None else np.linalg.inv(L)
+    B, v = inverse @ (B @ V), L.T @ rho[cells]
+    sizes = abs(inverse) @ (abs(L) @ (abs(inverse) @ (sizes @ abs(V))))
+    lengths = np.linalg.norm(B, axis=0)
+    B, sizes = B / lengths, sizes / lengths
+    U, values, rows = np.linalg.svd(B, full_matrices=False)
+    least = float(values[-1]) - max(B.shape) * ROUNDING * float(values[0])
+    if least <= 0:
+        raise NotCertifiedError("its noise is too uneven beside its weights")
+    z = rows.T @ ((U.T @ v) / values)
     exact = B.astype(np.longdouble)
     left = v - exact @ z
     explained = float(np.linalg.norm(B @ z)) * (1 + v.size * ROUNDING) + ROUNDING * float(
@@ -195,8 +192,27 @@ def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.
     )
     rounding = adds * ROUNDING * sizes.T @ (abs(left).astype(float) + sizes @ abs(z))
     steepest = (exact.T @ left).astype(float)
-    beside = turned * float(np.linalg.norm(abs(M).T @ (abs(left).astype(float) / sd))) if turned else 0.0
+    beside = abs(M).T @ (abs(inverse).T @ abs(left).astype(float))
+    beside = turned * float(np.linalg.norm(V / lengths) * np.linalg.norm(beside))
     return explained + (float(np.linalg.norm(steepest) + np.linalg.norm(rounding)) + beside) / least
+
+
+def _what_counts(B: Float, rounding: Float) -> Float:
+    """Combinations of columns that make up all of them, none of which is 0; columns of that length or less are.
+
+    Raises
+    ------
+    NotCertifiedError
+        If no gap tells singular values that are 0 from others.
+    """
+    lengths = np.linalg.norm(B, axis=0)
+    scale = np.divide(1.0, lengths, out=np.zeros(lengths.size), where=lengths > rounding)
+    _, values, rows = np.linalg.svd(B * scale, full_matrices=False)
+    zero = max(*B.shape, 1) * ROUNDING * float(values.max(initial=0.0))
+    kept = values[values > zero]
+    if kept.size and kept[-1] < CLEAR_GAP * zero:
+        raise NotCertifiedError(f"the rank of its weights is not clear: {kept.size} or less of {values.size}")
+    return scale[:, None] * rows[: kept.size].T
 
 
 def has_few_figures(listed: Listed) -> bool:
@@ -211,13 +227,17 @@ def _what_no_relation_explains(
     """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
     near = H.astype(float)
     root = _root(noise, cells, near.shape[0])
+    weighted = root @ near.T.toarray() if root.ndim == 2 else sparse.csr_array(sparse.diags_array(root) @ near.T)
+    lengths = np.sqrt((weighted**2).sum(axis=0))
+    scale = 1 / np.where(lengths > 0, lengths, 1.0)  # 0 of relations between exact cells alone
+    weighted = weighted * scale if root.ndim == 2 else sparse.csr_array(weighted @ sparse.diags_array(scale))
     steepness = abs(near)
     start = rho[cells].astype(np.longdouble)
     g, moved = start, np.zeros(near.shape[0])
     for _ in range(REFINEMENTS if near.shape[0] else 0):
-        step = _least_squares(near, root, g.astype(float))
+        step = scale * _least_squares(weighted, _rooted(root, g))
         closer = g - H.T @ step.astype(np.longdouble)
-        if _weight(root, closer) >= _weight(root, g):
+        if np.linalg.norm(_rooted(root, closer)) >= np.linalg.norm(_rooted(root, g)):
             break
         g, moved = closer, moved + abs(step)
     deepest = int(np.bincount(near.indices, minlength=1).max(initial=0)) + REFINEMENTS + 4
@@ -237,26 +257,23 @@ def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Float:
     return noise.sd[cells]
 
 
-def _weight(root: Float, g: Long) -> float:
-    g = g.astype(float)
-    return float(np.linalg.norm(root @ g if root.ndim == 2 else root * g))
+def _rooted(root: Float, g: Long) -> Float:
+    """R times cells."""
+    return root @ g.astype(float) if root.ndim == 2 else root * g.astype(float)
 
 
-def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
-    """Multipliers for which root (g - H' multipliers) is least."""
-    if root.ndim == 2 or H.shape[0] * H.shape[1] <= MOST_DENSE:
-        R = root if root.ndim == 2 else np.diag(root) if H.shape[1] <= 1000 else sparse.diags_array(root)
-        B = np.asarray(R @ H.T.toarray())
-        scale = _or_one(np.linalg.norm(B, axis=0))
-        return lstsq(B / scale, R @ g, lapack_driver="gelsy", check_finite=False)[0] / scale
-    B = sparse.csr_array(sparse.diags_array(root) @ H.T)
-    scale = _or_one(np.sqrt(np.asarray(B.multiply(B).sum(axis=0)).ravel()))
-    return _iterated(sparse.csr_array(B @ sparse.diags_array(1 / scale)), root * g) / scale
+def _least_squares(B: sparse.sparray | Float, goal: Float) -> Float:
+    """What B makes `goal` of, by least squares: of large matrices as near as iterations come."""
+    if isinstance(B, np.ndarray) or B.shape[0] * B.shape[1] <= MOST_DENSE:
+        dense = B if isinstance(B, np.ndarray) else B.toarray()
+        return lstsq(dense, goal, lapack_driver="gelsy", check_finite=False)[0]
+    rows, back = sparse.csr_array(B), sparse.csr_array(B.T)
 
+    def product(z: Float) -> Float:
+        require_time()
+        return rows @ z
 
-def _or_one(lengths: Float) -> Float:
-    """Lengths, 1 for those of relations between exact cells alone."""
-    return np.where(lengths > 0, lengths, 1.0)
+    return lsqr(LinearOperator(B.shape, product, lambda r: back @ r), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
 
 
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
@@ -272,7 +289,7 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
     exact_rows = slice(rows.size, None)
     left, best = goal, np.inf
     for weight in (np.ones(weights.size), np.ones(weights.size), *[weights] * (REFINEMENTS - 1)):
-        step = _fit_counts(A, weight, left.astype(float))
+        step = _least_squares(sparse.csr_array(sparse.diags_array(weight) @ A), weight * left.astype(float))
         closer = left - long_A @ step.astype(np.longdouble)
         reached = float(np.linalg.norm(weights * closer.astype(float)))
         if reached >= best:
@@ -292,24 +309,6 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
         v[rows] += abs(listed.figures[rows] @ inverse) @ (off + rounding * units)
     v[rows] += abs(left[: rows.size]).astype(float)
     return v
-
-
-def _fit_counts(A: sparse.csr_array, weight: Float, left: Float) -> Float:
-    if A.shape[0] * A.shape[1] <= MOST_DENSE:
-        return lstsq(weight[:, None] * A.toarray(), weight * left, lapack_driver="gelsy", check_finite=False)[0]
-    B = sparse.csr_array(sparse.diags_array(weight) @ A)
-    return _iterated(B, weight * left)
-
-
-def _iterated(B: sparse.csr_array, goal: Float) -> Float:
-    """What B makes `goal` of, by least squares, as near as iterations come."""
-    back = B.T.tocsr()
-
-    def product(z: Float) -> Float:
-        require_time()
-        return B @ z
-
-    return lsqr(LinearOperator(B.shape, product, lambda r: back @ r), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
 
 
 def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: float) -> float:

@@ -11,8 +11,7 @@ from scipy import sparse
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach
-from blue_solvers.verification.known_tables import LevelTable
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet, Told
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, LevelTable, PlacedTables, Sheet, Told
 from blue_solvers.verification.tied_cells import TiedCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
