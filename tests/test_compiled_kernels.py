@@ -180,15 +180,6 @@ def _shares_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
     return amounts, *areas, _cells_in_quarters(rng, 300, 5), np.zeros((300, 5))
 
 
-def _residuals(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Some not measured, some that nothing else checks, with one variance in a row or one for each cell."""
-    shape = (5, 7)
-    precision = rng.random((5, int(rng.choice([1, 7])))) * (rng.random((5, 1)) < 0.8)
-    spread = np.where(rng.random(shape) < 0.8, rng.random(shape), 1.0)
-    spread = np.where(precision > 0, spread / np.where(precision > 0, precision, 1.0), spread)
-    return rng.normal(size=shape), rng.normal(size=shape), precision, spread, np.zeros((5, 4))
-
-
 def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     d, n, moves = 7, 5, 9
     cells = sparse.csc_array(rng.integers(-1, 2, (d, moves)) * (rng.random((d, moves)) < 0.5))
@@ -278,7 +269,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
-    "blue_solvers.verification.weighed_residuals.weigh_residuals": (_residuals, 1e-13),
     "blue_solvers.components.lattice.runs.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),

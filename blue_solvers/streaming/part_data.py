@@ -12,7 +12,7 @@ from scipy import sparse
 
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_plan import Divisions
-from blue_solvers.verification.known_tables import LevelTable
+from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.ties import Ties
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index

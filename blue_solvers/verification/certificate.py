@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -12,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.claims import Claim, claims
-from blue_solvers.verification.known_tables import LevelTable
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
+from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.problem_places import holds_all
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties
@@ -142,32 +141,36 @@ def _over_spine(
 
 def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums; where these prove little, or nothing, by a list of the counts too, if there are few figures."""
-    figures = problem.observed.size + sum(claim.figures.size for claim in made)
-    if figures > MOST_LISTED or not can_be_listed(problem, made):
-        return _bounded_by_sums(problem, y, x, made)
-    listed = partial(certify_listed, problem, WeighedNoise.of(problem), y, x, made)
-    by_sums = partial(_bounded_by_sums, problem, y, x, made)
-    if problem.equalities is not None:  # sums allow figures for what equalities are off by, a list follows it
-        return _first_of(listed, by_sums)
-    try:
-        bounds = by_sums()
-    except FinalError:
-        raise
-    except NotCertifiedError:
-        return listed()
-    return bounds if bounds[0] <= SMALL else min(bounds, _first_of(listed, lambda: bounds))
-
-
-def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
-    """By sums; where these say nothing, by a list of the counts."""
 
     def listed() -> Bounds:
         return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
 
-    if not problem.is_tabular:
-        return listed()
-    by_list = [listed] if can_be_listed(problem, made) else []
-    by_equalities = by_list if problem.has_equalities else []
+    def by_sums() -> Bounds:
+        return _bounded_by_sums(problem, y, x, made)
+
+    few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
+    needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
+    proofs = [by_sums] * problem.is_tabular + [listed] * (needed and can_be_listed(problem, made))
+    both = few and problem.equalities is None
+    if few and not both:  # sums allow figures for what equalities are off by, a list follows it
+        proofs.reverse()
+    found, refusals = list[Bounds](), list[NotCertifiedError]()
+    for proof in proofs:
+        try:
+            found.append(proof())
+        except FinalError:
+            raise
+        except NotCertifiedError as refusal:
+            refusals.append(refusal)
+        if found and not (both and found[0][0] > SMALL):
+            break
+    if not found:
+        raise refusals[-1 if both else 0]
+    return min(found)
+
+
+def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
+    """Of plain tables by their contrasts, but of large ones that one holds by its cells, as of all others."""
     has_large = problem.observed.size > LARGE_TABLES * len(problem.observed_tables)
     if problem.has_only_tables and not (has_large and holds_all(problem, made)):
         noise = WeighedNoise.of(problem)
@@ -177,25 +180,7 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) ->
             pass
         else:
             return certify_wide(problem, noise, family, y, x, made)
-    others = by_equalities if holds_all(problem, made) else by_list
-    return _first_of(lambda: certify_by_sums(problem, y, x, made), *others)
-
-
-def _first_of(proof: Callable[[], Bounds], *others: Callable[[], Bounds]) -> Bounds:
-    """By the first proof that says something, be it a reason that ends all; where none does, why the first does not."""
-    try:
-        return proof()
-    except FinalError:
-        raise
-    except NotCertifiedError as refusal:
-        for other in others:
-            try:
-                return other()
-            except FinalError:
-                raise
-            except NotCertifiedError:
-                continue
-        raise refusal
+    return certify_by_sums(problem, y, x, made)
 
 
 def _agreement_of_nested(problem: Problem, x: Float) -> str | None:

@@ -15,18 +15,16 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from blue_solvers.verification.weighed_noise import NotCertifiedError
+from blue_solvers.verification.compensated_sums import EXACTLY, Cells, Reach, add, plus, sum_rounding
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are known to be empty
-UNIT = 0.51 * float(np.finfo(np.longdouble).eps)  # by which a sum is rounded at most; the rest is for sums of such
-RUN = 32  # cells
 
 
 @dataclass(frozen=True)
@@ -77,48 +75,28 @@ class TwoTables:
 
     Attributes
     ----------
-    cells : (ndarray of int, ndarray of int)
-        Of each table, those that may be other than empty, by the cells of the margin.
-    runs : (ndarray of int, ndarray of int)
-        Where runs of them begin, each within a cell of the margin: sums of sums take fewer roundings.
-    starts : (ndarray of int, ndarray of int)
-        Where among the runs those of a cell of the margin begin.
-    cell_of : (ndarray of int, ndarray of int)
-        The cell of the margin of each.
+    into : (ndarray of int, ndarray of int)
+        For every cell of each table its cell of the margin; any for those that are empty.
+    size : int
     weights : ndarray
-        The share of each of the first table's in its cell of the margin: of the counts in it.
+        The share of each of the first table's cells in its cell of the margin: of the counts in it; 0 of empty ones.
     """
 
-    cells: tuple[Index, Index]
-    runs: tuple[Index, Index]
-    starts: tuple[Index, Index]
-    cell_of: tuple[Index, Index]
-    weights: NDArray
+    into: tuple[Index, Index]
+    size: int
+    weights: Float
 
-    def summed(self, rows: NDArray, side: int) -> NDArray:
+    def summed(self, cells: Cells, side: int) -> Cells:
         """A table's cells, (rows, cells), summed to the margin."""
-        return self._added(rows[:, self.cells[side]], side)
-
-    def mean(self, rows: NDArray) -> NDArray:
-        """The mean of the first table's cells in every cell of the margin, over the counts in it."""
-        return self._added(rows[:, self.cells[0]] * self.weights.astype(rows.dtype), 0)
-
-    def _added(self, chosen: NDArray, side: int) -> NDArray:
-        partial = np.add.reduceat(chosen, self.runs[side], axis=1)
-        return np.add.reduceat(partial, self.starts[side], axis=1)
-
-    @property
-    def adds(self) -> int:
-        """Most roundings that a sum takes, and taking its difference and a share of it."""
-        ends = zip(self.starts, self.runs, strict=True)
-        most = max(int(np.diff(own, append=runs.size).max(initial=0)) for own, runs in ends)
-        return most + RUN + 4
+        total = np.zeros((len(cells[0]), self.size)), np.zeros((len(cells[0]), self.size))
+        add(cells, Reach.itself(len(cells[0]), self.into[side]), total)
+        return total
 
     def most(self, rows: Float, side: int) -> Float:
         """The largest of a table's cells in every cell of the margin, spread over those of the other table."""
-        most = np.maximum.reduceat(rows[:, self.cells[side]], self.runs[side], axis=1)
-        most = np.maximum.reduceat(most, self.starts[side], axis=1)
-        return most[:, self.cell_of[1 - side]]
+        most = np.zeros((self.size, len(rows)))
+        np.maximum.at(most, self.into[side], rows.T)
+        return most[self.into[1 - side]].T
 
 
 class CommonMargins:
@@ -169,55 +147,58 @@ class CommonMargins:
             for j in range(i)
         }
 
-    def moved(self, rows: NDArray, sizes: Float | None = None) -> NDArray:
-        """Residuals, (rows, columns), with what tables have in common moved to the first of them.
-
-        To `sizes` is added what was rounded, in units of the last place.
-        """
-        rows = np.where(self.free, rows, 0)
+    def moved(self, said: Cells) -> tuple[Cells, Float]:
+        """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved."""
+        said = self._free(said)
+        sizes = abs(said[0])
         for (i, j), pair in reversed(self._pairs.items()):
-            one, other = rows[:, self.columns[i]], rows[:, self.columns[j]]
-            mean = pair.mean(one)
-            for k, own, sign, side in ((i, one, -1, 0), (j, other, 1, 1)):
-                spread = mean[:, pair.cell_of[side]]
-                if sizes is not None:
-                    part = sizes[:, self.columns[k]]
-                    part[:, pair.cells[side]] += (abs(own[:, pair.cells[side]]) + abs(spread)).astype(float)
-                own[:, pair.cells[side]] += sign * spread
-        return rows
+            one = said[0][:, self.columns[i]] * pair.weights
+            (mean, _) = pair.summed((one, EXACTLY), 0)  # any number may be moved: it is taken off and added alike
+            for k, sign, side in ((i, -1, 0), (j, 1, 1)):
+                spread = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
+                plus(said, (slice(None), self.columns[k]), spread)
+                sizes[:, self.columns[k]] += abs(spread)
+        return said, sizes
 
-    def agreeing(self, rows: NDArray, errors: Float | None = None) -> NDArray:
-        """Tables, (rows, columns), that agree: every one takes the margins of those before it.
+    def agreeing(self, cells: Cells) -> tuple[Cells, Float]:
+        """Tables, (rows, columns), that agree, each taking the margins of those before it, and how far these are off.
 
-        To `errors` is added what was rounded; the transpose of `moved`.
+        The transpose of `moved`.
         """
-        rows = np.where(self.free, rows, 0)
+        cells = (
+            np.where(self.free, cells[0], 0.0),
+            np.where(self.free, cells[1], 0.0) if cells[1].size else 0 * cells[0],
+        )
+        errors, lost = np.zeros(cells[0].shape), sum_rounding(1, cells[0].shape[1])
         for (i, j), pair in self._pairs.items():
-            one, other = rows[:, self.columns[i]], rows[:, self.columns[j]]
-            change = pair.summed(other, 1) - pair.summed(one, 0)
-            shared = change[:, pair.cell_of[0]] * pair.weights.astype(rows.dtype)
-            if errors is not None:
-                self._round(pair, (i, j), rows, errors, abs(shared).astype(float))
-            one[:, pair.cells[0]] += shared
-        return rows
+            high, low = (np.zeros((len(cells[0]), pair.size)) for _ in range(2))
+            off = np.zeros(high.shape)
+            for k, sign, side in ((j, 1, 1), (i, -1, 0)):
+                table = cells[0][:, self.columns[k]], cells[1][:, self.columns[k]]
+                total, rest = pair.summed(table, side)
+                high, low = high + sign * total, low + sign * rest
+                off += pair.summed((errors[:, self.columns[k]] + lost * abs(table[0]), EXACTLY), side)[0]
+            shared = (high + low)[:, pair.into[0]] * pair.weights
+            error = errors[:, self.columns[i]]
+            error += (
+                off[:, pair.into[0]] * pair.weights
+                + 8 * ROUNDING * abs(shared)
+                + lost * abs(cells[0][:, self.columns[i]])
+            )
+            plus(cells, (slice(None), self.columns[i]), shared)
+        return cells, errors
 
-    def _round(self, pair: TwoTables, tables: tuple[int, int], rows: NDArray, errors: Float, shared: Float) -> None:
-        """What a step of `agreeing` rounds, whose change is `shared` over the first table's cells."""
-        parts = [(abs(rows[:, self.columns[k]]).astype(float), errors[:, self.columns[k]]) for k in tables]
-        each = UNIT * pair.adds
-        one, other = (pair.summed(each * cells + error, side) for side, (cells, error) in enumerate(parts))
-        off = one + other
-        (cells, error), own = parts[0], pair.cells[0]
-        error[:, own] += off[:, pair.cell_of[0]] * pair.weights.astype(float)
-        error[:, own] += UNIT * (cells[:, own] + 5 * shared)
+    def _free(self, cells: Cells) -> Cells:
+        """A copy, 0 in empty cells."""
+        low = cells[1] if cells[1].size else np.zeros(cells[0].shape)
+        return np.where(self.free, cells[0], 0.0), np.where(self.free, low, 0.0)
 
     def with_others(self, rows: Float) -> Float:
         """For every cell of a table its own amount and the largest in every other table that a count in it may have."""
-        found = rows.copy()
+        found, rows = rows.copy(), np.where(self.free, rows, 0.0)
         for (i, j), pair in self._pairs.items():
             for k, other, side in ((i, j, 0), (j, i, 1)):
-                part = found[:, self.columns[k]]
-                part[:, pair.cells[side]] += pair.most(rows[:, self.columns[other]], 1 - side)
+                found[:, self.columns[k]] += pair.most(rows[:, self.columns[other]], 1 - side)
         return found
 
 
@@ -261,26 +242,15 @@ def _grid(table: Table, axis: CutVariables) -> Index:
 def _pair(
     axes: list[CutVariables], grids: Sequence[list[Index]], sizes: Sequence[Float], tables: tuple[int, int]
 ) -> TwoTables:
-    number = [np.zeros(own.size, dtype=np.intp) for own in sizes]
+    number, size = [np.zeros(own.size, dtype=np.intp) for own in sizes], 1
     for k, axis in enumerate(axes):
         *of_cells, count = axis.common(*tables)
-        for side in (0, 1):
-            number[side] = number[side] * count + of_cells[side][grids[side][k]]
-    cells, runs, starts, cell_of = [], [], [], []
-    for side in (0, 1):
-        used = np.flatnonzero(sizes[side] > 0)
-        order = used[np.argsort(number[side][used], kind="stable")]
-        first, own, counts = np.unique(number[side][order], return_index=True, return_inverse=True, return_counts=True)[
-            1:
-        ]
-        within = np.arange(order.size) - first[own]
-        cells.append(order)
-        runs.append(np.flatnonzero(within % RUN == 0))
-        starts.append(np.cumsum(-(-counts // RUN)) - -(-counts // RUN))
-        cell_of.append(own)
-    share = sizes[0][cells[0]].astype(np.longdouble)
-    share /= np.bincount(cell_of[0], weights=share.astype(float))[cell_of[0]]
-    return TwoTables((cells[0], cells[1]), (runs[0], runs[1]), (starts[0], starts[1]), (cell_of[0], cell_of[1]), share)
+        number = [number[side] * count + np.maximum(of_cells[side][grids[side][k]], 0) for side in (0, 1)]
+        size *= count
+    whole = np.bincount(number[0], weights=sizes[0], minlength=size)[number[0]]
+    return TwoTables(
+        (number[0], number[1]), size, np.divide(sizes[0], whole, out=np.zeros(whole.size), where=whole > 0)
+    )
 
 
 def _require_commuting(schema: Schema, axes: list[CutVariables], tables: tuple[Table, ...]) -> None:

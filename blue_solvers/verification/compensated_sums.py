@@ -6,15 +6,19 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import compiled, has_numba
 
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
+NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
+Cells = tuple[Float, Float]  # doubles, and what these lose by rounding; of no cells where they lose nothing
+EXACTLY = np.zeros((0, 0))
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
@@ -213,6 +217,73 @@ def spread_out(
             for i in range(total.shape[1]):
                 term, rest = _product(weight, amounts[area, into[i] if into.size else i])
                 total[row, i], lost[row, i] = _plus(total[row, i], lost[row, i] + rest, term)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Of some leaves the areas of a level that they are in: see `add_up`."""
+
+    starts: Index
+    areas: Index
+    weights: Float
+    into: Index
+
+    @classmethod
+    def itself(cls, rows: int, into: Index) -> Reach:
+        """Of rows as they are."""
+        return cls(np.arange(rows + 1), np.arange(rows), np.ones(rows), into)
+
+    @classmethod
+    def of_sets(cls, area: Index, into: Index) -> Reach:
+        """Of leaves each in one area, or in none, -1."""
+        inside = area >= 0
+        starts = np.concatenate([[0], np.cumsum(inside)])
+        return cls(starts, area[inside].astype(np.intp), np.ones(int(starts[-1])), into)
+
+    @property
+    def arguments(self) -> tuple[Index, Index, Float, Index]:
+        """As the compiled loops take them."""
+        return self.starts, self.areas, self.weights, self.into
+
+    @property
+    def rows(self) -> Index:
+        """The leaf of every entry."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    def to_power(self, power: int) -> Reach:
+        """With powers of the weights' sizes."""
+        return Reach(self.starts, self.areas, abs(self.weights) ** power, self.into)
+
+
+def add(cells: Cells, reach: Reach, total: Cells) -> None:
+    """Add leaves' cells to those of areas."""
+    for part in cells:
+        if part.size:
+            add_up.fastest()(np.ascontiguousarray(part), *reach.arguments, *total)
+
+
+def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
+    """Add to leaves' cells what is said of areas."""
+    for part in amounts:
+        if part.size:
+            spread_out.fastest()(part, *reach.arguments, *said)
+
+
+def plus(said: Cells, rows: Any, term: Float) -> None:
+    """Add to rows of two doubles (Knuth's two-sum)."""
+    high, low = said[0][rows], said[1][rows]
+    total = high + term
+    part = total - high
+    said[0][rows], said[1][rows] = total, low + ((high - (total - part)) + (term - part))
+
+
+def summed(into: Index, size: int, cells: Cells) -> Cells:
+    """Rows of cells summed to so many."""
+    if not into.size:
+        return cells[0], cells[1] if cells[1].size else np.zeros(cells[0].shape)
+    total = np.zeros((len(cells[0]), size)), np.zeros((len(cells[0]), size))
+    add(cells, Reach.itself(len(cells[0]), into), total)
+    return total
 
 
 def sum_rounding(count: int, width: int) -> float:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy
 
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, of_chi_square, of_largest
 from blue_solvers.verification.weighed_noise import PIECE
-from blue_solvers.verification.weighed_residuals import squares_and_redundancy, studentised, weigh
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
@@ -80,6 +78,9 @@ class TableFit:
     checked: int = 0
     noisy: int = 0
 
+    def __add__(self, other: TableFit) -> TableFit:
+        return TableFit(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
@@ -88,7 +89,7 @@ class TableFit:
     @property
     def p_value(self) -> float:
         """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
-        return _two_sided(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
+        return of_chi_square(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
 
 
 @dataclass
@@ -109,13 +110,7 @@ class FitOfParts:
     geounit: GeounitFit | None = None
 
     def __add__(self, other: FitOfParts) -> FitOfParts:
-        tables = {key: replace(own) for key, own in self.tables.items()}
-        for key, own in other.tables.items():
-            here = tables.setdefault(key, TableFit())
-            here.statistic += own.statistic
-            here.expectation += own.expectation
-            here.checked += own.checked
-            here.noisy += own.noisy
+        tables = {**self.tables, **{key: self.tables.get(key, TableFit()) + own for key, own in other.tables.items()}}
         largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
         geounits = [own for own in (self.geounit, other.geounit) if own is not None]
         return FitOfParts(tables, largest, max(geounits, key=lambda own: abs(own.z), default=None))
@@ -133,16 +128,13 @@ class FitOfParts:
     @property
     def p_value(self) -> float:
         """Two-sided: of a statistic as far from what is expected."""
-        return _two_sided(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
+        return of_chi_square(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
         checked = sum(own.checked for own in self.tables.values())
-        if not (self.largest and checked):
-            return 1.0
-        with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-            return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(self.largest[0].residual)))))
+        return of_largest(self.largest[0].residual, checked) if self.largest and checked else 1.0
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -167,9 +159,7 @@ class FitOfParts:
         """All tables of every geolevel together."""
         found: dict[str, TableFit] = {}
         for (level, _), own in self.tables.items():
-            found[level] = TableFit(
-                *(a + b for a, b in zip(vars(found.get(level, TableFit())).values(), vars(own).values(), strict=True))
-            )
+            found[level] = found.get(level, TableFit()) + own
         return found
 
     def look_at(
@@ -190,23 +180,19 @@ class FitOfParts:
         """
         noisy = (noise > 0) & np.isfinite(noise)
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
-        of_rows = np.empty((len(y), 4))
-        weigh(y, x, precision, spread, of_rows)
-        statistic, expectation, sizes, checked = of_rows.T
-        here = self.tables.setdefault((geolevel, table), TableFit())
-        here.statistic += float(statistic.sum())
-        here.expectation += float(expectation.sum())
-        here.checked += int(checked.sum())
-        here.noisy += int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
-        for row in self._of_note(sizes).tolist():
-            own = slice(row, row + 1)
-            squares, redundancy = squares_and_redundancy(y[own], x[own], precision[own], spread[own])
-            cells = studentised(squares, redundancy)[0]
-            for cell in self._of_note(cells).tolist():
-                if redundancy[0, cell] > LEAST_CHECKED:
-                    e = float(y[row, cell] - x[row, cell])
-                    value, residual = float(y[row, cell]), float(np.copysign(np.sqrt(cells[cell]), e))
-                    expected = value - e / float(redundancy[0, cell])
+        squares, redundancy = _squares_and_redundancy(y, x, precision, spread)
+        statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
+        checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
+        count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
+        own = TableFit(float(statistic.sum()), float(expectation.sum()), checked, count)
+        self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
+        cells = _studentised(squares, redundancy)
+        for row in self._of_note(cells.max(axis=1, initial=0.0)).tolist():
+            for cell in self._of_note(cells[row]).tolist():
+                if redundancy[row, cell] > LEAST_CHECKED:
+                    value, e = float(y[row, cell]), float(y[row, cell] - x[row, cell])
+                    expected = value - e / float(redundancy[row, cell])
+                    residual = float(np.copysign(np.sqrt(cells[row, cell]), e))
                     self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
         self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
         return statistic, expectation
@@ -272,9 +258,27 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     return fit
 
 
-def _two_sided(statistic: float, degrees: float) -> float:
-    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-    return min(1.0, 2 * float(min(tails)))
+def _squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
+    """Of every cell its weighted square and what that is expected to be, 0 where nothing was measured."""
+    redundancy = spread * precision
+    np.subtract(1.0, redundancy, out=redundancy)
+    np.clip(redundancy, 0.0, 1.0, out=redundancy)
+    squares = y - x
+    if not (precision > 0).all():
+        none = np.broadcast_to(precision <= 0, y.shape)
+        redundancy[none] = squares[none] = 0.0
+    np.square(squares, out=squares)
+    squares *= precision
+    return squares, redundancy
+
+
+def _studentised(squares: Float, redundancy: Float) -> Float:
+    """Weighted squares, which are used up, by what is expected of them; 0 where others check nothing."""
+    checked = redundancy > LEAST_CHECKED
+    np.divide(squares, redundancy, out=squares, where=checked)
+    if not checked.all():
+        squares[~checked] = 0.0
+    return squares
 
 
 def _z(statistic: float, expectation: float) -> float:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.verification.readings import Readings
-from blue_solvers.verification.table_deviations import table_deviations
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, rounding_of
+from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
@@ -82,7 +81,7 @@ class ResidualReplicates:
 
 
 @dataclass(frozen=True)
-class Fit(Readings):
+class Fit:
     """How measurements agree with their declared noise.
 
     Every measurement stands for itself: where several sources measured a cell (``problem.sources``), each of them has a
@@ -126,6 +125,36 @@ class Fit(Readings):
     rounding: float = 0.0
     sources: SourceValues | None = None
 
+    @property
+    def values(self) -> Float:
+        """What was measured, (N,)."""
+        return self.y if self.sources is None else self.sources.values
+
+    @property
+    def variances(self) -> Float:
+        """Of the noise in it, (N,)."""
+        return self.problem.variances if self.sources is None else self.sources.variances
+
+    def cell(self, position: int) -> int:
+        """The cell of a measurement, as a position in the observed layout."""
+        return position if self.sources is None else int(self.sources.cell[position])
+
+    def source(self, position: int) -> str:
+        """Who measured, where several did."""
+        return "" if self.sources is None else self.sources.names[self.sources.source[position]]
+
+    def describe(self, position: int) -> str:
+        """Name a measurement for a message: its table, cell and source."""
+        source = self.source(position)
+        return self.problem.observed.describe(self.cell(position)) + (f", source {source!r}" if source else "")
+
+    def of_table(self, name: Name) -> Index:
+        """Positions of the measurements of an observed table."""
+        cells = self.problem.observed.slice(name)
+        if self.sources is None:
+            return np.arange(cells.start, cells.stop)
+        return np.flatnonzero((self.sources.cell >= cells.start) & (self.sources.cell < cells.stop))
+
     def reason(self, position: int) -> str:
         """Why a measurement has a residual, or none."""
         return REASONS[self.status[position]]
@@ -142,51 +171,49 @@ class Fit(Readings):
         Without replicates the standard deviation is exact for plain tables of one place with equal variances within
         tables; elsewhere it is the largest that it can be, so that z is never too far from 0.
         """
-        starts = self.problem.observed.offsets[:-1]
-        statistic, expectation = (
-            np.add.reduceat(self.over_cells(own), starts) for own in (self.squares, self.redundancy)
-        )
+        layout = self.problem.observed
+        numbers = np.arange(len(layout.names))
+        statistic, expectation = self._together(np.repeat(numbers, layout.sizes), numbers.size)
+        deviation = np.sqrt(2 * expectation)
         if self.replicates is not None:
-            deviation = self.replicates.tables.std(axis=0, ddof=1)
-            deviation = np.where(deviation > 0, deviation, np.sqrt(2 * expectation))  # all noise may be 0
+            of_draws = self.replicates.tables.std(axis=0, ddof=1)
+            deviation = np.where(of_draws > 0, of_draws, deviation)  # all noise may be 0
             expectation = self.replicates.tables.mean(axis=0)
-        else:
-            exact = None if self.sources is not None else table_deviations(self.problem)
-            deviation = np.sqrt(2 * expectation) if exact is None else exact
-        return dict(zip(self.problem.observed.names, _parts(statistic, expectation, deviation), strict=True))
+        elif self.sources is None and (exact := table_deviations(self.problem)) is not None:
+            deviation = exact
+        return _named(layout.names, statistic, expectation, deviation)
 
     @cached_property
     def by_source(self) -> dict[str, FitOfCells]:
         """All measurements of every source, where several measured some cell; z is never too far from 0."""
         if self.sources is None:
             return {}
-        names, number = self.sources.names, self.sources.source
-        statistic, expectation = (
-            np.bincount(number, own, len(names)).astype(float) for own in (self.squares, self.redundancy)
-        )
-        return dict(zip(names, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
+        return _named(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
         """All tables of every geolevel, or layer of areas, together; only with a geography."""
-        places, levels = self._places(), np.array(self.problem.observed_levels)
-        starts = self.problem.observed.offsets[:-1]
-        statistic, expectation = (
-            np.bincount(levels, np.add.reduceat(self.over_cells(own), starts), len(places.levels)).astype(float)
-            for own in (self.squares, self.redundancy)
-        )
-        return dict(zip(places.levels, _parts(statistic, expectation, np.sqrt(2 * expectation)), strict=True))
+        levels = self._places().levels
+        numbers = np.repeat(self.problem.observed_levels, self.problem.observed.sizes)
+        return _named(levels, *self._together(numbers, len(levels)))
 
     @cached_property
     def by_geounit(self) -> Float:
         """Statistic, expectation and z of every geounit or area, (3, geounits), in their order."""
         places = self._places()
-        sums, of_cells = np.zeros((2, places.size)), [self.over_cells(own) for own in (self.squares, self.redundancy)]
-        for i, level in enumerate(self.problem.observed_levels):
-            members, place = places.members[level], self.problem.observed.block(i)
-            for total, values in zip(sums, of_cells, strict=True):
-                total[members] += values[place].reshape(members.size, -1).sum(axis=1)
-        return np.array([*sums, _z(sums[0], sums[1], np.sqrt(2 * sums[1]))])
+        tables = zip(self.problem.observed_levels, self.problem.observed_tables, strict=True)
+        number = np.concatenate([np.repeat(places.members[level], table.size) for level, table in tables])
+        sums = self._together(number, places.size)
+        return np.array([*sums, _z(*sums, np.sqrt(2 * sums[1]))])
+
+    def _together(self, number: Index, count: int) -> tuple[Float, Float]:
+        """Statistic and expectation of so many lots, `number` saying of every observed cell in which it is."""
+        return self._sums(number if self.sources is None else number[self.sources.cell], count)
+
+    def _sums(self, number: Index, count: int) -> tuple[Float, Float]:
+        """The same, `number` saying it of every measurement."""
+        squares, redundancy = (np.bincount(number, own, count) for own in (self.squares, self.redundancy))
+        return squares.astype(float), redundancy.astype(float)
 
     def outliers(self, k: int = 10) -> list[Outlier]:
         """The measurements with the k largest residuals."""
@@ -240,8 +267,7 @@ class Fit(Readings):
         left = float(self.residuals[i] * np.sqrt(self.variances[i] / self.redundancy[i]))
         size = abs(self.residuals[i])
         if self.replicates is None:
-            with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-                probability = float(-np.expm1(self.checked * np.log1p(-2 * scipy.special.ndtr(-size))))
+            probability = of_largest(size, self.checked)
         else:
             rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
             probability = _share_beyond(self.replicates.largest, size - rounding)
@@ -315,13 +341,12 @@ def fit_test(
         table = table if sources is None else table[sources.cell]
         found = _replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
     statistic = _weighted_squares(noise, e)
-    tails = scipy.special.chdtrc(degrees, statistic), scipy.special.chdtr(degrees, statistic)
-    p_value = _two_sided(*tails) if degrees else 1.0
+    p_value = of_chi_square(statistic, degrees) if degrees else 1.0
     rounding = float(rounding_of(value, x))
     if found is not None:
         slack = _slack(noise, statistic, rounding)
         above, below = _share_beyond(found.totals, statistic - slack), _share_beyond(-found.totals, -statistic - slack)
-        p_value = _two_sided(above, below)
+        p_value = min(1.0, 2 * min(above, below))
     squares = e**2 * precision
     return Fit(
         problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
@@ -379,14 +404,25 @@ def _share_beyond(values: Float, bound: float) -> float:
     return float((1 + (values >= bound).sum()) / (1 + values.size))
 
 
-def _two_sided(above: float, below: float) -> float:
-    return min(1.0, 2 * float(min(above, below)))
+def of_chi_square(statistic: float, degrees: float) -> float:
+    """The probability, two-sided, of a statistic as far from what is expected."""
+    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
+    return min(1.0, 2 * float(min(tails)))
+
+
+def of_largest(residual: float, checked: int) -> float:
+    """The probability of a residual as large among so many; Sidak's, never too small."""
+    with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
+        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(residual)))))
 
 
 def _z(statistic: Float, expectation: Float, deviation: Float) -> Float:
     return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
 
 
-def _parts(statistic: Float, expectation: Float, deviation: Float) -> list[FitOfCells]:
-    found = zip(statistic, expectation, _z(statistic, expectation, deviation), strict=True)
-    return [FitOfCells(*map(float, values)) for values in found]
+def _named(
+    names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float | None = None
+) -> dict[Any, FitOfCells]:
+    deviation = np.sqrt(2 * expectation) if deviation is None else deviation
+    found = zip(names, statistic, expectation, _z(statistic, expectation, deviation), strict=True)
+    return {name: FitOfCells(*map(float, values)) for name, *values in found}

@@ -6,13 +6,15 @@ z_i^2 / (z' M' Sigma^-1 M z), z_i what z makes of it: random ones say so, less w
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.compensated_sums import add_up, spread_out
-from blue_solvers.verification.placed_tables import PlacedTables, Reach
+from blue_solvers.verification.compensated_sums import EXACTLY, add, spread
+from blue_solvers.verification.placed_tables import Level, PlacedTables, Sheet
+from blue_solvers.verification.table_residuals import said_by_tables, sums_of_table
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
 from constraint_builders.arrays import Flags, Float
@@ -75,45 +77,35 @@ class LeafSums:
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
         """(N,) to (figures,); with powers of the weights' sizes instead of these."""
-        levels = self._places.levels
-        total = [np.zeros((level.rows, level.width)) for level in levels]
+        total = [level.room() for level in self._places.levels]
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
             own = cells[cut].reshape(shape)
             if power is None and some.margins is not None:
-                own = some.margins.agreeing(own)
-            total[some.level][some.rows] = own
+                (own, _), _ = some.margins.agreeing((own, EXACTLY))
+            total[some.level][0][some.rows] = own
             for above, reach in some.reach.items():
-                over = reach if power is None else reach.to_power(power)
-                add_up.fastest()(own, *over.arguments, total[above], np.zeros(total[above].shape))
+                add((own, EXACTLY), reach if power is None else reach.to_power(power), total[above])
         found = np.zeros(self.figures)
-        for number, level in enumerate(levels):
+        for level, (whole, _) in zip(self._places.levels, total, strict=True):
             for sheet in level.sheets:
-                held = np.ascontiguousarray(total[number][:, level.columns[sheet.holder]])
-                into = found[sheet.place].reshape(level.rows, -1)
-                add_up.fastest()(held, *Reach.itself(level.rows, sheet.into).arguments, into, np.zeros(into.shape))
+                found[sheet.place] = sums_of_table(level, sheet, (whole, EXACTLY))[0].ravel()
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
         """(figures,), or the first of them, to (N,)."""
-        levels = self._places.levels
-        said = [np.zeros((level.rows, level.width)) for level in levels]
-        for number, level in enumerate(levels):
-            for sheet in level.sheets:
-                if sheet.place.stop <= figures.size:
-                    own = np.ascontiguousarray(said[number][:, level.columns[sheet.holder]])
-                    amounts = figures[sheet.place].reshape(level.rows, -1)
-                    reach = Reach.itself(level.rows, sheet.into)
-                    spread_out.fastest()(amounts, *reach.arguments, own, np.zeros(own.shape))
-                    said[number][:, level.columns[sheet.holder]] = own
+
+        def amounts(level: Level, sheet: Sheet) -> Float | None:
+            return figures[sheet.place].reshape(level.rows, -1) if sheet.place.stop <= figures.size else None
+
+        said = [said_by_tables(level, level.rows, partial(amounts, level)) for level in self._places.levels]
         found = np.empty(self.size)
-        for (cut, _), some in zip(self.cuts, self._places.leaves, strict=True):
-            rows = said[some.level][some.rows]
+        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
+            rows = said[some.level][0][some.rows], np.zeros(shape)
             for above, reach in some.reach.items():
-                over = reach if power is None else reach.to_power(power)
-                spread_out.fastest()(said[above], *over.arguments, rows, np.zeros(rows.shape))
+                spread((said[above][0], EXACTLY), reach if power is None else reach.to_power(power), rows)
             if power is None and some.margins is not None:
-                rows = some.margins.moved(rows)
-            found[cut] = rows.ravel()
+                rows, _ = some.margins.moved(rows)
+            found[cut] = rows[0].ravel()
         return found
 
     def with_others(self, amounts: Float) -> Float:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import add_up, spread_out, sum_rounding
-from blue_solvers.verification.placed_tables import NO_MAP, PlacedTables, Reach
+from blue_solvers.verification.compensated_sums import EXACTLY, NO_MAP, Cells, Reach, add, spread_out, sum_rounding
+from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index, Long
-
-Cells = tuple[Float, Float]  # doubles, and what these lose by rounding; of no cells where they lose nothing
-EXACTLY = np.zeros((0, 0))
 
 
 class LeafCells:
@@ -108,8 +105,8 @@ class LeafCells:
             held.append((sheet, sheet.x[some.rows]))
         cells = np.concatenate([x for _, x in held], axis=1) if len(held) > 1 else held[0][1]
         if some.margins is not None:
-            error = np.zeros(cells.shape)
-            return _halves(some.margins.agreeing(cells.astype(np.longdouble), error)), error.sum(axis=1)
+            agreeing, error = some.margins.agreeing((cells, EXACTLY))
+            return agreeing, error.sum(axis=1)
         (sheet, _), cells = held[0], np.ascontiguousarray(cells, dtype=float)
         variance = sheet.variance[some.rows]
         if sheet.y is not None and (variance == 0).any():
@@ -142,37 +139,6 @@ class LeafCells:
                     self._filled[number] = np.where(open_ & inside, found[0], cells)
             if holes:
                 self._sum_up()
-
-
-def add(cells: Cells, reach: Reach, total: Cells) -> None:
-    """Add leaves' cells to those of areas."""
-    for part in cells:
-        if part.size:
-            add_up.fastest()(np.ascontiguousarray(part), *reach.arguments, *total)
-
-
-def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
-    """Add to leaves' cells what is said of areas."""
-    for part in amounts:
-        if part.size:
-            spread_out.fastest()(part, *reach.arguments, *said)
-
-
-def plus(said: Cells, rows: Index | slice, term: Float) -> None:
-    """Add to rows of two doubles (Knuth's two-sum)."""
-    high, low = said[0][rows], said[1][rows]
-    total = high + term
-    part = total - high
-    said[0][rows], said[1][rows] = total, low + ((high - (total - part)) + (term - part))
-
-
-def summed(into: Index, size: int, cells: Cells) -> Cells:
-    """Rows of cells summed to so many."""
-    if not into.size:
-        return cells[0], cells[1] if cells[1].size else np.zeros(cells[0].shape)
-    total = np.zeros((len(cells[0]), size)), np.zeros((len(cells[0]), size))
-    add(cells, Reach.itself(len(cells[0]), into), total)
-    return total
 
 
 def _halves(whole: Float | Long) -> Cells:

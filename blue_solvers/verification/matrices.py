@@ -13,7 +13,6 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.claims import Claim, matrix_of_claims
-from blue_solvers.verification.rational_elimination import relations
 from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
@@ -118,19 +117,19 @@ def certify_listed(
 ) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
     listed = Listed(problem, y, made)
-    if listed.F.shape[0] and not _has_few_figures(listed):
+    if listed.F.shape[0] and not has_few_figures(listed):
         raise NotCertifiedError(
             f"exact knowledge among {listed.figures.shape[0]:,} figures: their least standard errors are worked out by "
             f"dense algebra, which is for {MOST_COUNTS:,} counts, and {MOST_FIGURES:,} figures times counts, at most"
         )
     cells = np.flatnonzero(noise.noisy)
     rho, off = noise.weighted(y - x)
-    if _has_real_weights(listed, noise):
-        whitened = listed.M[cells].toarray() / noise.sd[cells, None]
-        optimality = _what_counts_explain(whitened, (noise.sd * rho)[cells])
+    H, all_hold = _relations(problem, listed)
+    if all_hold or listed.M.shape[0] * listed.M.shape[1] > MOST_DENSE:
+        found = _what_no_relation_explains(sparse.csr_array(H[:, cells]), noise, cells, rho)
+        optimality = noise.size(*found)
     else:
-        H = _relations(problem, listed, cells)
-        optimality = noise.size(*_what_no_relation_explains(H, noise, cells, rho))
+        optimality = _what_counts_explain(listed, noise, cells, rho)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     v = _disagreement(listed, noise, figures, scale)
@@ -140,17 +139,66 @@ def certify_listed(
     )
 
 
-def _has_real_weights(listed: Listed, noise: WeighedNoise) -> bool:
-    """Whether weights are rounded themselves: eliminated exactly, they would be of full rank whatever they mean."""
-    whole = (listed.M.data == np.round(listed.M.data)).all()
-    few = listed.M.shape[0] * listed.M.shape[1] <= MOST_DENSE
-    return not whole and few and noise.correlated is None and not listed.F.shape[0]
+def _relations(problem: Problem, listed: Listed) -> tuple[sparse.csr_array, bool]:
+    """Combinations of measured cells that are the same for all counts, and whether these are all of the problem's.
+
+    Where weights are rounded, or elimination of cells that were not measured rounds, some are nearly so.
+    """
+    H = sparse.csr_array(problem.equations("all")[0], dtype=np.longdouble)
+    given = problem.equality_rows[0] if problem.matrix is None else problem.matrix
+    hold = abs(H @ listed.M.astype(np.longdouble)).sum(axis=1) == 0
+    last = slice(H.shape[0] - given.shape[0], None)
+    if given.shape[0] <= H.shape[0] and not abs(H[last] - given).sum():  # what is known exactly as it was given
+        hold[last] = True
+    return sparse.csr_array(H[np.flatnonzero(hold)]), bool(hold.all())
 
 
-def _what_counts_explain(B: Float, v: Float) -> float:
+def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.intp], rho: Float) -> float:
     """A bound of the part of weighted residuals v that combinations of B's columns, weighted alike, explain.
 
-    For any z it is at most |B z| + |B'(v - B z)| / (the least singular value that is not 0).
+    B are the directions that change nothing known exactly. For any z the part is at most
+    |B z| + |B'(v - B z)| / (the least singular value that is not 0).
+
+    Raises
+    ------
+    NotCertifiedError
+        If the rank is not clear, or the noise has no entries.
+    """
+    M, sd, Sigma = listed.M[cells], noise.sd[cells], noise.dense()
+    if noise.correlated is not None and Sigma is None:
+        raise NotCertifiedError("its weights are rounded, and the covariance of its noise has no entries")
+    B, sizes, turned, adds = M.toarray(), abs(M).toarray(), 0.0, 2
+    if listed.F.shape[0]:
+        N, turned = listed.free_directions
+        B, sizes, adds = M @ N, abs(M) @ abs(N), 2 + N.shape[0]
+    V = _what_counts(B, turned * np.linalg.norm(sizes, axis=0))
+    if not V.shape[1]:
+        return 0.0
+    L = sparse.diags_array(sd) if Sigma is None else cholesky(Sigma, lower=True)
+    inverse = sparse.diags_array(1 / sd) if Sigma is None else np.linalg.inv(L)
+    B, v = inverse @ (B @ V), L.T @ rho[cells]
+    sizes = abs(inverse) @ (abs(L) @ (abs(inverse) @ (sizes @ abs(V))))
+    lengths = np.linalg.norm(B, axis=0)
+    B, sizes = B / lengths, sizes / lengths
+    U, values, rows = np.linalg.svd(B, full_matrices=False)
+    least = float(values[-1]) - max(B.shape) * ROUNDING * float(values[0])
+    if least <= 0:
+        raise NotCertifiedError("its noise is too uneven beside its weights")
+    z = rows.T @ ((U.T @ v) / values)
+    exact = B.astype(np.longdouble)
+    left = v - exact @ z
+    explained = float(np.linalg.norm(B @ z)) * (1 + v.size * ROUNDING) + ROUNDING * float(
+        np.linalg.norm(sizes @ abs(z)) + 2 * np.linalg.norm(v)
+    )
+    rounding = adds * ROUNDING * sizes.T @ (abs(left).astype(float) + sizes @ abs(z))
+    steepest = (exact.T @ left).astype(float)
+    beside = abs(M).T @ (abs(inverse).T @ abs(left).astype(float))
+    beside = turned * float(np.linalg.norm(V / lengths) * np.linalg.norm(beside))
+    return explained + (float(np.linalg.norm(steepest) + np.linalg.norm(rounding)) + beside) / least
+
+
+def _what_counts(B: Float, rounding: Float) -> Float:
+    """Combinations of columns that make up all of them, none of which is 0; columns of that length or less are.
 
     Raises
     ------
@@ -158,35 +206,19 @@ def _what_counts_explain(B: Float, v: Float) -> float:
         If no gap tells singular values that are 0 from others.
     """
     lengths = np.linalg.norm(B, axis=0)
-    B = B[:, lengths > 0] / lengths[lengths > 0]
-    U, values, rows = np.linalg.svd(B, full_matrices=False)
-    zero = max(B.shape) * ROUNDING * float(values.max(initial=0.0))
+    scale = np.divide(1.0, lengths, out=np.zeros(lengths.size), where=lengths > rounding)
+    _, values, rows = np.linalg.svd(B * scale, full_matrices=False)
+    zero = max(*B.shape, 1) * ROUNDING * float(values.max(initial=0.0))
     kept = values[values > zero]
-    if not kept.size:
-        return 0.0
-    least = float(kept[-1]) - zero
-    if kept[-1] < CLEAR_GAP * zero:
+    if kept.size and kept[-1] < CLEAR_GAP * zero:
         raise NotCertifiedError(f"the rank of its weights is not clear: {kept.size} or less of {values.size}")
-    z = rows[: kept.size].T @ ((U[:, : kept.size].T @ v) / kept)
-    sizes, exact = abs(B), B.astype(np.longdouble)
-    left = v - exact @ z
-    explained = float(np.linalg.norm(B @ z)) * (1 + v.size * ROUNDING) + ROUNDING * float(
-        np.linalg.norm(sizes @ abs(z)) + 2 * np.linalg.norm(v)
-    )
-    rounding = 2 * ROUNDING * sizes.T @ (abs(left).astype(float) + sizes @ abs(z))
-    return explained + float(np.linalg.norm((exact.T @ left).astype(float)) + np.linalg.norm(rounding)) / least
+    return scale[:, None] * rows[: kept.size].T
 
 
-def _has_few_figures(listed: Listed) -> bool:
+def has_few_figures(listed: Listed) -> bool:
+    """Whether there are so few that dense algebra may work out what they leave free."""
     figures, counts = listed.figures.shape
     return figures * counts <= MOST_FIGURES and counts <= MOST_COUNTS
-
-
-def _relations(problem: Problem, listed: Listed, cells: NDArray[np.intp]) -> sparse.csr_array:
-    """Combinations of noisy cells that are known for every possible truth; of equations these themselves."""
-    if problem.matrix is not None and not problem.has_unmeasured:
-        return sparse.csr_array(problem.matrix[:, cells], dtype=np.longdouble)
-    return relations(sparse.csr_array(listed.M[cells]), listed.F)
 
 
 def _what_no_relation_explains(
@@ -195,13 +227,17 @@ def _what_no_relation_explains(
     """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
     near = H.astype(float)
     root = _root(noise, cells, near.shape[0])
+    weighted = root @ near.T.toarray() if root.ndim == 2 else sparse.csr_array(sparse.diags_array(root) @ near.T)
+    lengths = np.sqrt((weighted**2).sum(axis=0))
+    scale = 1 / np.where(lengths > 0, lengths, 1.0)  # 0 of relations between exact cells alone
+    weighted = weighted * scale if root.ndim == 2 else sparse.csr_array(weighted @ sparse.diags_array(scale))
     steepness = abs(near)
     start = rho[cells].astype(np.longdouble)
     g, moved = start, np.zeros(near.shape[0])
     for _ in range(REFINEMENTS if near.shape[0] else 0):
-        step = _least_squares(near, root, g.astype(float))
+        step = scale * _least_squares(weighted, _rooted(root, g))
         closer = g - H.T @ step.astype(np.longdouble)
-        if _weight(root, closer) >= _weight(root, g):
+        if np.linalg.norm(_rooted(root, closer)) >= np.linalg.norm(_rooted(root, g)):
             break
         g, moved = closer, moved + abs(step)
     deepest = int(np.bincount(near.indices, minlength=1).max(initial=0)) + REFINEMENTS + 4
@@ -221,26 +257,23 @@ def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Float:
     return noise.sd[cells]
 
 
-def _weight(root: Float, g: Long) -> float:
-    g = g.astype(float)
-    return float(np.linalg.norm(root @ g if root.ndim == 2 else root * g))
+def _rooted(root: Float, g: Long) -> Float:
+    """R times cells."""
+    return root @ g.astype(float) if root.ndim == 2 else root * g.astype(float)
 
 
-def _least_squares(H: sparse.csr_array, root: Float, g: Float) -> Float:
-    """Multipliers for which root (g - H' multipliers) is least."""
-    if root.ndim == 2 or H.shape[0] * H.shape[1] <= MOST_DENSE:
-        R = root if root.ndim == 2 else np.diag(root) if H.shape[1] <= 1000 else sparse.diags_array(root)
-        B = np.asarray(R @ H.T.toarray())
-        scale = _or_one(np.linalg.norm(B, axis=0))
-        return lstsq(B / scale, R @ g, lapack_driver="gelsy", check_finite=False)[0] / scale
-    B = sparse.csr_array(sparse.diags_array(root) @ H.T)
-    scale = _or_one(np.sqrt(np.asarray(B.multiply(B).sum(axis=0)).ravel()))
-    return _iterated(sparse.csr_array(B @ sparse.diags_array(1 / scale)), root * g) / scale
+def _least_squares(B: sparse.sparray | Float, goal: Float) -> Float:
+    """What B makes `goal` of, by least squares: of large matrices as near as iterations come."""
+    if isinstance(B, np.ndarray) or B.shape[0] * B.shape[1] <= MOST_DENSE:
+        dense = B if isinstance(B, np.ndarray) else B.toarray()
+        return lstsq(dense, goal, lapack_driver="gelsy", check_finite=False)[0]
+    rows, back = sparse.csr_array(B), sparse.csr_array(B.T)
 
+    def product(z: Float) -> Float:
+        require_time()
+        return rows @ z
 
-def _or_one(lengths: Float) -> Float:
-    """Lengths, 1 for those of relations between exact cells alone."""
-    return np.where(lengths > 0, lengths, 1.0)
+    return lsqr(LinearOperator(B.shape, product, lambda r: back @ r), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
 
 
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
@@ -256,7 +289,7 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
     exact_rows = slice(rows.size, None)
     left, best = goal, np.inf
     for weight in (np.ones(weights.size), np.ones(weights.size), *[weights] * (REFINEMENTS - 1)):
-        step = _fit_counts(A, weight, left.astype(float))
+        step = _least_squares(sparse.csr_array(sparse.diags_array(weight) @ A), weight * left.astype(float))
         closer = left - long_A @ step.astype(np.longdouble)
         reached = float(np.linalg.norm(weights * closer.astype(float)))
         if reached >= best:
@@ -278,24 +311,6 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
     return v
 
 
-def _fit_counts(A: sparse.csr_array, weight: Float, left: Float) -> Float:
-    if A.shape[0] * A.shape[1] <= MOST_DENSE:
-        return lstsq(weight[:, None] * A.toarray(), weight * left, lapack_driver="gelsy", check_finite=False)[0]
-    B = sparse.csr_array(sparse.diags_array(weight) @ A)
-    return _iterated(B, weight * left)
-
-
-def _iterated(B: sparse.csr_array, goal: Float) -> Float:
-    """What B makes `goal` of, by least squares, as near as iterations come."""
-    back = B.T.tocsr()
-
-    def product(z: Float) -> Float:
-        require_time()
-        return B @ z
-
-    return lsqr(LinearOperator(B.shape, product, lambda r: back @ r), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
-
-
 def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: float) -> float:
     """The largest disagreement of a figure in a lower bound of that figure's own standard error."""
     least = _standard_errors_from_below(listed, noise)
@@ -310,7 +325,7 @@ def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     """For any direction z of possible counts a figure's variance is at least z_i^2 / (z' Sigma^-1 z)."""
     require_time()
     M, cells = listed.figures, np.flatnonzero(noise.noisy)
-    if _has_few_figures(listed):
+    if has_few_figures(listed):
         N, rounding = listed.free_directions
         T = M @ N
         T[np.linalg.norm(T, axis=1) < max(FIXED, rounding) * np.sqrt(M.power(2).sum(axis=1))] = 0

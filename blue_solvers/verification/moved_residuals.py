@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.leaf_cells import EXACTLY, Cells, LeafCells, add, plus, spread
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Reach, Sheet
+from blue_solvers.verification.compensated_sums import EXACTLY, Cells, Reach, add, plus, spread, sum_rounding
+from blue_solvers.verification.leaf_cells import LeafCells
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet
 from blue_solvers.verification.table_residuals import (
     put_back,
     said_by_tables,
@@ -28,7 +28,7 @@ from blue_solvers.verification.table_residuals import (
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.tied_cells import added
 from blue_solvers.verification.time_limit import require_time
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import cell_map, refines
@@ -104,7 +104,9 @@ class MovedResiduals:
             if x is not None:
                 own = number is not None and sheet is level.own(sheet.holder)
                 self._judge(level, sheet, rows, x, sums_of_table(level, sheet, cells), error, number if own else None)
-            return weighted_residuals(sheet, rows, x, self.tally)
+            rho, rounding = weighted_residuals(sheet, rows, x)
+            self.tally.weighted += rounding
+            return rho
 
         return said_by_tables(level, rows.size, residuals)
 
@@ -155,10 +157,8 @@ class MovedResiduals:
             variance = np.where(some.empty, 0.0, variance)
         finite = np.where(np.isfinite(variance), variance, 0.0)
         if some.margins is not None:
-            rounded = np.zeros(said[0].shape)
-            whole = some.margins.moved(said[0].astype(np.longdouble) + said[1], rounded)
-            said = whole.astype(float), np.zeros(said[0].shape)
-            error = float(np.finfo(np.longdouble).eps) * rounded + ROUNDING * abs(said[0])
+            said, sizes = some.margins.moved(said)
+            error = sum_rounding(len(level.sheets) + len(self._said) + len(level.tables), 1) * (sizes + size[:, None])
             self._rounded[number] = float((finite * error**2).sum())
         else:
             moved = sum_rounding(len(level.sheets) + len(self._said), 1) * size
@@ -202,7 +202,7 @@ class MovedResiduals:
             return said
 
         def residuals(sheet: Sheet) -> Float | None:
-            return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows], None)
+            return weighted_residuals(sheet, some.rows, None if sheet.x is None else sheet.x[some.rows])[0]
 
         return said_by_tables(level, some.rows.size, residuals)
 

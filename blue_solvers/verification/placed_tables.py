@@ -5,7 +5,7 @@ A spine is the case where areas nest; a part of one is a spine whose leaves may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.known_tables import LevelTable
+from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.tied_cells import TiedCells
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
 from constraint_builders.description.table import Table
+from constraint_builders.relations.marginals import refines
 
-NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
+LevelTable = tuple[int, Table]
 
 
 @dataclass(frozen=True)
@@ -143,42 +145,6 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Reach:
-    """Of some leaves the areas of a level that they are in: see `compensated_sums.add_up`."""
-
-    starts: Index
-    areas: Index
-    weights: Float
-    into: Index
-
-    @classmethod
-    def itself(cls, rows: int, into: Index) -> Reach:
-        """Of rows as they are."""
-        return cls(np.arange(rows + 1), np.arange(rows), np.ones(rows), into)
-
-    @classmethod
-    def of_sets(cls, area: Index, into: Index) -> Reach:
-        """Of leaves each in one area, or in none, -1."""
-        inside = area >= 0
-        starts = np.concatenate([[0], np.cumsum(inside)])
-        return cls(starts, area[inside].astype(np.intp), np.ones(int(starts[-1])), into)
-
-    @property
-    def arguments(self) -> tuple[Index, Index, Float, Index]:
-        """As the compiled loops take them."""
-        return self.starts, self.areas, self.weights, self.into
-
-    @property
-    def rows(self) -> Index:
-        """The leaf of every entry."""
-        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-
-    def to_power(self, power: int) -> Reach:
-        """With powers of the weights' sizes."""
-        return Reach(self.starts, self.areas, abs(self.weights) ** power, self.into)
-
-
-@dataclass(frozen=True)
 class Told:
     """What branches that were cut off told of their roots, one row each: see `Below`."""
 
@@ -278,3 +244,32 @@ class PlacedTables:
     def tables(self) -> dict[str, LevelTable]:
         """By the keys of sheets."""
         return {sheet.key: (sheet.level, sheet.table) for sheet in self.sheets}
+
+
+def finest_known(schema: Schema, known: Iterable[LevelTable]) -> LevelTable | None:
+    """The table of those known exactly that all others are sums of; None without any.
+
+    Raises
+    ------
+    NotCertifiedError
+        If there is none.
+    """
+    nested = sorted(known, key=lambda own: (own[0], own[1].size))
+    if not all(refines(schema, b, a) for (_, a), (_, b) in pairwise(nested)):
+        raise NotCertifiedError("tables are known exactly that do not nest: the least standard errors are not known")
+    return nested[-1] if nested else None
+
+
+def holds_whole_cells(schema: Schema, table: Table, known: Table) -> bool:
+    """Whether some cell of a table is made of whole cells of another."""
+    for axis, name in enumerate(schema.names):
+        own, other = (_groups(schema, one, axis, name) for one in (table, known))
+        cut = np.bincount(np.unique(np.stack([other, own]), axis=1)[0]) > 1  # of the other's groups
+        if not np.setdiff1d(own, own[cut[other]]).size:
+            return False
+    return True
+
+
+def _groups(schema: Schema, table: Table, axis: int, name: str) -> np.ndarray:
+    factor = table.factors[table.axes.index(axis)] if axis in table.axes else None
+    return np.zeros(schema.size_of(name), dtype=np.intp) if factor is None else np.array(schema.groups_of(factor))

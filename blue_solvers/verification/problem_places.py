@@ -10,8 +10,8 @@ from scipy import sparse
 
 from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.known_tables import LevelTable
-from blue_solvers.verification.placed_tables import NO_MAP, Below, Leaves, Level, PlacedTables, Reach, Sheet, Told
+from blue_solvers.verification.compensated_sums import NO_MAP, Reach
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, LevelTable, PlacedTables, Sheet, Told
 from blue_solvers.verification.tied_cells import TiedCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
@@ -83,7 +83,7 @@ def tree_places(
             sheet.into = _map(schema, finest[number], sheet.table)
         alone = (siblings[members] == 1) | (tree.parent[members] < 0)
         inner = np.where(tree.child_counts[members] > 0, members, -1)
-        above = _parents(schema, tree, finest, number, inner)
+        above = _areas(schema, tree, finest, number, inner, all_above=False)
         tables, ones = (finest[number],), np.ones(members.size)
         levels.append(Level(tree.levels[number], members.size, tables, own, alone, ones, above=above))
     leaves = []
@@ -97,35 +97,20 @@ def tree_places(
                     if zeros is None or below is not None
                     else zeros.cells(finest[number], some).reshape(some.size, -1)
                 )
-                rows, above = tree.rank_in_level[some], _parents(schema, tree, finest, number, some)
-                ancestors = partial(_ancestors, schema, tree, finest, number, some)
+                rows, ancestors = tree.rank_in_level[some], partial(_areas, schema, tree, finest, number, some)
+                above = ancestors(all_above=False)
                 roots = None if below is None else Told.of([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
 
 
-def _parents(
-    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index
+def _areas(
+    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index, all_above: bool = True
 ) -> dict[int, Reach]:
-    """The parents of some nodes of a level, -1 for none, by their levels."""
-    parent = np.where(nodes >= 0, tree.parent[nodes], -1)
-    level = np.where(parent >= 0, tree.level_of[parent], -1)
-    return {
-        above: Reach.of_sets(
-            np.where(level == above, tree.rank_in_level[parent], -1), _map(schema, finest[number], finest[above])
-        )
-        for above in range(number)
-        if (level == above).any()
-    }
-
-
-def _ancestors(
-    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index
-) -> dict[int, Reach]:
-    """All places that some nodes of a level are in, by their levels."""
-    found = {}
+    """The places that some nodes of a level are in, -1 for none, by their levels: all, or their parents."""
+    found, parent = {}, np.where(nodes >= 0, tree.parent[nodes], -1)
     for above in range(number):
-        own = tree.ancestors_at(nodes, above)
+        own = tree.ancestors_at(nodes, above) if all_above else np.where(tree.level_of[parent] == above, parent, -1)
         if (own >= 0).any():
             area = np.where(own >= 0, tree.rank_in_level[own], -1)
             found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
@@ -158,11 +143,9 @@ def problem_places(
         If no tables of the leaves hold all others.
     """
     sheets = _sheets(problem, y, x, made, told, multipliers)
-    if problem.areas is not None:
-        return _area_places(problem, sheets)
     finest = holds_all(problem, made)
-    if finest is None and problem.domain.spine.size == 1:
-        return _one_place(problem, sheets)
+    if finest is None and (problem.areas is not None or problem.domain.spine.size == 1):
+        return _crossing_places(problem, sheets)
     if finest is None:
         schema, level = problem.domain.schema, problem.domain.spine.levels[-1]
         axes = {axis for table in problem.observed_tables for axis in table.axes}
@@ -204,22 +187,30 @@ def _sheets(
     return sheets
 
 
-def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
-    areas, schema, last = problem.domain.areas, problem.domain.schema, len(problem.domain.areas.levels) - 1
-    for sheet in sheets:  # other layers of leaves are the leaves too
-        sheet.level = last if areas.layer(areas.levels[sheet.level]).is_of_leaves else sheet.level
+def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
+    """Of areas, or of one place: several tables may hold all others."""
+    places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
+    if problem.areas is not None:
+        for sheet in sheets:  # other layers of leaves are the leaves too
+            layer = problem.areas.layer(places.levels[sheet.level])
+            sheet.level = last if layer.is_of_leaves else sheet.level
     spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
     tables = _holders([sheet for sheet in spoken if sheet.level == last and _is_measured(sheet)], schema)
+    if len(tables) > MOST_HOLDING and problem.areas is None:
+        raise NotCertifiedError(
+            f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
+            f"sums take {MOST_HOLDING}, but for plain tables"
+        )
     levels = []
-    for number, name in enumerate(areas.levels):
-        own, members = [sheet for sheet in spoken if sheet.level == number], areas.leaves_of(number)
-        _hold(schema, tables, own, f" of {name!r}")
+    for number, name in enumerate(places.levels):
+        own, members = [sheet for sheet in spoken if sheet.level == number], places.leaves_of(number)
+        _hold(schema, tables, own, "" if problem.areas is None else f" of {name!r}")
         weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
         squares = float(members.power(2).sum(axis=0).max(initial=0.0))
         alone = np.zeros(members.shape[0], dtype=bool)
         levels.append(Level(name, members.shape[0], tables, own, alone, weight, squares))
     leaves = []
-    by_leaf = {number: areas.leaves_of(number).tocsc() for number in range(last) if levels[number].sheets}
+    by_leaf = {number: places.leaves_of(number).tocsc() for number in range(last) if levels[number].sheets}
     for some, margins in _alike(problem, levels[last]):
         reach = {}
         for number, members in by_leaf.items():
@@ -232,26 +223,6 @@ def _area_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
             empty = problem.zeros.cells(tables[0], problem.domain.leaves[some]).reshape(some.size, -1)
         leaves.append(Leaves(last, some, reach, reach.copy, margins, empty))
     return PlacedTables(schema, levels, leaves, nest=False)
-
-
-def _one_place(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
-    """Of tables of one place, of which several hold all others."""
-    schema, spoken = problem.domain.schema, [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
-    tables = _holders([sheet for sheet in spoken if _is_measured(sheet)], schema)
-    if len(tables) > MOST_HOLDING:
-        raise NotCertifiedError(
-            f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
-            f"sums take {MOST_HOLDING}, but for plain tables"
-        )
-    _hold(schema, tables, spoken, "")
-    level = Level(problem.domain.spine.levels[0], 1, tables, spoken, np.ones(1, dtype=bool), np.ones(1))
-    leaves = []
-    for some, margins in _alike(problem, level):
-        empty = None
-        if margins is not None and not margins.free.all():
-            empty = ~margins.free[None]
-        leaves.append(Leaves(0, some, {}, dict, margins, empty))
-    return PlacedTables(schema, [level], leaves, nest=False)
 
 
 def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], where: str) -> None:
@@ -291,16 +262,11 @@ def _holders(candidates: Sequence[Sheet], schema: Schema) -> tuple[Table, ...]:
 
 def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
     """Leaves of which the same cells are known to be empty, some at a time."""
-    every, zeros, width = np.arange(level.rows), problem.zeros, max(level.width, 1)
+    zeros, width = problem.zeros, max(level.width, 1)
     if len(level.tables) == 1:
-        yield from ((some, None) for some in _pieces(every, width))
+        yield from ((some, None) for some in _pieces(np.arange(level.rows), width))
         return
-    given = problem.domain.schema, level.tables, tuple(level.columns)
-    if zeros is None:
-        margins = CommonMargins(*given)
-        yield from ((some, margins) for some in _pieces(every, width))
-        return
-    empty = zeros.empty[problem.domain.leaves]
+    empty = np.zeros((level.rows, 1), dtype=bool) if zeros is None else zeros.empty[problem.domain.leaves]
     patterns, own = np.unique(empty.reshape(level.rows, -1), axis=0, return_inverse=True)
     if len(patterns) > MOST_PATTERNS:
         raise NotCertifiedError(
@@ -308,7 +274,8 @@ def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargin
             f"leaves: proofs by sums take {MOST_PATTERNS}"
         )
     for number, pattern in enumerate(patterns):
-        margins = CommonMargins(*given, (zeros.axes, pattern.reshape(empty.shape[1:])))
+        known = None if zeros is None else (zeros.axes, pattern.reshape(empty.shape[1:]))
+        margins = CommonMargins(problem.domain.schema, level.tables, tuple(level.columns), known)
         yield from ((some, margins) for some in _pieces(np.flatnonzero(own.ravel() == number), width))
 
 

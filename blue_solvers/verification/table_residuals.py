@@ -6,33 +6,26 @@ from collections.abc import Callable
 
 import numpy as np
 
-from blue_solvers.verification.leaf_cells import EXACTLY, Cells, spread, summed
-from blue_solvers.verification.placed_tables import Level, Reach, Sheet
-from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.compensated_sums import EXACTLY, Cells, Reach, spread, summed
+from blue_solvers.verification.placed_tables import Level, Sheet
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders.arrays import Float, Index
 
 
-def weighted_residuals(sheet: Sheet, rows: Index, x: Float | None, tally: Tally | None) -> Float | None:
-    """(y - x) / variance of a table, a new array, and its rounding in the tally; None where nothing was measured."""
+def weighted_residuals(sheet: Sheet, rows: Index, x: Float | None) -> tuple[Float | None, float]:
+    """(y - x) / variance of a table, a new array, or None where nothing was measured; and its squared rounding."""
     if sheet.rho is not None:
-        return np.array(sheet.rho[rows])
-    if sheet.y is None or x is None:
-        return None
+        return np.array(sheet.rho[rows]), 0.0
     variance = sheet.variance[rows]
     measured = np.isfinite(variance) & (variance > 0)
-    if not measured.any():
-        return None
+    if sheet.y is None or x is None or not measured.any():
+        return None, 0.0
     q = sheet.y[rows] - x
     if not measured.all():
         q = np.where(measured, q, 0.0)
     weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
     rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2
-    if sheet.tied is not None:
-        rounding += sheet.tied.pull(weighted, variance, rows)
-    if tally is not None:
-        tally.weighted += rounding
-    return weighted
+    return weighted, rounding if sheet.tied is None else rounding + sheet.tied.pull(weighted, variance, rows)
 
 
 def said_by_tables(level: Level, rows: int, residuals: Callable[[Sheet], Float | None]) -> Cells:

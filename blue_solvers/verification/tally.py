@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blue_solvers.verification.known_tables import LevelTable, finest_known, holds_whole_cells
+from blue_solvers.verification.placed_tables import LevelTable, finest_known, holds_whole_cells
 from blue_solvers.verification.tied_cells import added
 from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError

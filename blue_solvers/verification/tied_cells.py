@@ -10,7 +10,6 @@ from scipy import sparse
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders.arrays import Float, Index
 
-Place = slice | Index
 EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 
 
@@ -44,19 +43,15 @@ class TiedCells:
         geounit, cell = np.divmod(column[order], cells)
         return cls(row[order], geounit, cell, entries.data[order], multipliers)
 
-    def among(self, here: Place) -> tuple[Index, tuple[Index, Index], Float]:
+    def among(self, here: Index) -> tuple[Index, tuple[Index, Index], Float]:
         """Of some geounits: which combination, the place among these geounits and the cell, and the weight."""
-        if isinstance(here, slice):
-            start, stop = np.searchsorted(self.geounit, [here.start, here.stop])
-            chosen, place = np.arange(start, stop), self.geounit[start:stop] - here.start
-        else:
-            order = np.argsort(here)
-            found = np.minimum(np.searchsorted(here, self.geounit, sorter=order), here.size - 1)
-            chosen = np.flatnonzero(here[order[found]] == self.geounit)
-            place = order[found][chosen]
+        order = np.argsort(here)
+        found = np.minimum(np.searchsorted(here, self.geounit, sorter=order), here.size - 1)
+        chosen = np.flatnonzero(here[order[found]] == self.geounit)
+        place = order[found][chosen]
         return self.row[chosen], (place, self.cell[chosen]), self.weight[chosen]
 
-    def pull(self, q: Float, variance: Float, here: Place) -> float:
+    def pull(self, q: Float, variance: Float, here: Index) -> float:
         """Take the multipliers off weighted residuals of some geounits; gives the squared rounding of that, weighed."""
         row, cells, weight = self.among(here)
         pulled = np.zeros_like(q)
@@ -68,7 +63,7 @@ class TiedCells:
         rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
         return float(np.sum(rounding**2 * noise))
 
-    def sums(self, here: Place, x: Float, off: Float | None) -> list[list[float]]:
+    def sums(self, here: Index, x: Float, off: Float | None) -> list[list[float]]:
         """Combinations of the figures of some geounits: high and low half, what they may be off by, and their size."""
         row, cells, weight = self.among(here)
         terms = weight.astype(np.longdouble) * x[cells]

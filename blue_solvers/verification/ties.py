@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.known_exactly import LeafSums
-from blue_solvers.verification.known_tables import LevelTable, finest_known
-from blue_solvers.verification.placed_tables import NO_MAP, PlacedTables, Reach
+from blue_solvers.verification.placed_tables import LevelTable, PlacedTables, finest_known
 from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index

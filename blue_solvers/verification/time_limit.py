@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import numpy as np
+
 from blue_solvers.verification.weighed_noise import FinalError
 
 
@@ -14,25 +16,7 @@ class TooLongError(FinalError):
     """A proof took longer than it may."""
 
 
-class _TimeLimit:
-    """So many seconds of this thread's processor, which go no faster than those of a clock, cheaper to ask."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._ends = seconds, time.thread_time() + seconds
-        self._earliest = time.perf_counter() + seconds
-
-    def require_time(self) -> None:
-        if time.perf_counter() < self._earliest:
-            return
-        left = self._ends - time.thread_time()
-        if left < 0:
-            raise TooLongError(
-                f"its proof was stopped after {self._seconds:.2g} s; certify(problem, y, x) goes on to the end"
-            )
-        self._earliest = time.perf_counter() + left
-
-
-_LIMIT: ContextVar[_TimeLimit | None] = ContextVar("limit of a proof", default=None)
+_LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
 
 
 @contextmanager
@@ -41,7 +25,7 @@ def at_most(seconds: float) -> Iterator[None]:
     if _LIMIT.get() is not None:
         yield
         return
-    token = _LIMIT.set(_TimeLimit(seconds))
+    token = _LIMIT.set((seconds, time.thread_time() + seconds))
     try:
         yield
     finally:
@@ -50,6 +34,6 @@ def at_most(seconds: float) -> Iterator[None]:
 
 def require_time() -> None:
     """Raise `TooLongError` once a proof took longer than it may."""
-    limit = _LIMIT.get()
-    if limit is not None:
-        limit.require_time()
+    seconds, end = _LIMIT.get() or (0.0, np.inf)
+    if end < np.inf and time.thread_time() > end:
+        raise TooLongError(f"its proof was stopped after {seconds:.2g} s; certify(problem, y, x) goes on to the end")

@@ -107,13 +107,9 @@ class WeighedNoise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            rho, square = np.empty(q.size), 0.0
-            for here in pieces(q.size):
-                inverse = reciprocal(self.sd[here])
-                part = np.where(self.noisy[here], q[here], 0.0) * inverse  # nothing is claimed of some that are not
-                square += float(part @ part)
-                np.multiply(part, inverse, out=rho[here])
-            return rho, 6 * ROUNDING * float(np.sqrt(square))
+            inverse = reciprocal(self.sd)
+            part = np.where(self.noisy, q, 0.0) * inverse  # nothing is claimed of some that are not
+            return part * inverse, 6 * ROUNDING * float(np.linalg.norm(part))
         q = np.where(self.noisy, q, 0.0)  # nothing is claimed of some that are not
         rho = self._solve(self.correlated, q)
         left = np.where(self.noisy, q - np.asarray(self.correlated @ rho), 0.0)
@@ -132,11 +128,7 @@ class WeighedNoise:
 
     def inverse_size(self, v: Float) -> float:
         """An upper bound of sqrt(v' Sigma^-1 v) over the noisy cells."""
-        square = 0.0
-        for here in pieces(v.size):
-            part = v[here] * reciprocal(self.least[here])
-            square += float(part @ part)
-        return float(np.sqrt(square)) * (1 + v.size * ROUNDING)
+        return float(np.linalg.norm(v * reciprocal(self.least))) * (1 + v.size * ROUNDING)
 
     def dense(self) -> Float | None:
         """Sigma of the noisy cells; None where its entries are not known or it is diagonal."""

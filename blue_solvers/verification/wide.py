@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -58,7 +58,8 @@ class Separated:
         factors = set().union(*(table.factors for table in problem.observed_tables))
         if special or not factors.issubset(problem.domain.schema.names):
             raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
-        keys, starts = tuple(table.axes for table in problem.observed_tables), problem.observed.offsets[:-1]
+        self._keys = keys = tuple(table.axes for table in problem.observed_tables)
+        starts = problem.observed.offsets[:-1]
         try:
             self.tables = ClosedTables.of(problem.domain.schema.shape, keys, MOST_CELLS * problem.observed.size + 1e6)
         except TooManyTablesError:
@@ -89,23 +90,15 @@ class Separated:
             found[table] += found[without] / levels**2
         return found
 
-    def coarser(self, table: int, axes: Key, kept: Key) -> dict[Key, int]:
-        """The numbers of the tables that keep some of `kept`, by these, from the number of one of `axes`."""
-        without = self._without
-        for axis in set(axes) - set(kept):
-            table = without[table, axis]
-        found = {kept: table}
-        for k in range(len(kept), 0, -1):
-            for part in combinations(kept, k):
-                found |= {_without(part, axis): without[found[part], axis] for axis in part}
-        return found
-
     @cached_property
-    def _without(self) -> dict[tuple[int, int], int]:
-        """The number of every table without an axis, by its number and the axis."""
-        return {(own, axis): coarse for own, coarse, axis, *_ in self.tables.up.tolist()}
+    def numbers(self) -> dict[Key, int]:
+        """The number of every table, by its variables."""
+        keys = dict(zip(self.tables.place_of.tolist(), self._keys, strict=True))
+        for own, coarse, axis, *_ in self.tables.up.tolist():
+            keys.setdefault(coarse, tuple(other for other in keys[own] if other != axis))
+        return {key: number for number, key in keys.items()}
 
-    def least_variances_of(self, numbers: dict[Key, int], key: Key, groups: list[Float]) -> Float:
+    def least_variances_of(self, key: Key, groups: list[Float]) -> Float:
         """Of the cells of a table that sums those of `key`, (cells,), as `least_variances`.
 
         Each is a product of one indicator for every axis, whose `groups` have so many levels: of g levels of n what is
@@ -113,12 +106,12 @@ class Separated:
         """
         density = self.densities(self.least)
         found = np.zeros([own.size for own in groups])
-        for part, number in numbers.items():
+        for part in chain.from_iterable(combinations(key, k) for k in range(len(key) + 1)):
             share = np.ones(())
             for g, axis in zip(groups, key, strict=True):
                 n = self.tables.shape[axis]
                 share = np.multiply.outer(share, g - g**2 / n if axis in part else (g / n) ** 2)
-            precision = density[number]
+            precision = density[self.numbers[part]]
             found += np.where(share > 0, share / precision if precision else np.inf, 0.0)
         return found.ravel()
 
@@ -133,10 +126,6 @@ class Separated:
             size = before * after
             whole = cells[start : start + size * levels].reshape(before, levels, after)
             yield table, without, whole, cells[end : end + size].reshape(before, after)
-
-
-def _without(key: Key, axis: int) -> Key:
-    return tuple(other for other in key if other != axis)
 
 
 def certify_wide(
@@ -211,20 +200,19 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
 def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agreeing, scale: float) -> float:
     """What a table of cells, or of groups of them, that is claimed besides is off by, beside its standard errors."""
     key, schema = claim.table.axes, problem.domain.schema
-    source = next((i for i, own in enumerate(problem.observed_tables) if set(key) <= set(own.axes)), None)
-    if source is None:
+    number = family.numbers.get(key)
+    if number is None:
         raise NotCertifiedError(f"table {claim.table.name!r} is claimed, which no observed one contains")
-    numbers = family.coarser(int(family.tables.place_of[source]), problem.observed_tables[source].axes, key)
-    place = slice(*family.tables.offsets[numbers[key] : numbers[key] + 2])
+    place = slice(*family.tables.offsets[number : number + 2])
     own = agreeing[0][place].astype(np.longdouble) - agreeing[1][place]
     fine = make_table(schema, tuple(schema.names[axis] for axis in key))
     into, total = cell_map(schema, fine, claim.table), np.zeros(claim.table.size, dtype=np.longdouble)
     np.add.at(total, into, own)
     largest = int(np.bincount(into).max())
-    rounding = float(agreeing[2][numbers[key]]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
+    rounding = float(agreeing[2][number]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
     off = abs(claim.figures - total).astype(float) + rounding * float(np.sqrt(largest))
     groups = [np.bincount(map_along(schema, fine, claim.table, axis)).astype(float) for axis in key]
-    variances = family.least_variances_of(numbers, key, groups)
+    variances = family.least_variances_of(key, groups)
     fixed = variances == 0
     if (off[fixed] > EXACT_TO * scale).any():
         raise DisprovedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")
@@ -259,3 +247,26 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
             sums[...] = whole.sum(axis=1, dtype=np.longdouble)
             valued[without] = True
     return found
+
+
+def table_deviations(problem: Problem) -> Float | None:
+    """Standard deviations of the tables' weighted squares, from the parts that they share; None where parts mix."""
+    if problem.table_variances is None:
+        return None
+    try:
+        family = Separated(problem, WeighedNoise.of(problem))
+    except NotCertifiedError:
+        return None
+    tables, density = family.tables, family.densities(family.steepest)
+    independent = np.ones_like(density)
+    for finer, _, levels in tables.by_axis:
+        independent[finer] *= levels - 1
+    without = {(table, axis): coarser for table, coarser, axis in tables.up[:, :3].tolist()}
+    variances = []
+    for number, (table, variance) in enumerate(zip(problem.observed_tables, problem.table_variances, strict=True)):
+        within = [number] if 0 < variance < np.inf else []
+        for axis in table.axes:
+            within += [without[own, axis] for own in within]
+        own = tables.sizes[within] / (variance * table.size)
+        variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
+    return np.sqrt(np.array(variances))
