@@ -16,8 +16,9 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.memory import free_memory
 
-MOST_ENTRIES = 1 << 17  # of a matrix of desired by observed cells: 1 MiB, read in 10 microseconds
+MOST_ENTRIES = 1 << 16  # of the matrices of few cells: half a MiB, read in 5 microseconds
 MANY_GROUPS = 600  # two passes take their matrices apart: 1,160 are prepared in 2.6 s for 12.4, 384 in 0.34 s for 0.15
+SMALL = 1 << 9  # cells below which loops are not worth being loaded
 FEW_CELLS = 1 << 17  # with their matrices 40 MiB: not worth a look at the free memory
 
 
@@ -38,15 +39,15 @@ class Components(Protocol):
 
 
 def components_of(problem: Problem) -> Components:
-    """Of few cells the matrix, otherwise the sweeps, or two passes where recodes make too many groups for them."""
+    """Of few cells small matrices, otherwise the sweeps, or two passes where recodes make too many groups for them."""
     structured = StructuredProblem.of(problem)
     cells = structured.observed.size + structured.desired.size
     try:
-        if structured.observed.size * structured.desired.size <= MOST_ENTRIES:
+        if MatrixForm.entries(structured) <= MOST_ENTRIES:
             return MatrixForm(structured)
         recoded = not problem.factors.issubset(problem.domain.schema.names)
         if recoded and group_count(problem) > MANY_GROUPS and too_large(problem) is None:
             return TreeForm(structured)
-        return LatticeForm(structured, free_memory() if cells > FEW_CELLS else inf)
+        return LatticeForm(structured, free_memory() if cells > FEW_CELLS else inf, compiled=cells > SMALL)
     except TooManyCellsError:
         return TreeForm(structured)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from blue_solvers.components import Components, MatrixForm, components_of
+from blue_solvers.components import Components, components_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.unmeasured_in_equalities import unmeasured_in_equalities
@@ -157,8 +157,7 @@ class ConditionedEstimate:
 def form_of_places(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""
     special = problem.is_placed or problem.has_zeros
-    form = TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
-    return form.form if isinstance(form, MatrixForm) else form
+    return TreeForm(StructuredProblem.of(problem)) if special else components_of(problem)
 
 
 def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf = form_of_places) -> Components:

@@ -156,25 +156,10 @@ class LatticeForm:
                 sweep.runs.write_to(found, own, kernels.copy, workers)
             return found
 
-    def entries(self) -> Float:
-        """What every observed cell, by itself, makes of all tables, (cells, n)."""
-        units = np.eye(self._noisy.runs.size)
-        with self._workers(units) as workers:
-            return self._estimate(units, workers)[: self._plan.cells]
-
-    def desired_of(self, cells: Float) -> Float:
-        """The desired tables, of which some may be the same, of all tables' (cells, K), (m, K)."""
-        with self._workers(cells) as workers:
-            return self._runs.write(cells, self._kernels.copy, workers)
-
-    def disagreement(self, cells: Float) -> float:
-        """Largest difference between a table and the sums of a finer one, of all tables, (cells, K)."""
-        return self._plan.disagreement(cells)
-
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         with self._workers(Y) as workers:
-            return self.disagreement(self._estimate(Y, workers))
+            return self._plan.disagreement(self._estimate(Y, workers))
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
