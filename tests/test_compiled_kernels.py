@@ -35,6 +35,14 @@ SCALE = 2.5
 Case = Callable[[np.random.Generator], tuple[Any, ...]]
 
 
+def _lower_triangle(rng: np.random.Generator) -> tuple[Any, ...]:
+    size = int(rng.integers(2, 30))
+    own = np.tril(rng.random((size, size)) < rng.choice([0.05, 0.2]), k=-1)
+    own[-1, 0] = True
+    lower = sparse.csr_array(own.astype(float))
+    return lower.indptr.astype(np.int64), lower.indices.astype(np.int64), np.ones(size, dtype=np.int64)
+
+
 def _errors(rng: np.random.Generator) -> tuple[Any, ...]:
     keep, width = rng.integers(1, 9, 2)
     return np.sort(abs(rng.normal(size=(5000, keep)))), np.round(rng.normal(size=(5000, width)), 1)
@@ -273,6 +281,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),
+    "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),

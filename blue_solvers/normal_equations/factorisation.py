@@ -16,6 +16,7 @@ from scipy.sparse.linalg import SuperLU, splu
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
 from constraint_builders.memory import free_memory, require_memory
 
 try:
@@ -99,6 +100,18 @@ def cholmod_gives_triangles() -> bool:
     return hasattr(cholmod, "analyze")
 
 
+def operations_by_cholmod(matrix: sparse.csr_array) -> float:
+    """Of the factorisation that `factorise` would make, from its order of elimination alone.
+
+    Infinite where it would not fit, or that order is not told before: without scikit-sparse 0.4.
+    """
+    if not cholmod_gives_triangles():
+        return np.inf
+    pattern = sparse.csc_matrix(matrix, dtype=np.float64)
+    entries = entries_of_factor(pattern, cholmod.analyze(pattern).P()).astype(np.float64)
+    return np.inf if FACTOR_BYTES * entries.sum() > free_memory() else float((entries**2).sum())
+
+
 def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
     label = f"CHOLMOD, scikit-sparse {version_of('scikit-sparse')}"
     with _cholmod_errors(instead):
@@ -133,8 +146,42 @@ def require_room(matrix: sparse.csc_matrix, order: Integers, instead: str) -> No
 
 def entries_of_factor(matrix: sparse.csc_matrix, order: Integers) -> Integers:
     """Entries in every column of the factor of ``matrix[order][:, order]``, (n,), that of the diagonal included."""
-    lower = sparse.csc_array(sparse.tril(sparse.csr_array(matrix)[order][:, order], format="csc"))
-    return np.array([rows.size for rows in factor_rows(lower)], dtype=np.int64)
+    lower = sparse.csr_array(sparse.tril(sparse.csr_array(matrix)[order][:, order], k=-1, format="csr"))
+    lower.sort_indices()
+    counts = np.ones(lower.shape[0], dtype=np.int64)
+    count_entries.fastest()(lower.indptr.astype(np.int64), lower.indices.astype(np.int64), counts)
+    return counts
+
+
+def count_entries_in_numpy(pointers: Integers, indices: Integers, counts: Integers) -> None:
+    """Entries in every column of the factor, that of the diagonal included.
+
+    Parameters
+    ----------
+    pointers, indices : ndarray, (n + 1,) and (k,)
+        Rows of the matrix below its diagonal.
+    counts : ndarray, (n,)
+        Ones, changed in place.
+    """
+    lower = sparse.csr_array((np.ones(indices.size), indices, pointers), shape=(counts.size, counts.size))
+    counts[:] = [rows.size for rows in factor_rows(sparse.csc_array(lower))]
+
+
+@compiled(reference=count_entries_in_numpy)
+def count_entries(pointers: Integers, indices: Integers, counts: Integers) -> None:
+    """See `count_entries_in_numpy`: every row walks from its entries up the elimination tree."""
+    parent = np.full(counts.size, -1)
+    seen = np.full(counts.size, -1)
+    for row in range(counts.size):
+        seen[row] = row
+        for place in range(pointers[row], pointers[row + 1]):
+            column = indices[place]
+            while seen[column] != row:
+                if parent[column] < 0:
+                    parent[column] = row
+                counts[column] += 1
+                seen[column] = row
+                column = parent[column]
 
 
 def factor_rows(lower: sparse.csc_array) -> Iterator[Integers]:

@@ -1,8 +1,8 @@
 """Choosing a solver.
 
 Where no closed form holds, iterations around equal variances take some 5 steps times the root of the largest ratio of
-variances within a table, each an estimate; a factorisation may take the more, the longer they are. What the choice
-buys, in seconds to prepare and to estimate once (processor time on a loaded machine, log-uniform variances):
+variances within a table, each an estimate; a factorisation's work is counted in its own order of elimination. What the
+choice buys, in seconds to prepare and to estimate once (processor time on a loaded machine, log-uniform variances):
 
     =========================  =============  ==============  ============
     problem, ratio             around equal   on constraints  factorised
@@ -24,6 +24,8 @@ from typing import ClassVar
 
 from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.contract import Prepared, Refusal, Solver
+from blue_solvers.normal_equations.factorisation import operations_by_cholmod
+from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.cholesky import Cholesky, products_of_equations
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
@@ -41,9 +43,10 @@ AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
 (DENSE,) = Dense.capabilities()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
-CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations
+CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations, if iterations will be few
+MOST_RANK, MOST_PRODUCTS = 1_000_000, 200_000_000  # beyond which they never are: seconds and a gigabyte
 STEPS = 5.0  # of iterations around equal variances, beside the root of the ratio of variances within a table
-OPERATIONS = 1_000.0  # of a factorisation, for every cell, likewise: what these steps take
+PRODUCTS, OPERATIONS = 2.0, 1_000.0  # of forming and factorising, for every cell, likewise: what these steps take
 WIDEST_RATIO = 1e8  # up to which it counts: beyond, iterations come to their limit
 UNKNOWN_RATIO = 1e4  # of tables measured in part
 FEW_ENTRIES = 80_000  # detailed cells times tables, up to which equations between crossing recodes are cheap
@@ -141,10 +144,12 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     if ratio <= SAFE_RATIO and not problem.is_correlated and not left_out:
         return around, chosen
     ratio = UNKNOWN_RATIO if isinf(ratio) else ratio
-    work = OPERATIONS * sqrt(min(ratio, WIDEST_RATIO)) * problem.observed.size
-    takes_factors = CHOLESKY.refusal(problem) is None and not _equations_are_dear(problem)
-    if takes_factors and _operations(problem) <= work:
-        return CHOLESKY.solver, f"{_why_not_closed_form(problem)}: factorised, since iterations would be long ({told})"
+    work = sqrt(min(ratio, WIDEST_RATIO)) * problem.observed.size
+    takes_factors = CHOLESKY.refusal(problem) is None and not problem.recodes_cross and problem.rank <= MOST_RANK
+    if takes_factors and products_of_equations(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
+        matrix = equations_of(problem, "independent")[-1].normal_matrix()
+        if operations_by_cholmod(matrix) <= OPERATIONS * work:
+            return CHOLESKY.solver, f"{_why_not_closed_form(problem)}: factorised, iterations would be long ({told})"
     if STEPS * sqrt(ratio) > around.max_iterations:
         return on_constraints, f"{why} on the constraints: the ratio within a table is up to {ratio:.3g}"
     return around, chosen

@@ -10,6 +10,8 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
+from blue_solvers.normal_equations import factorisation
+from blue_solvers.normal_equations.factorisation import factorise, operations_by_cholmod
 from blue_solvers.solvers import auto, cholesky, dense
 from blue_solvers.structured import nearest as nearest_structured
 from blue_solvers.structured.nearest import variance_ratio
@@ -17,6 +19,7 @@ from constraint_builders import Problem, Schema, Spine, gallery
 from tests.helpers.effort import examples
 
 AROUND = ConjugateGradient(preconditioner="two_pass")
+needs_order = pytest.mark.skipif(not factorisation.cholmod_gives_triangles(), reason="needs scikit-sparse 0.4")
 
 
 def cellwise(problem: Problem, ratio: float) -> Problem:
@@ -29,7 +32,8 @@ def cellwise(problem: Problem, ratio: float) -> Problem:
 
 @pytest.fixture
 def factorisations_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "CHOLESKY_RANK", 4)
+    monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
+    monkeypatch.setattr(auto, "MOST_RANK", 4)
 
 
 def assert_estimates_well(problem: Problem, reason: str) -> None:
@@ -63,15 +67,19 @@ def counties(ratio: float) -> Problem:
     return cellwise(Problem(schema, tables, spine=spine), ratio)
 
 
-def test_what_is_dear_is_factorised_where_iterations_are_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_order
+def test_what_a_good_order_makes_cheap_is_factorised_where_iterations_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "CHOLESKY_OPERATIONS", 4)
     assert Auto().choose(counties(1e4))[0] == Cholesky()
     assert_estimates_well(counties(1e4), "iterations would be long")
     assert Auto().choose(counties(3.0))[0] == AROUND
-    monkeypatch.setattr(auto, "CHOLESKY_RANK", 4)
-    assert Auto().choose(counties(1e4))[0] == AROUND
+    for name in ("MOST_RANK", "MOST_PRODUCTS"):
+        with monkeypatch.context() as limited:
+            limited.setattr(auto, name, 4)
+            assert Auto().choose(counties(1e4))[0] == AROUND
 
 
+@needs_order
 @pytest.mark.parametrize("ratio", [100.0, 1e4, 1e6])
 def test_a_factor_that_costs_more_than_iterations_is_not_taken(ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What iterations take grows as the root of the ratio."""
@@ -79,17 +87,21 @@ def test_a_factor_that_costs_more_than_iterations_is_not_taken(ratio: float, mon
     problem = cellwise(gallery.cube(3, 3), ratio)
     as_dear = 1_000.0 * np.sqrt(ratio) * problem.observed.size
     for operations, expected in ((0.99 * as_dear, Cholesky()), (1.01 * as_dear, AROUND), (np.inf, AROUND)):
-        monkeypatch.setattr(auto, "_operations", lambda problem, operations=operations: operations)
+        monkeypatch.setattr(auto, "operations_by_cholmod", lambda matrix, operations=operations: operations)
         assert Auto().choose(problem)[0] == expected
 
 
+@needs_order
 @examples(12)
 @given(seed=st.integers(0, 10_000))
-def test_products_are_as_many_as_entries_at_least(seed: int) -> None:
+def test_operations_are_those_of_the_factor_that_is_made(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = cellwise(gallery.cube(*(int(k) for k in rng.integers(2, 4, 2))), 100.0)
     A = problem.constraint_matrix()
-    assert cholesky.products_of_equations(problem) >= (A @ sparse.diags_array(problem.variances) @ A.T).nnz
+    matrix = sparse.csc_array(A @ sparse.diags_array(problem.variances) @ A.T)
+    columns = np.diff(factorise(matrix).triangle()[0].indptr).astype(float)
+    assert operations_by_cholmod(matrix) == (columns**2).sum()
+    assert cholesky.products_of_equations(problem) >= matrix.nnz
 
 
 @pytest.mark.usefixtures("factorisations_are_dear")
