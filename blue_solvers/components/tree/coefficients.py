@@ -82,8 +82,9 @@ class PieceSolver:
         measured: list[dict[int, Ragged]] = [{} for _ in self._jobs]
         for level in plan.levels:
             for t, table in level.tables:
-                rows = [len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
-                for mine, found, count in zip(measured, self._matrices(t, level.class_count, rows), rows, strict=True):
+                rows = [0 if piece.is_number else len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
+                gains = self._matrices(t, level.class_count, rows) if any(rows) else []
+                for mine, found, count in zip(measured, gains, rows, strict=False):
                     mine |= {t: found} if count else {}
         return [
             PieceCoefficients(
@@ -182,10 +183,10 @@ class PieceSolver:
         level, ranks, count = self._plan.levels[number], self._plan.class_rank[classes], len(self._jobs)
         sources, used = [], []
         for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
-            rows = [piece.rows.get(table.name, np.zeros((0, self._kinds.size)))[:, support] for _, piece in self._jobs]
-            W = np.zeros((count, max(map(len, rows)), support.size))
-            for own, given in zip(W, rows, strict=True):
-                own[: len(given)] = given
+            given = {i: piece.rows[table.name] for i, (_, piece) in enumerate(self._jobs) if table.name in piece.rows}
+            W = np.zeros((count, max(map(len, given.values()), default=0), support.size))
+            for i, rows in given.items():
+                W[i, : len(rows)] = rows[:, support]
             said = np.flatnonzero(W.any(axis=(0, 2)))
             if said.size and (weights[ranks].any() or exact[ranks].any()):
                 design = np.repeat(W[:, said], classes.size, axis=0)
@@ -287,6 +288,6 @@ def _put_together(plan: TreePlan, division: Division, pieces: list[tuple[Piece, 
         found = {piece.place: solved.measured[t] for piece, solved in pieces if t in solved.measured}
         if found:
             measured[t] = Composed(own, division.frames(plan.tables[t].name), found, count)
-    first = pieces[0][1] if division.size == 1 else None
+    first = next((solved for piece, solved in pieces if piece.is_number), None)
     numbers = (EMPTY, EMPTY) if first is None else (first.own.toarray(), first.own_exact.toarray())
     return Coefficients(pieces, **square, measured=measured, own=numbers[0], own_exact=numbers[1])
