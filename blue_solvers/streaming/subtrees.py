@@ -301,11 +301,8 @@ def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -
             total += division.size**2
             continue
         for piece in division.pieces:
-            if piece.is_batched:
-                total += piece.size**2
-            else:
-                kinds, counts = np.unique(piece.kinds, return_counts=True)
-                total += (~zeros.empty_kinds(np.arange(count))[:, kinds] @ counts.astype(float)) ** 2
+            kinds, counts = np.unique(piece.kinds, return_counts=True)
+            total += (~zeros.empty_kinds(np.arange(count))[:, kinds] @ counts.astype(float)) ** 2
     return total
 
 

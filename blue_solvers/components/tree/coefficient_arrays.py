@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.components.tree.piecewise import Batch, Composed
+from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.splitting import Piece
 from constraint_builders.arrays import Float
 
@@ -31,14 +31,14 @@ class PieceCoefficients:
         What multiplies the information of all noisy, or exact, tables.
     """
 
-    children: Batch
-    gain: Batch
-    root: Batch
-    posterior: Batch
-    measured: Mapping[int, Batch]
+    children: Ragged
+    gain: Ragged
+    root: Ragged
+    posterior: Ragged
+    measured: Mapping[int, Ragged]
     message: Message
-    own: Batch | None = None
-    own_exact: Batch | None = None
+    own: Ragged
+    own_exact: Ragged
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,8 @@ class Coefficients:
     root: Composed
     posterior: Composed
     measured: Mapping[int, Composed]
-
-    @property
-    def own(self) -> Batch | None:
-        return self.pieces[0][1].own
-
-    @property
-    def own_exact(self) -> Batch | None:
-        return self.pieces[0][1].own_exact
+    own: Float
+    own_exact: Float
 
     @property
     def message(self) -> list[Message]:

@@ -1,14 +1,254 @@
-"""Gains and covariances of components, put together from those of their pieces."""
+"""Gains and covariances of components: messages going up the tree, posteriors going down, piece by piece.
+
+Geounits lower down hold few of the kinds of cells that their parents hold: a block without facilities has only
+households. Of a piece geounits with the same kinds are a lot, and its matrices are as small as their numbers are
+few; in what children tell their parent, numbers that they lack are known to be 0. Pieces whose numbers are of the same
+kinds are worked on together. Children are added up two at a time, single numbers all at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients, PieceCoefficients
-from blue_solvers.components.tree.piecewise import Composed
-from blue_solvers.components.tree.solved_pieces import PieceSolver
+from blue_solvers.components.tree.messages import Message, Telling, combine
+from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.splitting import Division, Piece
+from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
 from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
+from constraint_builders.arrays import Float, Index
+
+EMPTY = np.zeros((0, 1, 1))
+Found = tuple[Index, Float, Index, Index]  # entries, matrices (pieces, entries, r, q), and which rows and columns
+
+
+@dataclass
+class _Lot:
+    """Classes of a level with the same numbers, and what is known of these: (pieces, classes, s, s).
+
+    Attributes
+    ----------
+    support : ndarray of int
+    message : Message
+    posterior : ndarray
+        Square roots of the covariance of the final estimate, of geounits with children.
+    pairs : ndarray of int
+        With their children.
+    sums : SumOfChildren or None
+    """
+
+    support: Index
+    message: Message
+    posterior: Float
+    pairs: Index
+    sums: SumOfChildren | SumOfNumbers | None
+
+
+class PieceSolver:
+    """Pieces of the same kinds of numbers.
+
+    Parameters
+    ----------
+    plan : TreePlan
+    jobs : sequence of (int, Piece)
+        Each with the number of a component that it is a piece of.
+    boundary : Boundary
+    """
+
+    def __init__(self, plan: TreePlan, jobs: Sequence[tuple[int, Piece]], boundary: Boundary) -> None:
+        self._plan, self._jobs, self._boundary = plan, jobs, boundary
+        self._kinds = jobs[0][1].kinds
+        self._lots: list[_Lot] = []
+        self._lot_of, self._row_of = np.zeros((2, plan.class_rank.size), dtype=np.intp)
+        self._found: defaultdict[str | int, list[Found]] = defaultdict(list)
+
+    def solve(self) -> list[PieceCoefficients]:
+        """Of every piece."""
+        plan, size = self._plan, self._kinds.size
+        for number, level in reversed(list(enumerate(plan.levels))):
+            for classes in (level.leaf_classes, level.inner_classes):
+                for own, support in self._lots_among(number, classes):
+                    self._go_up(number, own, support)
+        self._go_down()
+        pairs, every = plan.pair_parent.size, plan.class_rank.size
+        counts = {"children": plan.parents.size, "gain": pairs, "root": every, "posterior": pairs + 1}
+        counts |= {"own": every, "own_exact": every}
+        square = {name: self._matrices(name, count, [size] * len(self._jobs)) for name, count in counts.items()}
+        measured: list[dict[int, Ragged]] = [{} for _ in self._jobs]
+        for level in plan.levels:
+            for t, table in level.tables:
+                rows = [0 if piece.is_number else len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
+                gains = self._matrices(t, level.class_count, rows) if any(rows) else []
+                for mine, found, count in zip(measured, gains, rows, strict=False):
+                    mine |= {t: found} if count else {}
+        return [
+            PieceCoefficients(
+                **{name: found[i] for name, found in square.items()},
+                measured=measured[i],
+                message=self._lots[-1].message[i],
+            )
+            for i in range(len(self._jobs))
+        ]
+
+    def _matrices(self, name: str | int, count: int, widths: Sequence[int]) -> list[Ragged]:
+        """So many matrices of every piece."""
+        lot_of, place = np.full(count, -1), np.zeros(count, dtype=np.intp)
+        for number, (entries, _, _, _) in enumerate(self._found[name]):
+            lot_of[entries], place[entries] = number, np.arange(len(entries))
+        made = []
+        for i, width in enumerate(widths):
+            kept = [(own[i], rows, columns[columns < width]) for _, own, rows, columns in self._found[name]]
+            lots = [(own[..., : columns.size], rows, columns) for own, rows, columns in kept]
+            made.append(Ragged(lots, (self._kinds.size, width), lot_of, place))
+        return made
+
+    def _lots_among(self, number: int, classes: Index) -> Iterator[tuple[Index, Index]]:
+        """Classes of a level that have the same numbers, and these."""
+        empty = self._plan.empty_kinds(number, self._plan.class_rank[classes])[:, self._kinds]
+        if (empty == empty[:1]).all():
+            patterns, which = empty[:1], np.zeros(classes.size, dtype=np.intp)
+        else:
+            patterns, which = np.unique(empty, axis=0, return_inverse=True)
+        for i, flags in enumerate(patterns):
+            yield classes[which.ravel() == i], np.flatnonzero(~flags)
+
+    def _go_up(self, number: int, classes: Index, support: Index) -> None:
+        """What some classes were measured, and what their children tell."""
+        lot = self._lot(number, classes, support)
+        self._lot_of[classes], self._row_of[classes] = len(self._lots), np.arange(classes.size)
+        self._lots.append(lot)
+        for row, geounit in self._plan.bounded(number, classes, self._boundary.below):
+            for i, (component, piece) in enumerate(self._jobs):
+                lot.message[i, self._row_of[row]] = self._boundary.below[geounit][component][piece.place][0]
+        self._found["root"].append((classes, lot.message.root, support, support))
+
+    def _lot(self, number: int, classes: Index, support: Index) -> _Lot:
+        plan, level = self._plan, self._plan.levels[number]
+        shape = len(self._jobs), classes.size, support.size
+        nothing = Message.zeros((*shape, support.size))
+        lot = _Lot(support, nothing, nothing.root.copy(), classes[:0], None)
+        if not support.size:
+            return lot
+        sources, used = self._sources(number, classes, support)
+        numbers = plan.parent_number[level.members[plan.class_rank[classes]]]
+        if numbers[0] >= 0:
+            pairs, starts = plan.pairs_of(numbers)
+            lot.pairs = np.arange(plan.pair_parent.size)[pairs]
+            owners = np.repeat(np.arange(numbers.size), np.diff(starts))
+            children = self._about(plan.pair_class[lot.pairs], support)
+            adding = SumOfNumbers if support.size == 1 else SumOfChildren
+            lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
+            sources.append(Telling.told(flattened(lot.sums.total)))
+        combined = combine(sources)
+        lot.message[:] = raised(combined.message, shape)
+        gains = [gain.reshape(*shape, -1) for gain in combined.gains]
+        for (t, rows), gain in zip(used, gains, strict=False):
+            self._found[t].append((classes - level.first_class, gain, support, rows))
+        if lot.sums is not None:
+            self._found["children"].append((numbers, gains[-1], support, support))
+        if self._kinds.size == 1:
+            said = [(source.exact @ source.design) ** 2 for source in sources if source.exact is not None]
+            total = sum(said, start=np.zeros((classes.size * len(self._jobs), 1, 1))).reshape(*shape, 1)
+            exactly = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+            self._found["own"].append((classes, lot.message.root**2, support, support))
+            self._found["own_exact"].append((classes, exactly, support, support))
+        return lot
+
+    def _about(self, classes: Index, support: Index) -> Message:
+        """What is known of some classes as messages about more numbers, which are exactly 0 in them."""
+        found = Message.zeros((len(self._jobs), classes.size, support.size, support.size))
+        pieces = np.arange(len(self._jobs))
+        for chosen, lot, rows in self._by_lot(classes):
+            places, own = np.searchsorted(support, lot.support), lot.message[:, rows]
+            for given, array in zip(own.arrays, found.arrays, strict=True):
+                array[np.ix_(pieces, chosen, places, places)] = given
+            others = np.setdiff1d(np.arange(support.size), places)
+            found.exact[:, chosen[:, None], others, others] = 1.0
+        return found
+
+    def _by_lot(self, classes: Index) -> Iterator[tuple[Index, _Lot, Index]]:
+        """Places among some classes, the lot that these are of, and their rows there."""
+        lots = self._lot_of[classes]
+        for number in np.unique(lots).tolist():
+            chosen = np.flatnonzero(lots == number)
+            yield chosen, self._lots[number], self._row_of[classes[chosen]]
+
+    def _sources(self, number: int, classes: Index, support: Index) -> tuple[list[Telling], list[tuple[int, Index]]]:
+        """What was measured in some classes, and of tables, by number, the rows that say something."""
+        level, ranks, count = self._plan.levels[number], self._plan.class_rank[classes], len(self._jobs)
+        sources, used = [], []
+        for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):
+            given = {i: piece.rows[table.name] for i, (_, piece) in enumerate(self._jobs) if table.name in piece.rows}
+            W = np.zeros((count, max(map(len, given.values()), default=0), support.size))
+            for i, rows in given.items():
+                W[i, : len(rows)] = rows[:, support]
+            said = np.flatnonzero(W.any(axis=(0, 2)))
+            if said.size and (weights[ranks].any() or exact[ranks].any()):
+                design = np.repeat(W[:, said], classes.size, axis=0)
+                precisions = np.tile(weights[ranks], count)
+                sources.append(Telling.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
+                used.append((t, said))
+        if not sources:
+            nothing = np.zeros((count * classes.size, support.size, support.size))
+            sources.append(Telling(np.eye(support.size)[None], nothing, nothing[:1]))  # whose gain is not kept
+        return sources, used
+
+    def _go_down(self) -> None:
+        """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
+        plan, found, top = self._plan, self._found, self._lots[-1]
+        top.posterior = top.message.root
+        if self._boundary.above is not None:
+            above = [self._boundary.above[component][piece.place] for component, piece in self._jobs]
+            top.posterior = np.stack(above)[:, None]
+        found["posterior"].append((np.zeros(1, dtype=np.intp), top.posterior, top.support, top.support))
+        for lot in reversed(self._lots):
+            if lot.sums is None:
+                continue
+            gain, root = lot.sums.share(lot.posterior)
+            for chosen, child, rows in self._by_lot(plan.pair_class[lot.pairs]):
+                if not child.support.size:
+                    continue
+                pairs, places = lot.pairs[chosen], np.searchsorted(lot.support, child.support)
+                learnt = root[:, chosen][:, :, places]
+                if places.size < lot.support.size:
+                    learnt = compress(learnt.reshape(-1, *learnt.shape[2:])).reshape(*learnt.shape[:3], -1)
+                child.posterior[:, rows] = learnt
+                found["gain"].append((pairs, gain[:, chosen][:, :, places], child.support, lot.support))
+                found["posterior"].append((pairs + 1, learnt, child.support, child.support))
+
+
+class SumOfNumbers:
+    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
+
+    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
+        self._counts, self._owners = counts, owners
+        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        self._V, self._unknown = children.root**2, children.unknown
+        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
+        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
+        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
+        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
+
+    def _over_owners(self, by_pair: Float) -> Float:
+        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
+
+    def share(self, above: Float) -> tuple[Float, Float]:
+        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
+        V, unknown = self._V, self._unknown
+        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
+        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
+        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
+        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
+        conditional = gain * others
+        if unknown.any():
+            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
+            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
+        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)
 
 
 def solve_components(
@@ -20,10 +260,10 @@ def solve_components(
     first_of: dict[DesignKey, int] = {}
     for i, key in zip(chosen, keys, strict=True):
         first_of.setdefault(key, i)
-    lots: dict[object, list[tuple[int, Piece]]] = {}
+    lots: dict[bytes, list[tuple[int, Piece]]] = {}
     for key, i in first_of.items():
         for piece in plan.division(key).pieces:
-            lots.setdefault(piece.size if piece.is_batched else (i, piece.place), []).append((i, piece))
+            lots.setdefault(piece.kinds.tobytes(), []).append((i, piece))
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
     for lot in lots.values():
         for some in plan.stacks(lot, lot[0][1].size):
@@ -48,4 +288,6 @@ def _put_together(plan: TreePlan, division: Division, pieces: list[tuple[Piece, 
         found = {piece.place: solved.measured[t] for piece, solved in pieces if t in solved.measured}
         if found:
             measured[t] = Composed(own, division.frames(plan.tables[t].name), found, count)
-    return Coefficients(pieces, **square, measured=measured)
+    first = next((solved for piece, solved in pieces if piece.is_number), None)
+    numbers = (EMPTY, EMPTY) if first is None else (first.own.toarray(), first.own_exact.toarray())
+    return Coefficients(pieces, **square, measured=measured, own=numbers[0], own_exact=numbers[1])

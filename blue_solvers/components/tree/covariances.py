@@ -35,7 +35,7 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.coefficient_arrays import Coefficients, PieceCoefficients
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.merges import merges_of
-from blue_solvers.components.tree.piecewise import Ragged, absolute, array_of
+from blue_solvers.components.tree.piecewise import Ragged
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float, Index
@@ -185,7 +185,8 @@ class _SumOfSquares:
         for left, root in errors:
             half = self._of_sums(root.swapaxes(1, 2) @ left, taken)
             self._covariance += half.T @ half
-            self._rounding += (self._of_sums(absolute(root).swapaxes(1, 2) @ abs(left), abs(taken)) ** 2).sum(axis=0)
+            sizes = abs(root) if isinstance(root, Ragged) else np.abs(root)
+            self._rounding += (self._of_sums(sizes.swapaxes(1, 2) @ abs(left), abs(taken)) ** 2).sum(axis=0)
 
     def _of_sums(self, rows: Float, taken: Float) -> Float:
         """Rows over columns as rows over sums."""
@@ -246,7 +247,7 @@ class Branches:
         weights[1:] -= received[self.parent]
         yield weights, coefficients.root[self.class_of]
         if self._other_pairs.size:
-            roots = array_of(coefficients.root[self._other_class]) * np.sqrt(self._other_counts)[:, None, None]
+            roots = coefficients.root[self._other_class].toarray() * np.sqrt(self._other_counts)[:, None, None]
             order = np.argsort(self._other_parent, kind="stable")
             owners, root = _roots_of_sums(roots[order], self._other_parent[order])
             yield received[owners], root

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.piecewise import PUT_TOGETHER
-from blue_solvers.components.tree.splitting import Division, Piece
+from blue_solvers.components.tree.splitting import Division
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes
@@ -19,10 +18,9 @@ FIRST_SECONDS, FURTHER_SECONDS = 5.0, 0.2  # of processor, for the first geounit
 FIRST_BYTES = 1e9
 # Measured on one core of 2.5 GHz, persons' tables of the demographic and housing characteristics:
 SECONDS_A_MULTIPLICATION = 2e-9  # of b^3, for a piece of b numbers, for every class and every pair
-SECONDS_AN_ENTRY = 3e-8  # of a matrix that is put together from pieces
+SECONDS_AN_ENTRY = 6e-8  # of a matrix that is kept
 SECONDS_TO_SPLIT = 1e-7  # for every entry of the matrices of a component
 SECONDS_A_STEP = 3e-5  # of a piece, for every class and every pair
-NUMBER_BYTES = 8.0
 MERGES = 2  # times that children are added up to what their parent has, for each of their pairs
 MATRICES = 12  # held for every piece, class and pair while they are worked out
 
@@ -74,53 +72,39 @@ def projected_work(problem: Problem) -> ProjectedWork:
     problem = problem if order is None else order.problem
     nested = None if problem.areas is None else problem.tree
     plan = plan_of(StructuredProblem.of(problem if nested is None else nested.problem))
-    seconds, held, most, largest = 0.0, 0.0, 0.0, 1
-    for key in {plan.design_key(component) for component in plan.components if component.size > 1}:
-        division = plan.division(key)
-        for piece in division.pieces:
-            own = _PieceSizes(plan, piece)
-            squares = (own.classes**2).sum() + (own.above**2).sum()
-            cubes = (own.classes**3).sum() + (1 if piece.is_batched else MERGES) * (own.above**3).sum()
-            at_once = squares if piece.is_batched else (own.above**2).sum() / 2 + piece.size**2
-            seconds += SECONDS_AN_ENTRY * squares + SECONDS_A_MULTIPLICATION * cubes
-            seconds += SECONDS_A_STEP * (own.classes.size + own.above.size)
-            most = max(most, NUMBER_BYTES * MATRICES * float(at_once))
-            largest = max(largest, piece.size)
-        kept = sum(_entries(plan, division))
-        held += NUMBER_BYTES * kept
-        seconds += SECONDS_AN_ENTRY * kept
-        seconds += SECONDS_TO_SPLIT * division.size**2
-    return ProjectedWork(float(seconds), held + most, plan.spine.size, largest)
+    divisions = [plan.division(key) for key in {plan.design_key(own) for own in plan.components if own.size > 1}]
+    work = np.array([(0.0, 0.0, 0.0), *(_work(plan, division) for division in divisions)])
+    entries, seconds = work[:, 0].sum(), work[:, 1].sum() + SECONDS_AN_ENTRY * work[:, 0].sum()
+    largest = max((piece.size for division in divisions for piece in division.pieces), default=1)
+    return ProjectedWork(float(seconds), float(8 * (entries + work[:, 2].max())), plan.spine.size, largest)
 
 
-class _PieceSizes:
-    """How many numbers of a piece classes have, geounits with children, the children of pairs and their parents."""
+def _work(plan: TreePlan, division: Division) -> tuple[float, float, float]:
+    """Numbers in a component's coefficients that are kept, seconds beside those for each, and numbers held meanwhile.
 
-    def __init__(self, plan: TreePlan, piece: Piece) -> None:
-        self.classes = np.full(plan.class_rank.size, float(piece.size))
-        for number, level in enumerate(() if piece.is_batched else plan.levels):
-            own = slice(level.first_class, level.first_class + level.class_count)
-            self.classes[own] = (~plan.empty_kinds(number, plan.class_rank[own])[:, piece.kinds]).sum(axis=1)
-        self.parents, self.children = self.classes[plan.class_of[plan.parents]], self.classes[plan.pair_class]
-        self.above = self.parents[plan.pair_parent]
-
-
-def _entries(plan: TreePlan, division: Division) -> Iterator[int]:
-    """Numbers in the coefficients that are kept of a component, and in what products take in place of its pieces.
-
-    At most: large pieces keep no rows that say nothing of a geounit.
+    At most: pieces keep no rows that say nothing of a geounit, and what products take in place of pieces is made later.
     """
+    kept, seconds, most = 0.0, SECONDS_TO_SPLIT * division.size**2, 0.0
     for piece in division.pieces:
-        own = _PieceSizes(plan, piece)
-        yield int((own.classes**2).sum() + (own.parents**2).sum() + (own.children * own.above).sum())
-        yield int((own.children**2).sum() + own.classes[plan.levels[0].class_of[0]] ** 2)
-        for level in plan.levels:
-            count = int(own.classes[level.first_class : level.first_class + level.class_count].sum())
-            for _, table in level.tables:
-                if table.name in piece.rows:
-                    yield count * len(piece.rows[table.name])
-    if not division.coordinates.are_numbers and division.size <= PUT_TOGETHER:
-        yield (plan.parents.size + plan.pair_parent.size) * division.size**2
-        for level in plan.levels:
-            for _, table in level.tables:
-                yield level.class_count * division.size * division.seeing.get(table.name, 0)
+        classes = np.zeros(plan.class_rank.size)  # how many numbers of the piece they have
+        for number, level in enumerate(plan.levels):
+            own = slice(level.first_class, level.first_class + level.class_count)
+            classes[own] = (~plan.empty_kinds(number, plan.class_rank[own])[:, piece.kinds]).sum(axis=1)
+            kept += classes[own].sum() * sum(len(piece.rows.get(table.name, ())) for _, table in level.tables)
+        parents, children = classes[plan.class_of[plan.parents]], classes[plan.pair_class]
+        above = parents[plan.pair_parent]
+        kept += (
+            (classes**2).sum()
+            + (parents**2).sum()
+            + (children * (above + children)).sum()
+            + classes[plan.levels[0].class_of[0]] ** 2
+        )
+        seconds += SECONDS_A_MULTIPLICATION * ((classes**3).sum() + MERGES * (above**3).sum())
+        seconds += SECONDS_A_STEP * (classes.size + above.size)
+        most = max(most, MATRICES * ((above**2).sum() / 2 + piece.size**2))
+    if division.size <= PUT_TOGETHER:
+        seeing = sum(
+            level.class_count * division.seeing.get(t.name, 0) for level in plan.levels for _, t in level.tables
+        )
+        kept += division.size * (seeing + (plan.parents.size + plan.pair_parent.size) * division.size)
+    return kept, seconds, most

@@ -20,20 +20,38 @@ from scipy.linalg import block_diag, qr
 
 from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.subspaces import kronecker
-from blue_solvers.components.tree.alike_spaces import AlikeSpaces, alike_spaces
 from blue_solvers.components.tree.piecewise import PUT_TOGETHER, Coordinates
 from constraint_builders.arrays import Float, Index
 
 LARGEST_BLOCK = 64  # group sums that tables of many rows may tie together
 SAVING = 0.5  # of the multiplications that one piece takes: where little more is saved, nothing is divided
 WORTH = SMALL  # group sums up to which nothing is divided
-BATCHED = SMALL  # numbers of a piece up to which all geounits are worked on together
+APART = 1e-10  # of what tables tell, relative to the largest, where it is not the same
 TOLERANCE = 1e-11  # of unweighted rows of length one
 ROUNDING = 1e-13  # left where rows do not see a space
 
 Axes = list[Float]  # rows of a table along every variable that is no contrast; their Kronecker product is W
 Partitions = dict[str, sparse.csc_array]  # W of every table about the group sums that are not empty everywhere
 Copies = list[tuple[Index, Float]]  # of every block that has copies of a space its group sums, and vectors (n, b, c)
+
+
+@dataclass(frozen=True)
+class AlikeSpaces:
+    """Copies of one irreducible part.
+
+    Attributes
+    ----------
+    kinds : ndarray of int, (b,)
+        The kind of cells that every direction lies in.
+    grams : ndarray, (tables, b, b)
+        What every table tells of each copy.
+    vectors : ndarray, (n, b, c)
+        Orthonormal.
+    """
+
+    kinds: Index
+    grams: Float
+    vectors: Float
 
 
 @dataclass(eq=False)
@@ -46,17 +64,18 @@ class Piece:
         What each table, by name, says of them.
     kinds : ndarray of int, (b,)
         Which kind of group sums every number is of; -1 where it is empty everywhere.
-    basis : sparse array, (m, b * copies)
-        Orthonormal; copies run fastest.
+    basis : sparse array, (m, b * copies), or None
+        Orthonormal; copies run fastest. None where it is all of a component, in no coordinates but its own.
     frames : mapping of str to sparse array, (rows of the table, k * copies)
-        For each of these tables the combinations of its rows that say so, orthonormal for each copy.
+        For each of these tables the combinations of its rows that say so, orthonormal for each copy; empty for all of
+        a component.
     place : int
         Its number among the pieces.
     """
 
     rows: Mapping[str, Float]
     kinds: Index
-    basis: sparse.csc_array
+    basis: sparse.csc_array  # or None
     frames: Mapping[str, sparse.csc_array]
     place: int = 0
 
@@ -66,18 +85,18 @@ class Piece:
         return self.kinds.size
 
     @property
+    def is_number(self) -> bool:
+        """Whether it is all of a component of one group sum."""
+        return self.basis is None and self.size == 1
+
+    @property
     def copies(self) -> int:
         """How many there are."""
         return self.basis.shape[1] // self.size
 
-    @property
-    def is_batched(self) -> bool:
-        """Whether all geounits are worked on together, not each in the numbers that are not empty there."""
-        return self.size <= BATCHED
-
     def of_weights(self, weights: Float) -> Float:
         """Weights on the piece's numbers, (b, copies * rest, K), from those on the group sums, (m, rest, K)."""
-        own = self.basis.T @ weights.reshape(len(weights), -1)
+        own = weights if self.basis is None else self.basis.T @ weights.reshape(len(weights), -1)
         return own.reshape(self.size, -1, weights.shape[-1])
 
     def turned(self, combinations: Float) -> Piece:
@@ -113,13 +132,13 @@ class Division:
     @cached_property
     def coordinates(self) -> Coordinates:
         """Of all pieces among the group sums."""
-        return Coordinates.of(self.size, {piece.place: (piece.basis, piece.size) for piece in self.pieces})
+        return Coordinates(self.size, {piece.place: (piece.basis, piece.size) for piece in self.pieces})
 
     def frames(self, table: str) -> Coordinates:
         """The same among the rows of a table."""
         if table not in self._frames:
-            own = {p.place: (p.frames[table], len(p.rows[table])) for p in self.pieces if table in p.frames}
-            self._frames[table] = Coordinates.of(self.seeing[table], own)
+            own = {p.place: (p.frames.get(table), len(p.rows[table])) for p in self.pieces if table in p.rows}
+            self._frames[table] = Coordinates(self.seeing[table], own)
         return self._frames[table]
 
 
@@ -137,8 +156,7 @@ def split(tables: Mapping[str, Axes], kinds: Index) -> Division:
     pieces = _pieces(tables, kinds) if size > WORTH else []
     if size <= WORTH or (size <= PUT_TOGETHER and sum(piece.size**3 for piece in pieces) > SAVING * size**3):
         rows = {name: kronecker(axes) for name, axes in tables.items()}
-        frames = {name: sparse.eye_array(len(own), format="csc") for name, own in rows.items()}
-        pieces = [Piece(rows, kinds, sparse.eye_array(size, format="csc"), frames)]
+        pieces = [Piece(rows, kinds, None, {})]
     return Division(tables, size, pieces)
 
 
@@ -265,3 +283,58 @@ def _tied(spaces: Sequence[Piece], tying: Mapping[str, sparse.csr_array]) -> Pie
             rows[name] = seen[touched].toarray()
             frames[name] = sparse.eye_array(W.shape[0], format="csc")[:, touched]
     return Piece(rows, kinds, basis, frames)
+
+
+def alike_spaces(kinds: Index, grams: Float) -> list[AlikeSpaces]:
+    """The irreducible parts of a block of n cells.
+
+    Parameters
+    ----------
+    kinds : ndarray of int, (n,)
+    grams : ndarray, (tables, n, n)
+        Symmetric.
+    """
+    scaled = grams / np.maximum(abs(grams).max(axis=(1, 2), initial=0.0), 1e-300)[:, None, None]
+    spaces, found = [np.eye(kinds.size)[:, kinds == kind] for kind in np.unique(kinds)], []
+    while spaces:
+        aligned, spaces = _linked(spaces, scaled)
+        if aligned:
+            vectors = np.stack(aligned, axis=1)
+            own = np.einsum("nb,tnm,mc->tbc", vectors[:, :, 0], grams, vectors[:, :, 0])
+            found.append(AlikeSpaces(kinds[abs(vectors[:, :, 0]).argmax(axis=0)], own, vectors))
+    return found
+
+
+def _linked(spaces: list[Float], grams: Float) -> tuple[list[Float], list[Float]]:
+    """The first space and all that tables link to it, in bases in which every link is a multiple of the identity.
+
+    Beside them the other spaces; nothing, and all spaces, of which some are cut, where a link shows that copies of
+    different parts are in one. Directions one by one where no cut makes the links commute.
+    """
+    aligned, left, commute = spaces[:1], spaces[1:], True
+    for one in aligned:
+        for other in aligned:
+            for link in one.T @ grams @ other:
+                parts = _eigenspaces((link + link.T) / 2)
+                if len(parts) > 1:
+                    return [], [*(spaces[0] @ U for U in parts), *spaces[1:]]
+                commute &= bool(abs(link - link.T).max() <= APART)
+        for other in list(left):
+            links = one.T @ grams @ other
+            link = links[int(abs(links).max(axis=(1, 2), initial=0.0).argmax())] if len(links) else links.sum(axis=0)
+            if abs(link).max() > APART:
+                cuts = {id(spaces[0]): _eigenspaces(link @ link.T), id(other): _eigenspaces(link.T @ link)}
+                if max(map(len, cuts.values())) > 1:
+                    return [], [own @ U for own in spaces for U in cuts.get(id(own), [np.eye(own.shape[1])])]
+                aligned.append(other @ link.T / np.sqrt((link**2).sum() / link.shape[0]))
+                left = [own for own in left if own is not other]
+    if not commute:
+        aligned = [direction[:, None] for direction in np.concatenate(aligned, axis=1).T]
+    return aligned, left
+
+
+def _eigenspaces(S: Float) -> list[Float]:
+    """Of a symmetric matrix with entries of order one, cut where its eigenvalues are furthest apart."""
+    values, vectors = np.linalg.eigh(S)
+    gaps = np.diff(values)
+    return np.split(vectors, np.flatnonzero(gaps > max(APART, gaps.max(initial=0.0) / 10)) + 1, axis=1)

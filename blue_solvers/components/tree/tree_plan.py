@@ -285,7 +285,7 @@ class TreePlan:
 
     @cached_property
     def _speaking(self) -> list[Table]:
-        return [table for table in self.tables if table.name not in self._silent]
+        return list({table.name: table for table in self.tables if table.name not in self._silent}.values())
 
     def division(self, key: DesignKey) -> Division:
         """How the components of a key fall apart."""

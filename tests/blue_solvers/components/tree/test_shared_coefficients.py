@@ -11,12 +11,12 @@ import pytest
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
 from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.tree import coefficients, splitting
 from blue_solvers.components.tree import projected_work as projection
-from blue_solvers.components.tree import solved_pieces, splitting
 from blue_solvers.components.tree.coefficient_arrays import Coefficients
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.messages import Combined, Telling, combine
-from blue_solvers.components.tree.piecewise import Composed, lots_of
+from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
@@ -60,7 +60,7 @@ def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
     """All of them, piece by piece, but for what the tree tells of its root."""
     for matrices in (*products_of(own), own.root, own.posterior):
         for piece in matrices.pieces.values():
-            yield from (found for _, found, _, _ in lots_of(piece))
+            yield from (found for _, found, _, _ in piece.by_lot())
 
 
 def test_components_that_share_coefficients_have_the_bits_of_separate_work() -> None:
@@ -140,7 +140,7 @@ def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.Mo
         work.append(entries * m**3)
         return done
 
-    monkeypatch.setattr(solved_pieces, "combine", counted)
+    monkeypatch.setattr(coefficients, "combine", counted)
     P = blue(problem, "two_pass")
     assert 1e7 < sum(work) < 4e8  # multiplications: 2e8 in 3.5 s; 200 s without sharing
     assert not (P @ np.zeros(problem.observed.size)).any()
@@ -173,9 +173,8 @@ def test_the_memory_that_is_projected_is_what_coefficients_take(spread: float) -
     for component, own in zip(plan.components, solve_components(plan), strict=True):
         if component.size > 1:
             held = sum(array.size for array in arrays_of(own))
-            whole = own.gain.rows.are_numbers  # products take its pieces' arrays themselves
-            held += 0 if whole else sum(other.toarray().size for other in products_of(own))
-            assert sum(projection._entries(plan, plan.division(plan.design_key(component)))) == held
+            held += sum(other.toarray().size for other in products_of(own))
+            assert projection._work(plan, plan.division(plan.design_key(component)))[0] == held
 
 
 def test_much_work_is_called_large() -> None:

@@ -18,21 +18,20 @@ from blue_solvers import TwoPass, blue
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree import piecewise, splitting
-from blue_solvers.components.tree.alike_spaces import alike_spaces
 from blue_solvers.components.tree.covariances import PlaceCovariances
-from blue_solvers.components.tree.splitting import split
+from blue_solvers.components.tree.splitting import alike_spaces, split
 from blue_solvers.components.tree.tree_plan import plan_of
 from blue_solvers.streaming import partition, stream
 from tests.helpers.effort import examples
 from tests.helpers.partitioned import assert_same
 from tests.helpers.zero_problems import Invented, invented
 
-CUTS = st.tuples(st.sampled_from([1, 4, 8, 64]), st.sampled_from([1, 2, 12]), st.sampled_from([0, 200]))
+CUTS = st.tuples(st.sampled_from([1, 4, 8, 64]), st.sampled_from([0, 200]))
 
 
 @contextmanager
-def cut(block: int, batched: int, together: int) -> Iterator[None]:
-    """All components in pieces, of blocks of so many group sums; those of more numbers geounit by geounit.
+def cut(block: int, together: int) -> Iterator[None]:
+    """All components in pieces, of blocks of so many group sums.
 
     Products take one matrix in place of pieces of components of up to `together` numbers.
     """
@@ -40,7 +39,6 @@ def cut(block: int, batched: int, together: int) -> Iterator[None]:
         patch.setattr(splitting, "WORTH", 1)
         patch.setattr(splitting, "PUT_TOGETHER", 0)
         patch.setattr(splitting, "LARGEST_BLOCK", block)
-        patch.setattr(splitting, "BATCHED", batched)
         patch.setattr(piecewise, "PUT_TOGETHER", together)
         yield
 
@@ -52,7 +50,7 @@ def with_or_without_zeros(seed: int) -> Invented:
 
 
 @given(st.integers(0, 2**32 - 1), st.none() | CUTS)
-def test_estimates_and_errors_equal_dense_least_squares(seed: int, how: tuple[int, int, int] | None) -> None:
+def test_estimates_and_errors_equal_dense_least_squares(seed: int, how: tuple[int, int] | None) -> None:
     drawn = with_or_without_zeros(seed)
     problem = drawn.problem()
     M, D = drawn.dense(problem)
@@ -79,7 +77,7 @@ def test_estimates_and_errors_equal_dense_least_squares(seed: int, how: tuple[in
 @pytest.mark.few(0)
 @examples(10)
 @given(st.integers(0, 2**32 - 1), CUTS)
-def test_streamed_like_in_memory(seed: int, how: tuple[int, int, int]) -> None:
+def test_streamed_like_in_memory(seed: int, how: tuple[int, int]) -> None:
     drawn = with_or_without_zeros(seed)
     few = {"A": [drawn.names[0]]}, {"C": [drawn.names[-1]]}, drawn.desired  # what parts have may differ
     problem = replace(drawn, desired=few[seed % 3]).problem()
@@ -92,7 +90,7 @@ def test_streamed_like_in_memory(seed: int, how: tuple[int, int, int]) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), CUTS)
-def test_sums_over_places(seed: int, how: tuple[int, int, int]) -> None:
+def test_sums_over_places(seed: int, how: tuple[int, int]) -> None:
     drawn = with_or_without_zeros(seed)
     problem = drawn.problem()
     M, D = drawn.dense(problem)
@@ -119,7 +117,7 @@ def test_sums_over_places(seed: int, how: tuple[int, int, int]) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), CUTS)
-def test_pieces_say_together_what_tables_say(seed: int, how: tuple[int, int, int]) -> None:
+def test_pieces_say_together_what_tables_say(seed: int, how: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 6, rng.integers(1, 4)).tolist()
     kinds = rng.integers(-1, rng.integers(1, 4), int(np.prod(lengths)))
