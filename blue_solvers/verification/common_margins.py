@@ -160,33 +160,34 @@ class CommonMargins:
                 sizes[:, self.columns[k]] += abs(spread)
         return said, sizes
 
-    def agreeing(self, cells: Cells) -> tuple[Cells, Float]:
-        """Tables, (rows, columns), that agree, each taking the margins of those before it, and how far these are off.
+    def agreeing(self, cells: Cells, errors: Float | None = None) -> Cells:
+        """Tables, (rows, columns), that agree, each taking the margins of those before it: the transpose of `moved`.
 
-        The transpose of `moved`.
+        To `errors` is added how far they are off; without it cells are taken as doubles.
         """
-        cells = (
-            np.where(self.free, cells[0], 0.0),
-            np.where(self.free, cells[1], 0.0) if cells[1].size else 0 * cells[0],
-        )
-        errors, lost = np.zeros(cells[0].shape), sum_rounding(1, cells[0].shape[1])
+        cells, lost = self._free(cells), sum_rounding(1, cells[0].shape[1])
         for (i, j), pair in self._pairs.items():
-            high, low = (np.zeros((len(cells[0]), pair.size)) for _ in range(2))
-            off = np.zeros(high.shape)
+            change, off = np.zeros((2, len(cells[0]), pair.size))
             for k, sign, side in ((j, 1, 1), (i, -1, 0)):
-                table = cells[0][:, self.columns[k]], cells[1][:, self.columns[k]]
-                total, rest = pair.summed(table, side)
-                high, low = high + sign * total, low + sign * rest
-                off += pair.summed((errors[:, self.columns[k]] + lost * abs(table[0]), EXACTLY), side)[0]
-            shared = (high + low)[:, pair.into[0]] * pair.weights
-            error = errors[:, self.columns[i]]
-            error += (
-                off[:, pair.into[0]] * pair.weights
-                + 8 * ROUNDING * abs(shared)
-                + lost * abs(cells[0][:, self.columns[i]])
-            )
-            plus(cells, (slice(None), self.columns[i]), shared)
-        return cells, errors
+                table = cells[0][:, self.columns[k]], EXACTLY if errors is None else cells[1][:, self.columns[k]]
+                plus((change, off), slice(None), sign * (whole := pair.summed(table, side))[0])
+                off += sign * whole[1]
+            own = slice(None), self.columns[i]
+            shared = (change + off)[:, pair.into[0]] * pair.weights
+            if errors is not None:
+                self._round(pair, (i, j), cells[0], errors, lost)
+                errors[own] += 8 * ROUNDING * abs(shared)
+            plus(cells, own, shared)
+        return cells
+
+    def _round(self, pair: TwoTables, tables: tuple[int, int], cells: Float, errors: Float, lost: float) -> None:
+        """What a step of `agreeing` rounds in sums, and hands on of errors before."""
+        off = np.zeros((len(cells), pair.size))
+        for side, k in enumerate(tables):
+            own = errors[:, self.columns[k]] + lost * abs(cells[:, self.columns[k]])
+            off += pair.summed((own, EXACTLY), side)[0]
+        columns = self.columns[tables[0]]
+        errors[:, columns] += off[:, pair.into[0]] * pair.weights + lost * abs(cells[:, columns])
 
     def _free(self, cells: Cells) -> Cells:
         """A copy, 0 in empty cells."""

@@ -81,7 +81,7 @@ class LeafSums:
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
             own = cells[cut].reshape(shape)
             if power is None and some.margins is not None:
-                (own, _), _ = some.margins.agreeing((own, EXACTLY))
+                own, _ = some.margins.agreeing((own, EXACTLY))
             total[some.level][0][some.rows] = own
             for above, reach in some.reach.items():
                 add((own, EXACTLY), reach if power is None else reach.to_power(power), total[above])

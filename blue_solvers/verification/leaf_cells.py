@@ -105,8 +105,8 @@ class LeafCells:
             held.append((sheet, sheet.x[some.rows]))
         cells = np.concatenate([x for _, x in held], axis=1) if len(held) > 1 else held[0][1]
         if some.margins is not None:
-            agreeing, error = some.margins.agreeing((cells, EXACTLY))
-            return agreeing, error.sum(axis=1)
+            error = np.zeros(cells.shape)
+            return some.margins.agreeing((cells, EXACTLY), error), error.sum(axis=1)
         (sheet, _), cells = held[0], np.ascontiguousarray(cells, dtype=float)
         variance = sheet.variance[some.rows]
         if sheet.y is not None and (variance == 0).any():

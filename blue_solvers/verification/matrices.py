@@ -17,6 +17,7 @@ from blue_solvers.verification.time_limit import require_time
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Long
+from constraint_builders.relations.elimination import eliminate
 
 EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts
@@ -25,6 +26,7 @@ MOST_FIGURES = 4_000_000  # times counts, and counts, up to which least standard
 MOST_COUNTS = 2_000
 REFINEMENTS = 4
 INDEPENDENT = 1e-11  # of what is known exactly, the largest singular value being 1: less follows from the rest
+DENOMINATOR = 5040.0  # of the least weight in a relation: others are multiples, where cells are eliminated
 CLEAR_GAP = 1e4  # times what rounding makes of a singular value that is 0: the least of others
 FIXED = 1e-9  # of a figure's counts that may still move: less is rounding, the figure is known exactly
 
@@ -144,13 +146,22 @@ def _relations(problem: Problem, listed: Listed) -> tuple[sparse.csr_array, bool
 
     Where weights are rounded, or elimination of cells that were not measured rounds, some are nearly so.
     """
-    H = sparse.csr_array(problem.equations("all")[0], dtype=np.longdouble)
-    given = problem.equality_rows[0] if problem.matrix is None else problem.matrix
-    hold = abs(H @ listed.M.astype(np.longdouble)).sum(axis=1) == 0
-    last = slice(H.shape[0] - given.shape[0], None)
-    if given.shape[0] <= H.shape[0] and not abs(H[last] - given).sum():  # what is known exactly as it was given
-        hold[last] = True
-    return sparse.csr_array(H[np.flatnonzero(hold)]), bool(hold.all())
+    given, size = problem.equality_rows[0] if problem.matrix is None else problem.matrix, problem.observed.size
+    between = problem.relations.between_cells("all")[0] if problem.matrix is None else sparse.csr_array((0, size))
+    known = sparse.hstack([given, -sparse.eye_array(given.shape[0])])  # what is known exactly, as cells of their own
+    between = sparse.hstack([between, sparse.csr_array((between.shape[0], given.shape[0]))])
+    H = sparse.csr_array(sparse.vstack([between, known]))
+    if problem.has_unmeasured:
+        H = eliminate(H, np.flatnonzero(problem.unmeasured)).remaining
+        entries = abs(H.data)
+        least = np.minimum.reduceat(entries, H.indptr[:-1]) if H.shape[0] else np.zeros(0)
+        H.data = H.data * np.repeat(DENOMINATOR / least, np.diff(H.indptr))
+        near = np.rint(H.data)
+        H.data = np.where(abs(H.data - near) <= 1e-9 * abs(near), near, H.data)  # of whole weights whole again
+    H = H.astype(np.longdouble)
+    counts = sparse.vstack([listed.M, given @ listed.M]).astype(np.longdouble)
+    hold = abs(H @ counts).sum(axis=1) == 0
+    return sparse.csr_array(H[np.flatnonzero(hold)][:, :size]), bool(hold.all())
 
 
 def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.intp], rho: Float) -> float:

@@ -162,7 +162,7 @@ def test_moving_and_agreeing_are_transposes(seed: int, empty: bool) -> None:
     u, v = rng.standard_normal((2, 5, M.shape[0]))
     u, v = u * margins.free, v * margins.free
     (turned, _), _ = margins.moved((v, EXACTLY))
-    (agreeing, _), _ = margins.agreeing((u, EXACTLY))
+    agreeing, _ = margins.agreeing((u, EXACTLY), np.zeros(u.shape))
     np.testing.assert_allclose(turned @ M, v @ M, atol=1e-12)
     np.testing.assert_allclose((agreeing * v).sum(), (u * turned).sum(), atol=1e-11)
     counts = np.linalg.lstsq(M, agreeing.T, rcond=None)[0]
