@@ -64,7 +64,8 @@ class LatticeForm:
         kinds = [Placed.of(tables, starts, precisions, own) for own in (noisy, exact)]
         scales, is_known = self._lay_scales(kinds, most_bytes - CELL_BYTES * plan.cells)
         wanted = Placed(self._wanted, problem.desired.offsets[:-1], np.ones(len(self._wanted)))
-        self._kernels = Kernels(compiled)
+        loops = (own.fastest() if compiled else own.reference for own in (go_up, go_down, mix_lines))
+        self._up_loop, self._down_loop, self._mix_loop = loops
         self._sweeps = [Sweep(plan, kinds[0], wanted, scales[0], np.ones_like(is_known))]
         if exact.any():
             self._sweeps.append(Sweep(plan, kinds[1], wanted, scales[1], is_known))
@@ -113,7 +114,7 @@ class LatticeForm:
         for known in others:
             cells[: plan.cells] += known[: plan.cells]
         self._go_down(self._sweeps[0], cells, workers)
-        self._kernels.go_down(cells, plan.sums, plan.lists)
+        self._down_loop(cells, plan.sums, plan.lists)
         return cells
 
     def _known_of(self, sweep: Sweep, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
@@ -121,14 +122,14 @@ class LatticeForm:
         cells = np.zeros((self._plan.cells + sweep.room, values.shape[1]))
         self._go_up(up, cells, values, workers)
         if self._mixing is not None:
-            self._mixing.apply(self._kernels.mix, cells, sweep is not self._sweeps[0], transpose)
+            self._mixing.apply(self._mix_loop, cells, sweep is not self._sweeps[0], transpose)
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
         def work(part: StepList) -> None:
             if part.beside is not None:
                 cells[part.beside] = 0.0
-            self._kernels.go_up(cells, part.steps, self._plan.lists, part.factors, values)
+            self._up_loop(cells, part.steps, self._plan.lists, part.factors, values)
 
         for phase in up:
             workers.for_each(work, phase)
@@ -136,7 +137,7 @@ class LatticeForm:
     def _go_down(self, sweep: Sweep, cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
         for phase in sweep.down:
-            workers.for_each(lambda part: self._kernels.go_down(cells, part.steps, self._plan.lists), phase)
+            workers.for_each(lambda part: self._down_loop(cells, part.steps, self._plan.lists), phase)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -248,12 +249,3 @@ class Sweep:
         found, room = phases(plan, whole.at(np.argsort(whole.table, kind="stable")), goes_up=True)
         first = reads.at(np.flatnonzero(is_margin)).followed_by(StepList.of(plan.shares.tolist()))
         return [[first], *found] if is_margin.any() else found, room
-
-
-class Kernels:
-    """The loops, compiled or not."""
-
-    def __init__(self, compiled: bool) -> None:
-        self.go_up = go_up.fastest() if compiled else go_up.reference
-        self.go_down = go_down.fastest() if compiled else go_down.reference
-        self.mix = mix_lines.fastest() if compiled else mix_lines.reference
