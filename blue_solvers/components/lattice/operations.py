@@ -24,8 +24,8 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
     """One operation, in place, going up or down; see `sweeps.go_up_in_numpy`."""
     kind = row[0]
     if kind >= READ:
-        own = cells[row[1] : row[1] + row[3]]
-        own[:] = own + factor * values[row[2] : row[2] + row[3]] if kind == READ else 0.0
+        table = cells[row[1] : row[1] + row[3]]
+        table[:] = table + factor * values[row[2] : row[2] + row[3]] if kind == READ else 0.0
         return
     fine, coarse, own = _tables(cells, row, lists)
     shares = (1 / np.bincount(own))[:, None]
