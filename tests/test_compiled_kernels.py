@@ -97,7 +97,8 @@ def _apart(rng: np.random.Generator, listed: bool) -> tuple[np.ndarray, list[lis
     count, size = 2 if listed else 1, a * b * c
     target, room, last = size, size + count * b, size + count * b + a * b
     first, then = [0, room, a * b, c, 1, -1], [room, last, 1, a, b, 0 if listed else -1]
-    rows = [[1, *first], [1, *then], [2, last, target, 1, count * b, 1, -1], [3, *then], [4, *first], [5, *first]]
+    land = [1, 1, count * b] if rng.integers(2) else [count * b, 1, 1]
+    rows = [[1, *first], [1, *then], [2, last, target, *land, -1], [3, *then], [4, *first], [5, *first]]
     return rng.normal(size=(last + count * b, K)), rows
 
 
@@ -116,9 +117,9 @@ def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """With a first row that copies some cells."""
+    """With rows that read some cells before, and clear some after."""
     cells, steps, lists = _steps(rng)
-    steps = np.concatenate([[[6, 1, 0, 2, 1, 1, -1]], steps])
+    steps = np.concatenate([[[6, 1, 0, 2, 1, 1, -1]], steps, [[7, 1, 1, 3, 1, 1, -1]]])
     return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
 
 
@@ -140,11 +141,6 @@ def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     cells = rng.normal(size=(start + g * g * a + a, int(rng.choice([1, 3]))))
     lines = np.array(first + second)[:, : 1 + outer.shape[1]]
     return cells, heads, outer, lines, matrices, bool(rng.integers(2))
-
-
-def _runs(rng: np.random.Generator) -> tuple[Any, ...]:
-    runs = np.array([[-1, 0, 3, 0], [4, 3, 2, 0], [0, 4, 5, 1]])
-    return rng.normal(size=(6, 2)), rng.normal(size=(10, 2)), runs.astype(np.int64), rng.normal(size=3)
 
 
 def _parts(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -277,7 +273,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
-    "blue_solvers.components.lattice.runs.copy_weighted": (_runs, 1e-15),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),

@@ -52,22 +52,12 @@ def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
                 start, last = table, table + (levels - axes[i, 4]) * after
                 for group in range(axes[i, 3], axes[i, 3] + axes[i, 4]):
                     size = sizes[group]
-                    if size == 2:
-                        _exchange(flat, start, last, after)
-                    elif size > 1 and after == 1:
+                    if size > 1 and after == 1:
                         _reflect_cells(flat, start, last, size)
                     elif size > 1:
                         _reflect_runs(flat, start, last, after, size, strip)
                     start += (size - 1) * after
                     last += after
-
-
-def _exchange(flat: Float, other: int, last: int, after: int) -> None:
-    scale = 1 / np.sqrt(2.0)
-    for a in range(after):
-        i, j = np.uint64(other + a), np.uint64(last + a)
-        one, two = flat[i], flat[j]
-        flat[i], flat[j] = (two - one) * scale, (two + one) * scale
 
 
 def _reflect_cells(flat: Float, start: int, last: int, size: int) -> None:

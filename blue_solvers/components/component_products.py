@@ -76,29 +76,22 @@ def multiply(block: Float, products: Iterable[tuple[Component, Matrices]], trans
         block[component.place] = sum_of(component, [own], [block[component.place]], component.groups)
 
 
-def product(component: Component, matrices: Float, parts: Sequence[Float], lengths: tuple[int, ...]) -> Float:
-    """Matrices (G or 1, r, q) times a component's parts of some coordinates, (G, ..., K) each.
-
-    Of their axes that are no contrasts, which hold q numbers together; of the result they have `lengths`, r together.
-    """
-    fronts = [component.to_front(part, kept_size(component, part)) for part in parts]
-    stacked = fronts[0] if len(fronts) == 1 else np.concatenate(fronts, axis=1)
-    return component.from_front(matrices @ stacked, lengths, parts[0].shape)
-
-
-def kept_size(component: Component, array: NDArray[Number]) -> int:
-    """How many numbers the axes of (G, ..., K) hold together that are no contrasts."""
-    return prod(n for n, contrast in zip(array.shape[1:-1], component.contrasts, strict=True) if not contrast)
-
-
 def sum_of(
     component: Component, matrices: Sequence[Matrices], parts: Sequence[Float], lengths: tuple[int, ...]
 ) -> Float:
-    """The same of one batch of matrices for each part."""
+    """Sum of matrices (G or 1, r, q) times a component's parts of some coordinates, (G, ..., K) each.
+
+    Of their axes that are no contrasts, which hold q numbers together; of the result they have `lengths`, r together.
+    """
+    kept = [
+        prod(n for n, contrast in zip(part.shape[1:-1], component.contrasts, strict=True) if not contrast)
+        for part in parts
+    ]
+    fronts = [component.to_front(part, count) for part, count in zip(parts, kept, strict=True)]
     arrays = [own for own in matrices if isinstance(own, np.ndarray)]
     if len(arrays) == len(matrices):
-        together = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=2)
-        return product(component, together, parts, lengths)
-    composed = [own for own in matrices if isinstance(own, Composed)]
-    fronts = [component.to_front(part, kept_size(component, part)) for part in parts]
-    return component.from_front(sum_of_products(composed, fronts), lengths, parts[0].shape)
+        stacked = fronts[0] if len(fronts) == 1 else np.concatenate(fronts, axis=1)
+        found = np.concatenate(arrays, axis=2) @ stacked
+    else:
+        found = sum_of_products([own for own in matrices if isinstance(own, Composed)], fronts)
+    return component.from_front(found, lengths, parts[0].shape)

@@ -67,25 +67,21 @@ def fit(F: Float) -> Fitted:
 
 def compress(*parts: Float) -> Float:
     """A square root S of the sum of S_i S_i', from its parts (N, m, q_i): (N, m, m)."""
-    columns = np.concatenate(parts, axis=2)
-    if columns.shape[1] == 1:
-        return np.sqrt((columns**2).sum(axis=2, keepdims=True))
-    root, _ = _compressed(columns, with_inverse=False)
-    return root
+    return _compressed(parts, with_inverse=False)[0]
 
 
 def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
     """The same, of full rank, and its inverse."""
-    columns = np.concatenate(parts, axis=2)
-    if columns.shape[1] == 1:
-        root = np.sqrt((columns**2).sum(axis=2, keepdims=True))
-        return root, 1 / root
-    return _compressed(columns, with_inverse=True)
+    return _compressed(parts, with_inverse=True)
 
 
-def _compressed(columns: Float, with_inverse: bool) -> tuple[Float, Float]:
+def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Float]:
     """A square root of the sum of products of columns (N, m, q), and its inverse or nothing."""
-    F, m = columns.swapaxes(1, 2), columns.shape[1]
+    F = np.concatenate(parts, axis=2).swapaxes(1, 2)
+    m = F.shape[2]
+    if m == 1:
+        root = np.sqrt((F**2).sum(axis=1, keepdims=True))
+        return root, 1 / root if with_inverse else root
     if F.shape[1] < m:
         F = np.concatenate([F, np.zeros((len(F), m - F.shape[1], m))], axis=1)
     root = np.empty((len(F), m, m))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, blue, column_units, thread_limit
 from blue_solvers.components import LatticeForm
-from blue_solvers.components.lattice import runs, schedule
+from blue_solvers.components.lattice import operations, schedule
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
@@ -69,7 +69,6 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(column_units, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
     monkeypatch.setattr(schedule, "WORTH_BYTES", 1e6)
-    monkeypatch.setattr(runs, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
     P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
@@ -120,7 +119,6 @@ def test_steps_cut_in_parts_are_the_same_steps(
         with pytest.MonkeyPatch.context() as patch, thread_limit(limit):
             patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
             patch.setattr(schedule, "WORTH_BYTES", 0)
-            patch.setattr(runs, "WORTH_BYTES", 0)
             patch.setattr(schedule, "MOST_BESIDE", most_beside)
             patch.setattr(schedule, "LARGE", large)
             patch.setattr(schedule, "SLICE", 20)
@@ -203,3 +201,28 @@ def test_states_of_numpy_go_along() -> None:
     refused = pytest.raises(FloatingPointError)
     with thread_limit(2), np.errstate(divide="raise"), refused, Workers(WORTH_BYTES) as workers:
         workers.for_each(lambda n: np.ones(3) / n, [np.zeros(3)] * 4)
+
+
+def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going up all that is written or read; tables without several axes apart, which take room of different sizes."""
+    schema = Schema({"a": 6, "b": 5, "c": 4, "d": 3, "e": 2}, recodes={"c": {"half": [0, 0, 1, 1]}})
+    names = ["detailed", "a * c * e", "a * d", "b * half * d", "b * e", "a * b * half * d * e"]
+    problem = StructuredProblem.of(Problem(schema, {name: 1.0 + i for i, name in enumerate(names)}))
+    for name, value in {"WORTH_BYTES": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
+        monkeypatch.setattr(schedule, name, value)
+    form = LatticeForm(problem)
+    sweep, lists = form._sweeps[0], form._plan.lists
+    counts = []
+    for phase in [*sweep.up, *sweep.back]:
+        touched = []
+        for part in phase:
+            cells: set[int] = set()
+            for kind, fine, coarse, before, levels, after, listed in part.steps.tolist():
+                cells.update(range(fine, fine + before * levels * after))
+                count = 1 if listed < 0 else int(lists[listed])
+                if kind < operations.READ:
+                    cells.update(range(coarse, coarse + before * count * after))
+            touched.append(cells)
+        counts.append(len(touched))
+        assert sum(map(len, touched)) == len(set().union(*touched))
+    assert max(counts) > 2

@@ -59,7 +59,6 @@ class SchemaAxes:
             groups = self._lay_groups(schema, axis, levels, grouping.groups, recodes) if recodes else -1
             self._number[name] = levels if levels >= 0 else groups
             self._levels[axis], self._groups[axis] = levels, groups
-        self._is_whole = used <= self._number.keys()
         self._lay_provided()
 
     def _add(self, variable: int, size: int, groups: int) -> int:
@@ -100,10 +99,7 @@ class SchemaAxes:
 
     def of(self, table: Table) -> Axes:
         """The axes of a table."""
-        number = self._number
-        if self._is_whole:
-            return tuple(map(number.__getitem__, table.factors))
-        return tuple(number[factor] for factor in table.factors if factor in number)
+        return tuple([self._number[factor] for factor in table.factors if factor in self._number])
 
     def size(self, axes: Axes) -> int:
         """Cells of a table."""

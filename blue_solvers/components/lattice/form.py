@@ -4,16 +4,16 @@ Going up, what a table says about coarser ones leaves it for them: what stays is
 about it from all tables. Each is divided by its density, and going down every table gets what the coarser ones say of
 its sums. Down is the transpose of up, and so the transpose of the estimate is the same two sweeps.
 
-Bytes that must move: every observed cell in, every desired cell out. A table that nothing adds to is copied just before
-it is taken apart, part by part while it is in cache, and the estimate is left where it was worked out. So what does not
-stay in cache is moved twice: in, and once more going down; and tables of more than a megabyte are read and written once
-more each way for what their first axis is summed out of. Measured in copies of input and output: Adult's tables up to
-three-way 2.0, DHC 1.5, 7^7 6 (which is arithmetic: 7 axes both ways).
+Bytes that must move: every observed cell in, every desired cell out. A table is read just before it is taken apart,
+part by part while it is in cache. So what does not stay in cache is moved three times: in, once more going down, and
+out; and tables of more than a megabyte are read and written once more each way for what their first axis is summed out
+of.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +21,9 @@ import numpy as np
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
 from blue_solvers.components.lattice.lines import mix_lines
-from blue_solvers.components.lattice.plan import SweepPlan, densities
-from blue_solvers.components.lattice.runs import Runs, copy_weighted
-from blue_solvers.components.lattice.schedule import StepList, run
+from blue_solvers.components.lattice.operations import CLEAR, LAND, MOVE, READ
+from blue_solvers.components.lattice.plan import Row, StepList, SweepPlan, densities
+from blue_solvers.components.lattice.schedule import Phase, in_parts, phases
 from blue_solvers.components.lattice.sweeps import go_down, go_up
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import Workers
@@ -51,110 +51,103 @@ class LatticeForm:
     """
 
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf, compiled: bool = True) -> None:
-        self._sizes = problem.desired.sizes
+        self._observed, self._desired = problem.observed, problem.desired
         axes = SchemaAxes(problem.schema, problem.tables)
-        observed = [axes.of(table) for table in problem.observed_tables]
-        self._desired = [axes.of(table) for table in problem.desired_tables]
-        variances, starts = np.concatenate(problem.geounit_variances), problem.observed.offsets[:-1]
-        told = [table for table, variance in zip(observed, variances.tolist(), strict=True) if variance < np.inf]
-        self._plan = plan = SweepPlan(axes, told, self._desired, most_bytes / CELL_BYTES)
+        tables = [axes.of(table) for table in problem.observed_tables]
+        self._wanted = [axes.of(table) for table in problem.desired_tables]
+        variances = np.concatenate(problem.geounit_variances)
+        told = [table for table, variance in zip(tables, variances.tolist(), strict=True) if variance < np.inf]
+        self._plan = plan = SweepPlan(axes, told, self._wanted, most_bytes / CELL_BYTES)
         noisy, exact = np.isfinite(variances) & (variances > 0), variances == 0
         precisions = np.divide(1.0, variances, out=np.ones_like(variances), where=noisy)
-        known = self._lay_densities(observed, precisions, noisy, exact, most_bytes - CELL_BYTES * plan.cells)
-        self._kernels = Kernels(compiled)
-        total, every = problem.observed.size, np.ones(len(plan.tables), dtype=np.bool_)
+        starts = problem.observed.offsets[:-1]
+        kinds = [Placed.of(tables, starts, precisions, own) for own in (noisy, exact)]
+        scales, is_known = self._lay_scales(kinds, most_bytes - CELL_BYTES * plan.cells)
+        wanted = Placed(self._wanted, problem.desired.offsets[:-1], np.ones(len(self._wanted)))
+        loops = (own.fastest() if compiled else own.reference for own in (go_up, go_down, mix_lines))
+        self._up_loop, self._down_loop, self._mix_loop = loops
+        self._sweeps = [Sweep(plan, kinds[0], wanted, scales[0], np.ones_like(is_known))]
+        if exact.any():
+            self._sweeps.append(Sweep(plan, kinds[1], wanted, scales[1], is_known))
+        self._results = in_parts(wanted.rows(plan).turned())
+        places = [plan.places[own] for own in self._wanted]
+        self._is_as_it_lies = places == wanted.starts.tolist() and len(set(places)) == len(places)
 
-        def sweep(chosen: Flags, scale: Float, members: Flags) -> Sweep:
-            tables = [table for table, is_own in zip(observed, chosen.tolist(), strict=True) if is_own]
-            return Sweep(plan, tables, starts[chosen], precisions[chosen], total, scale, members)
-
-        self._noisy = sweep(noisy, self._scale, every)
-        self._exact = [sweep(exact, self._exact_scale, known)] if exact.any() else []
-        self._rooms = plan.cells + max(plan.most_room, *(sweep.room for sweep in (self._noisy, *self._exact)))
-        self._wanted = problem.desired.offsets[:-1], np.ones(len(self._desired)), problem.desired.size
-        self._runs = Runs(plan, self._desired, *self._wanted)
-
-    @cached_property
-    def _back(self) -> Sweep:
-        """From weights of desired cells."""
-        every = np.ones(len(self._plan.tables), dtype=np.bool_)
-        return Sweep(self._plan, self._desired, *self._wanted, self._scale, every)
-
-    def _lay_densities(
-        self, observed: list[Axes], precisions: Float, noisy: Flags, exact: Flags, most_bytes: float
-    ) -> Flags:
-        """What components are divided by, and which tables something exact leads to."""
+    def _lay_scales(self, kinds: list[Placed], most_bytes: float) -> tuple[list[Float], Flags]:
+        """What components of noisy and of exact tables are multiplied by, and which tables something exact leads to."""
         plan = self._plan
         self._mixing: GroupMixing | None = None
-        kinds = [
-            ([own for own, is_own in zip(observed, some.tolist(), strict=True) if is_own], precisions[some])
-            for some in (noisy, exact)
-        ]
         if not plan.axes.group_sizes:
-            found = [densities(plan, *own) for own in kinds]
+            found = [densities(plan, own.tables, own.weights) for own in kinds]
         else:
-            by_table = [densities_of_groups(plan, *own) for own in kinds]
-            self._mixing = GroupMixing(plan, by_table[0], by_table[1], self._desired, most_bytes)
+            by_table = [densities_of_groups(plan, own.tables, own.weights) for own in kinds]
+            self._mixing = GroupMixing(plan, by_table[0], by_table[1], self._wanted, most_bytes)
             found = [np.array([own[table][0] if table in own else 0.0 for table in plan.tables]) for own in by_table]
-        known = found[1] > 0
-        self._scale, self._exact_scale = (np.divide(1.0, own, out=np.zeros_like(own), where=own > 0) for own in found)
-        self._scale[known] = 0.0
+        scales = [np.divide(1.0, own, out=np.zeros_like(own), where=own > 0) for own in found]
+        scales[0][found[1] > 0] = 0.0
+        self._scale = scales[0].copy()
         if self._mixing is not None:
             several = {mask for mask, table in zip(plan.masks, plan.tables, strict=True) if plan.groups(table)}
-            mixed = np.array([mask in several for mask in plan.masks])
-            self._mixing.variances |= {
-                (mask, ()): np.array([scale])
-                for mask, scale in zip(plan.masks, self._scale, strict=True)
-                if (mask, ()) not in self._mixing.variances
-            }
-            self._scale[mixed] = self._exact_scale[mixed] = 1.0
-        return known
+            for mask, scale in zip(plan.masks, self._scale, strict=True):
+                self._mixing.variances.setdefault((mask, ()), np.array([scale]))
+            for own in scales:
+                own[[mask in several for mask in plan.masks]] = 1.0
+        return scales, found[1] > 0
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         with self._workers(Y) as workers:
-            return self._runs.write(self._estimate(Y, workers), self._kernels.copy, workers)
+            cells, size = self._estimate(Y, workers), self._desired.size
+            if self._is_as_it_lies and len(cells) <= 2 * size:
+                return cells[:size]
+            X = np.zeros((size, Y.shape[1]))
+            self._go_up([self._results], X, cells, workers)
+            return X
 
     def _workers(self, Y: Float) -> Workers:
         return Workers(8.0 * self._plan.cells * Y.shape[1])
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
         """All tables, (rooms, K)."""
-        plan, kernels = self._plan, self._kernels
-        cells = self._noisy.read(Y, self._rooms, kernels, workers)
-        self._noisy.go_up(cells, Y, kernels, workers)
-        self._mix(cells)
-        for sweep in self._exact:
-            known = sweep.read(Y, self._rooms, kernels, workers)
-            sweep.go_up(known, Y, kernels, workers)
-            self._mix(known, exactly=True)
+        plan, values = self._plan, np.ascontiguousarray(Y)
+        cells, *others = [self._known_of(own, own.up, values, workers, False) for own in self._sweeps]
+        for known in others:
             cells[: plan.cells] += known[: plan.cells]
-        self._noisy.go_down(cells, kernels, workers)
-        kernels.go_down(cells, plan.sums, plan.lists)
+        self._go_down(self._sweeps[0], cells, workers)
+        self._down_loop(cells, plan.sums, plan.lists)
         return cells
 
-    def _mix(self, cells: Float, exactly: bool = False, transpose: bool = False) -> None:
+    def _known_of(self, sweep: Sweep, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
+        """What is known of every component, (rooms, K)."""
+        cells = np.zeros((self._plan.cells + sweep.room, values.shape[1]))
+        self._go_up(up, cells, values, workers)
         if self._mixing is not None:
-            self._mixing.apply(self._kernels.mix, cells, exactly, transpose)
+            self._mixing.apply(self._mix_loop, cells, sweep is not self._sweeps[0], transpose)
+        return cells
+
+    def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
+        def work(part: StepList) -> None:
+            if part.beside is not None:
+                cells[part.beside] = 0.0
+            self._up_loop(cells, part.steps, self._plan.lists, part.factors, values)
+
+        for phase in up:
+            workers.for_each(work, phase)
+
+    def _go_down(self, sweep: Sweep, cells: Float, workers: Workers) -> None:
+        """All tables, from their components, in place."""
+        for phase in sweep.down:
+            workers.for_each(lambda part: self._down_loop(cells, part.steps, self._plan.lists), phase)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        plan, kernels = self._plan, self._kernels
+        weights, found = np.ascontiguousarray(V), np.zeros((self._observed.size, V.shape[1]))
         with self._workers(V) as workers:
-            cells = self._back.read(V, self._rooms, kernels, workers)
-            kernels.go_up(cells, plan.shares, plan.lists, np.ones(len(plan.shares)), cells)
-            self._back.go_up(cells, V, kernels, workers, scaled=not self._exact)
-            if not self._exact:
-                self._mix(cells, transpose=True)
-                self._noisy.go_down(cells, kernels, workers)
-                return self._noisy.runs.write(cells, kernels.copy, workers)
-            found = np.zeros((self._noisy.runs.size, V.shape[1]))
-            for sweep, exactly in ((self._noisy, False), *((own, True) for own in self._exact)):
-                own = sweep.scaled(cells)
-                self._mix(own, exactly, transpose=True)
-                sweep.go_down(own, kernels, workers)
-                sweep.runs.write_to(found, own, kernels.copy, workers)
-            return found
+            for sweep in self._sweeps:
+                cells = self._known_of(sweep, sweep.back, weights, workers, True)
+                self._go_down(sweep, cells, workers)
+                self._go_up([sweep.results], found, cells, workers)
+        return found
 
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
@@ -163,100 +156,96 @@ class LatticeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        plan = self._plan
+        plan, sizes = self._plan, self._desired.sizes
         if self._mixing is not None:
-            return np.concatenate([self._mixing.variances_of(own) for own in self._desired])
+            return np.concatenate([self._mixing.variances_of(own) for own in self._wanted])
         scale = dict(zip(plan.masks, (self._scale * plan.sizes).tolist(), strict=True))
         values = np.array([scale[mask] for mask in plan.lattice.members])
-        sums = plan.lattice.sums_of_contrasts(values, [plan.mask_of(table) for table in self._desired])
-        return np.repeat(sums / self._sizes.astype(float) ** 2, self._sizes)
+        sums = plan.lattice.sums_of_contrasts(values, [plan.mask_of(table) for table in self._wanted])
+        return np.repeat(sums / sizes.astype(float) ** 2, sizes)
 
 
-class Kernels:
-    """The loops, compiled or not."""
+@dataclass(frozen=True)
+class Placed:
+    """Tables of a layout.
 
-    def __init__(self, compiled: bool) -> None:
-        self.go_up = go_up.fastest() if compiled else go_up.reference
-        self.go_down = go_down.fastest() if compiled else go_down.reference
-        self.copy = copy_weighted.fastest() if compiled else copy_weighted.reference
-        self.mix = mix_lines.fastest() if compiled else mix_lines.reference
-
-
-class Sweep:
-    """What values in tables of a layout say of some tables, all those that are coarser among them.
-
-    Parameters
+    Attributes
     ----------
-    plan : SweepPlan
     tables : list of tuple of int
-        Of the layout, those that count.
     starts : ndarray of int, (tables,)
         Where they are in it.
     weights : ndarray, (tables,)
         Of their values.
-    total : int
-        Cells of the layout.
+    """
+
+    tables: list[Axes]
+    starts: Integers
+    weights: Float
+
+    @classmethod
+    def of(cls, tables: Sequence[Axes], starts: Integers, weights: Float, chosen: Flags) -> Placed:
+        """Some of several tables."""
+        rows = np.flatnonzero(chosen)
+        return cls([tables[i] for i in rows.tolist()], starts[rows], weights[rows])
+
+    def rows(self, plan: SweepPlan) -> StepList:
+        """What reads them, each with the number of the table that it is, or is a margin of."""
+        rows: list[Row] = [
+            (READ, plan.places[own], start, plan.size_of(own), 1, 1, -1)
+            for own, start in zip(self.tables, self.starts.tolist(), strict=True)
+        ]
+        return StepList.of(rows, np.array([plan.source_of(own) for own in self.tables], dtype=np.intp), self.weights)
+
+
+class Sweep:
+    """What values in tables of a layout say of some tables, all those that are coarser among them, and back.
+
+    Parameters
+    ----------
+    plan : SweepPlan
+    told, wanted : Placed
+        Tables that count, and tables whose weights are taken back to them.
     scale : ndarray, (tables of the plan,)
         What components are multiplied by.
     members : ndarray of bool, (tables of the plan,)
+        Those that something is said of.
+
+    Attributes
+    ----------
+    up, down : list of Phase
+    results : Phase
+        What writes weights of `told` to their layout.
+    room : int
+        Cells needed after all tables.
     """
 
-    def __init__(
-        self, plan: SweepPlan, tables: list[Axes], starts: Integers, weights: Float, total: int, scale: Float,
-        members: Flags,
-    ) -> None:  # fmt: skip
-        self._plan, self._scale = plan, scale
-        up, sources = plan.up.of(members), self._copied(tables, starts, members)
-        copies = np.ones(len(plan.tables))
-        for table, weight in zip(tables, weights.tolist(), strict=True):
-            if table in plan.number:
-                copies[plan.number[table]] = weight
-        self.runs = Runs(plan, tables, starts, weights, total, [plan.tables[i] for i in sources])
-        self._up, up_room = plan.held.phases(up.after_copies(sources, plan.sizes), goes_up=True)
-        self._down, down_room = plan.held.phases(plan.down.of(members), goes_up=False)
-        self.room = max(up_room, down_room)
-        self._copies = [[np.where(own.is_copy, copies[own.table], 1.0) for own in phase.parts] for phase in self._up]
-        self._factors = [
-            [np.where(own.is_last, scale[own.table], copies) for own, copies in zip(phase.parts, each, strict=True)]
-            for phase, each in zip(self._up, self._copies, strict=True)
-        ]
-        self._ends = [i for i, inside in enumerate(plan.coarser) if not inside and scale[i] != 1]
+    def __init__(self, plan: SweepPlan, told: Placed, wanted: Placed, scale: Float, members: Flags) -> None:
+        self._plan, self._wanted, self._scale = plan, wanted, scale
+        self.up, room = self._upwards(told, plan.up.of_tables(members))
+        self.down, down_room = phases(plan, plan.down.of_tables(members), goes_up=False)
+        self.room = max(room, down_room)
+        self.results = in_parts(told.rows(plan).turned())
 
-    def _copied(self, tables: list[Axes], starts: Integers, members: Flags) -> dict[int, int]:
-        """Tables that nothing adds to before they are taken apart, and where each lies: they are copied just then."""
-        plan = self._plan
-        theirs = {coarse for i, inside in enumerate(plan.coarser) if members[i] for coarse in inside}
-        theirs |= {plan.margins[own] for own in tables if own in plan.margins}
-        once = {table for table, count in Counter(tables).items() if count == 1 and table in plan.number} - theirs
-        found = {plan.number[own]: start for own, start in zip(tables, starts.tolist(), strict=True) if own in once}
-        return {i: found[i] for i in sorted(found) if plan.coarser[i]}
-
-    def read(self, Y: Float, rooms: int, kernels: Kernels, workers: Workers) -> Float:
-        """Information about all tables' own cells, (rooms, K), but for what `go_up` copies."""
-        return self.runs.read(Y, rooms, kernels.copy, workers)
-
-    def go_up(self, cells: Float, Y: Float, kernels: Kernels, workers: Workers, scaled: bool = True) -> None:
-        """What is known of every component, from information about cells, in place."""
-        plan, take, values = self._plan, kernels.go_up, np.ascontiguousarray(Y)
-        factors = self._factors if scaled else self._copies
-
-        def work(phase: int, place: int, part: StepList) -> None:
-            take(cells, part.steps, plan.lists, factors[phase][place], values)
-
-        run(self._up, cells, work, kernels.copy, workers)
-        for i in self._ends if scaled else ():
-            cells[plan.offsets[i] : plan.offsets[i] + plan.sizes[i]] *= self._scale[i]
-
-    def go_down(self, cells: Float, kernels: Kernels, workers: Workers) -> None:
-        """All tables, from their components, in place."""
-        plan, give = self._plan, kernels.go_down
-        run(self._down, cells, lambda _, __, part: give(cells, part.steps, plan.lists), kernels.copy, workers)
-
-    def scaled(self, cells: Float) -> Float:
-        """The same from means that were taken without scaling."""
-        found = cells.copy()
-        for start, size, scale in zip(
-            self._plan.offsets.tolist(), self._plan.sizes.tolist(), self._scale.tolist(), strict=True
-        ):
-            found[start : start + size] *= scale
+    @cached_property
+    def back(self) -> list[Phase]:
+        """Going up from weights of what is wanted."""
+        found, room = self._upwards(self._wanted, self._plan.up)
+        self.room = max(self.room, room)
         return found
+
+    def _upwards(self, placed: Placed, moves: StepList) -> tuple[list[Phase], int]:
+        """Every table is in units of its scale from where it is read on, or in its own where that is 0 in the end."""
+        plan, reads, lost = self._plan, placed.rows(self._plan), np.flatnonzero(self._scale == 0)
+        units = np.where(self._scale == 0, 1.0, self._scale)
+        reads = replace(reads, factors=reads.factors * units[reads.table])
+        comes = (moves.steps[:, 0] == MOVE) | (moves.steps[:, 0] == LAND)
+        coarser = [plan.number_at[own] for own in moves.steps[comes, 2].tolist()]
+        factors = np.ones(len(comes))
+        factors[comes] = units[coarser] / units[moves.table[comes]]
+        ends = zip(plan.offsets[lost].tolist(), plan.sizes[lost].tolist(), strict=True)
+        cleared = StepList.of([(CLEAR, own, own, size, 1, 1, -1) for own, size in ends], lost)
+        is_margin = np.array([own in plan.margins for own in placed.tables], dtype=np.bool_)
+        whole = reads.at(np.flatnonzero(~is_margin)).followed_by(replace(moves, factors=factors)).followed_by(cleared)
+        found, room = phases(plan, whole.at(np.argsort(whole.table, kind="stable")), goes_up=True)
+        first = reads.at(np.flatnonzero(is_margin)).followed_by(StepList.of(plan.shares.tolist()))
+        return [[first], *found] if is_margin.any() else found, room

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes
-from blue_solvers.components.lattice.lines import Laid, component_lines
+from blue_solvers.components.lattice.lines import component_lines
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.size import MOST_GROUPS
 from blue_solvers.components.subspaces import kronecker
@@ -78,9 +78,16 @@ class GroupMixing:
             for members in components:
                 mask = plan.mask_of(members[0])
                 contrasts = [axis for axis in members[0] if self._is_whole(axis)]
-                own, lengths, inner = component_lines(
-                    [self._axes.sizes[axis] for axis in contrasts], [self._laid(table) for table in members]
+                steps = [self._steps(table) for table in members]
+                along, lengths, inner = component_lines(
+                    [self._axes.sizes[axis] for axis in contrasts],
+                    np.array([[step[axis] for axis in contrasts] for step in steps], dtype=np.int64),
                 )
+                own = [
+                    [start, *outwards]
+                    for table, step, outwards in zip(members, steps, along.tolist(), strict=True)
+                    for start in self._starts(table, step)
+                ]
                 heads.append([len(lines), len(own), inner, entries])
                 outer.append(lengths)
                 lines += own
@@ -111,14 +118,15 @@ class GroupMixing:
     def _is_whole(self, axis: int) -> bool:
         return self._axes.groups_of[axis] >= -1
 
-    def _laid(self, table: Axes) -> Laid:
-        """Where the table lies."""
-        steps, step = {}, 1
-        for axis in reversed(table):
-            steps[axis] = step
-            step *= self._axes.sizes[axis]
-        groups = [(self._axes.sizes[axis], steps[axis]) for axis in self._plan.groups(table)]
-        return Laid(self._plan.places[table], groups, [steps[axis] for axis in table if self._is_whole(axis)])
+    def _steps(self, table: Axes) -> dict[int, int]:
+        """How far apart cells lie along each of a table's axes."""
+        return {axis: self._axes.size(table[place + 1 :]) for place, axis in enumerate(table)}
+
+    def _starts(self, table: Axes, steps: dict[int, int]) -> list[int]:
+        """Of the lines of a table, its groups in C order."""
+        groups = self._plan.groups(table)
+        cells = np.indices([self._axes.sizes[axis] for axis in groups]).reshape(len(groups), self._axes.size(groups))
+        return (self._plan.places[table] + np.array([steps[axis] for axis in groups], dtype=np.int64) @ cells).tolist()
 
     def _alike(self, noisy: dict[Axes, Float], exact: dict[Axes, Float]) -> list[list[list[Axes]]]:
         """The tables of every component, those of components that see alike together."""

@@ -8,8 +8,6 @@ the inner axis' cells, and where its matrix, (lines, lines), starts; a row of `o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
 STRIP = 64  # cells of every line that are held at once
-MANY = 24  # lines from which on a library's product takes less time than loops
 
 
 def mix_lines_in_numpy(
@@ -52,12 +49,10 @@ def mix_lines(
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1])
-    held, mixed, places = np.empty((most, STRIP)), np.empty(STRIP), np.empty(most, np.int64)
-    many = np.empty(most * STRIP)
+    held, places = np.empty(most * STRIP), np.empty(most, np.int64)
     for row in range(heads.shape[0]):
-        first, count, size, matrix = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3]
-        down, across = (1, count) if transpose else (count, 1)
-        turns = 1
+        first, count, size, start = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3]
+        matrix, turns = matrices[start : start + count * count].reshape((count, count)), 1
         for axis in range(outer.shape[1]):
             turns *= outer[row, axis]
         for turn in range(turns):
@@ -67,80 +62,34 @@ def mix_lines(
                     place += rest % outer[row, axis] * lines[first + line, 1 + axis]
                     rest //= outer[row, axis]
                 places[line] = place * width
-            for start in range(0, size, STRIP):
-                length = min(STRIP, size - start)
-                if count >= MANY:
-                    own = many[: count * length].reshape((count, length))
-                    for line in range(count):
-                        for i in range(length):
-                            own[line, i] = flat[places[line] + start + i]
-                    square = matrices[matrix : matrix + count * count].reshape((count, count))
-                    product = np.dot(square.T, own) if transpose else np.dot(square, own)
-                    for line in range(count):
-                        for i in range(length):
-                            flat[places[line] + start + i] = product[line, i]
-                    continue
+            for strip in range(0, size, STRIP):
+                length = min(STRIP, size - strip)
+                own = held[: count * length].reshape((count, length))
                 for line in range(count):
-                    own, kept = flat[places[line] + start : places[line] + start + length], held[line]
                     for i in range(length):
-                        kept[i] = own[i]
+                        own[line, i] = flat[places[line] + strip + i]
+                mixed = np.dot(matrix.T, own) if transpose else np.dot(matrix, own)
                 for line in range(count):
-                    mixed[:length] = 0.0
-                    for other in range(count):
-                        weight, kept = matrices[matrix + line * down + other * across], held[other]
-                        if weight != 0:
-                            for i in range(length):
-                                mixed[i] += weight * kept[i]
-                    own = flat[places[line] + start : places[line] + start + length]
                     for i in range(length):
-                        own[i] = mixed[i]
+                        flat[places[line] + strip + i] = mixed[line, i]
 
 
-@dataclass(frozen=True)
-class Laid:
-    """A table of a component: where it starts, the lengths and steps of its axes of groups, and those of contrasts.
-
-    Attributes
-    ----------
-    start : int
-    groups : list of (int, int)
-        Length and step of every axis of groups.
-    steps : list of int
-        Of every axis of contrasts.
-    """
-
-    start: int
-    groups: list[tuple[int, int]]
-    steps: list[int]
-
-    def starts(self) -> list[int]:
-        """Of its lines, the groups in C order."""
-        turns = product(*(range(length) for length, _ in self.groups))
-        return [self.start + sum(n * step for n, (_, step) in zip(turn, self.groups, strict=True)) for turn in turns]
-
-
-def component_lines(contrasts: Sequence[int], tables: Sequence[Laid]) -> tuple[list[list[int]], list[int], int]:
-    """The lines of a component's tables, the lengths of its outer axes, and of the inner one.
+def component_lines(contrasts: Sequence[int], steps: Integers) -> tuple[Integers, list[int], int]:
+    """The steps of a component's tables along its outer axes, (tables, axes), these axes' lengths, and the inner one's.
 
     Parameters
     ----------
     contrasts : sequence of int
         Lengths of the axes of contrasts, in the order in which all tables have them.
-    tables : sequence of Laid
+    steps : ndarray of int, (tables, contrasts)
     """
     lengths: list[int] = []
-    steps: list[list[int]] = [[] for _ in tables]
+    kept: list[int] = []
     for axis, length in enumerate(contrasts):
-        if lengths and all(own[-1] == length * table.steps[axis] for own, table in zip(steps, tables, strict=True)):
-            lengths[-1] *= length
-            for own, table in zip(steps, tables, strict=True):
-                own[-1] = table.steps[axis]
-            continue
+        if kept and (steps[:, kept[-1]] == length * steps[:, axis]).all():
+            length *= lengths.pop()
+            kept.pop()
         lengths.append(length)
-        for own, table in zip(steps, tables, strict=True):
-            own.append(table.steps[axis])
-    inner = 1
-    if lengths and all(own[-1] == 1 for own in steps):
-        inner = lengths.pop()
-        steps = [own[:-1] for own in steps]
-    return [[start, *own] for own, table in zip(steps, tables, strict=True) for start in table.starts()], lengths, inner
+        kept.append(axis)
+    inner = lengths.pop() if kept and (steps[:, kept[-1]] == 1).all() else 1
+    return steps[:, kept[: len(lengths)]], lengths, inner

@@ -6,8 +6,9 @@ summed out together are one axis.
 
 `MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
-table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up. `COPY` is the way in: a table,
-from where it lies in a layout, just before it is taken apart.
+table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
+comes to the coarser table is multiplied by. Two are done going up alone: `READ` adds to a table what values have, times
+the factor, and `CLEAR` writes 0.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import numpy as np
 
 from constraint_builders.arrays import Float, Integers
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, COPY = range(7)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ, CLEAR = range(8)
 
 
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place, going up or down; see `sweeps.go_up_in_numpy`."""
     kind = row[0]
-    if kind == COPY:
-        np.multiply(values[row[2] : row[2] + row[3]], factor, out=cells[row[1] : row[1] + row[3]])
+    if kind >= READ:
+        table = cells[row[1] : row[1] + row[3]]
+        table[:] = table + factor * values[row[2] : row[2] + row[3]] if kind == READ else 0.0
         return
     fine, coarse, own = _tables(cells, row, lists)
     shares = (1 / np.bincount(own))[:, None]
@@ -33,26 +35,23 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
     elif kind == EXPAND:
         fine[:] = (coarse * below)[:, own]
     elif kind == LAND and upwards:
-        coarse += fine
+        coarse += factor * fine
     elif kind == LAND:
         fine[:] = coarse - fine
+    elif kind == MOVE:
+        total = sums(fine, own, coarse.shape[1])
+        rest = -total * shares if upwards else (coarse - total) * shares
+        coarse -= factor * rest if upwards else 0.0
+        fine += rest[:, own]
     else:
-        rest = coarse * below
-        if kind == MOVE:
-            total = sums(fine, own, coarse.shape[1])
-            rest = total * shares if upwards else (coarse - total) * shares
-            coarse += rest if upwards else 0.0
-        fine += (-rest if upwards and kind != ADD else rest)[:, own]
-        fine *= factor
+        fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
 
 
 def _tables(cells: Float, row: list[int], lists: Integers) -> tuple[Float, Float, Integers]:
     """The table of an operation, (before, levels, after), the coarser one, (before, cells, after), and the list."""
-    kind, start, without, before, levels, after, listed = row
+    _, start, without, before, levels, after, listed = row
     count, own = 1, np.zeros(levels, dtype=np.int64)
-    if kind == LAND:
-        count, own = levels, np.arange(levels)
-    elif listed >= 0:
+    if listed >= 0:
         count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
     fine = cells[start : start + before * levels * after].reshape(before, levels, -1)
     return fine, cells[without : without + before * count * after].reshape(before, count, -1), own

@@ -8,7 +8,8 @@ table that refines it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cache, reduce
 from itertools import chain
 from operator import or_
 
@@ -16,9 +17,8 @@ import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
-from blue_solvers.components.lattice.schedule import Held, StepList
 from blue_solvers.components.lattice.sets import IntersectionLattice
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, int, int, int, int, int, int]
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
@@ -26,6 +26,52 @@ Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
 
 class TooManyCellsError(Exception):
     """Tables that would take more cells than were allowed."""
+
+
+@dataclass(frozen=True)
+class StepList:
+    """Rows of a list of operations.
+
+    Attributes
+    ----------
+    steps : ndarray of int, (rows, 7)
+    table : ndarray of int, (rows,)
+        Whose work each is, as the plan numbers tables.
+    keeps_first : ndarray of bool, (rows,)
+        Whether it is part of what leads to a table with the same first axis.
+    factors : ndarray, (rows,)
+    beside : slice or None
+        What is cleared before.
+    """
+
+    steps: Integers
+    table: Index
+    keeps_first: Flags
+    factors: Float
+    beside: slice | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], table: Index | int = 0, factors: Float | float = 1.0) -> StepList:
+        """Rows that keep all axes of their tables."""
+        whole = np.ones(len(rows))
+        return cls(_rows(rows), whole.astype(np.intp) * table, whole > 0, whole * factors)
+
+    def at(self, rows: Index | slice) -> StepList:
+        """Some rows."""
+        return StepList(self.steps[rows], self.table[rows], self.keeps_first[rows], self.factors[rows])
+
+    def of_tables(self, members: Flags) -> StepList:
+        """Those of some tables."""
+        return self.at(np.flatnonzero(members[self.table]))
+
+    def followed_by(self, other: StepList) -> StepList:
+        """Both, one after the other."""
+        fields = "steps", "table", "keeps_first", "factors"
+        return StepList(*(np.concatenate([getattr(self, own), getattr(other, own)]) for own in fields))
+
+    def turned(self) -> StepList:
+        """With the two places of every row exchanged."""
+        return replace(self, steps=self.steps[:, [0, 2, 1, 3, 4, 5, 6]])
 
 
 class SweepPlan:
@@ -56,7 +102,10 @@ class SweepPlan:
         Desired tables that are not of the sweeps, each with the one that it is a sum of.
     sums, shares : ndarray of int, (rows, 7)
         Going down, those that lead to margins; and going up, those that lead from them.
-    held : Held
+    number_at : dict
+        The number of the table of the sweeps that lies at a place.
+    most_room : int
+        Cells that one operation needs after all tables.
 
     Raises
     ------
@@ -68,10 +117,9 @@ class SweepPlan:
         self, axes: SchemaAxes, observed: Sequence[Axes], desired: Sequence[Axes], most_cells: float = np.inf
     ) -> None:
         self.axes = axes
-        self._cells_of: dict[Axes, int] = {}
-        self._masks_of: dict[Axes, int] = {}
-        self._provides: dict[Axes, int] = {}
-        self._whole: dict[int, list[int]] = {}
+        self.size_of = cache(axes.size)
+        self.mask_of = cache(self._mask_of)
+        self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
         self._numbers = {axis: i for i, axis in enumerate(a for a, own in enumerate(axes.groups_of) if own >= -1)}
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
@@ -89,24 +137,19 @@ class SweepPlan:
         self._lay_places(desired)
         self._lay_steps()
 
-    def size_of(self, table: Axes) -> int:
-        """Cells of a table."""
-        found = self._cells_of.get(table)
-        if found is None:
-            found = self._cells_of[table] = self.axes.size(table)
-        return found
-
-    def mask_of(self, table: Axes) -> int:
+    def _mask_of(self, table: Axes) -> int:
         """The variables that a table keeps whole, as bits."""
-        mask = self._masks_of.get(table)
-        if mask is None:
-            numbers = [self._numbers[axis] for axis in table if axis in self._numbers]
-            mask = self._masks_of[table] = sum([1 << number for number in numbers])
-        return mask
+        return sum([1 << self._numbers[axis] for axis in table if axis in self._numbers])
 
     def groups(self, table: Axes) -> Axes:
         """A table's axes of groups and recodes."""
         return tuple(axis for axis in table if axis not in self._numbers)
+
+    def source_of(self, table: Axes) -> int:
+        """The number of a table of the sweeps, or of the one that a margin is a sum of."""
+        while table in self.margins:
+            table = self.margins[table]
+        return self.number[table]
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
@@ -123,9 +166,7 @@ class SweepPlan:
 
     def whole(self, mask: int) -> list[int]:
         """The axes of levels of some variables."""
-        if mask not in self._whole:
-            self._whole[mask] = [axis for axis, number in self._numbers.items() if mask >> number & 1]
-        return self._whole[mask]
+        return [axis for axis, number in self._numbers.items() if mask >> number & 1]
 
     def within(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
@@ -141,10 +182,7 @@ class SweepPlan:
         return tuple(kept)
 
     def _holds(self, fine: Axes, coarse: Axes) -> bool:
-        found = self._provides.get(fine)
-        if found is None:
-            found = self._provides[fine] = reduce(or_, [self.axes.provides[axis] for axis in fine], 0)
-        return all(found >> axis & 1 for axis in coarse)
+        return all(self._provides(fine) >> axis & 1 for axis in coarse)
 
     def _lay_tables(self, generators: Iterable[Axes], most_cells: float) -> None:
         classes: dict[int, dict[Axes, int]] = {}
@@ -201,33 +239,20 @@ class SweepPlan:
         self.most_room = 0
         rows: list[Row] = []
         moves: list[tuple[int, bool, int]] = []
-        ends: list[int] = []
         for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
             for other in inside:
                 move = self._move(own, other)
                 rows += move
                 moves.append((number, own[0] in other, len(move)))
-            if inside:
-                ends.append(len(rows) - 1)
         numbers, keeps, counts = np.array(moves, dtype=np.int64).reshape(-1, 3).T
-        is_last = np.zeros(len(rows), dtype=np.bool_)
-        is_last[ends] = True
-        self.up = StepList(_rows(rows), np.repeat(numbers, counts), is_last, np.repeat(keeps > 0, counts))
+        self.up = StepList(_rows(rows), np.repeat(numbers, counts), np.repeat(keeps > 0, counts), np.ones(len(rows)))
         back, firsts = counts[::-1], (np.cumsum(counts) - counts)[::-1]
         order = np.repeat(firsts - np.cumsum(back) + back, back) + np.arange(len(rows))
         self.down = self.up.at(order)
         self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
         self.shares = _rows([row for own, source in reversed(self.margins.items()) for row in self._add(source, own)])
         self.lists = np.array(self._lists, dtype=np.int64)
-        self.held = Held(
-            self.sizes,
-            np.array([mask.bit_count() for mask in self.masks]),
-            np.array([self.axes.sizes[table[0]] if table else 1 for table in self.tables]),
-            self.cells,
-            self.most_room,
-            {place: self.size_of(table) for table, place in self.places.items()},
-            self.lists,
-        )
+        self.number_at = dict(zip(self.offsets.tolist(), range(len(self.tables)), strict=True))
 
     def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
         start, end = self.places[fine], self.places[coarse]
@@ -239,7 +264,8 @@ class SweepPlan:
         reduce, last = self._reductions(start, stages, self.cells)
         size = self.size_of(coarse)
         back: list[Row] = [(EXPAND, *row[1:]) for row in reversed(reduce[1:])]
-        return [*reduce, (LAND, last, end, 1, size, 1, -1), *back, (PUT, *reduce[0][1:])]
+        land = (size, 1, 1) if coarse[:1] == fine[:1] else (1, 1, size)
+        return [*reduce, (LAND, last, end, *land, -1), *back, (PUT, *reduce[0][1:])]
 
     def _without_one(self, fine: Axes, coarse: Axes) -> tuple[int, int, int]:
         """Cells before the one axis that is summed out, its levels, and cells after it."""

@@ -8,7 +8,7 @@ table with many small covers has them summed from a few intermediate ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 
 import numpy as np
@@ -38,6 +38,8 @@ class IntersectionLattice:
         For each member the largest ones inside it.
     regular : set of int
         Members of which all subsets are members.
+    below : callable
+        The members inside a member, itself with them; those of more variables first.
     """
 
     def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
@@ -45,6 +47,8 @@ class IntersectionLattice:
         self._generators = masks
         self._lay(intersections(masks))
         self._add_intermediate()
+        self.below = cache(self._lay_below)
+        self._number = {mask: i for i, mask in enumerate(self.members)}
 
     def _lay(self, members: set[int]) -> None:
         self.members = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
@@ -111,21 +115,10 @@ class IntersectionLattice:
                 unions.add(union)
         return unions
 
-    def below(self, mask: int) -> list[int]:
-        """The members inside a member, itself with them; those of more variables first."""
-        found = self._below.get(mask)
-        if found is None:
-            if 1 << mask.bit_count() <= len(self.members):
-                found = [own for own in submasks(mask) if own in self.covers]
-                found.sort(key=int.bit_count, reverse=True)
-            else:
-                found = [own for own in self.members if own & mask == own]
-            self._below[mask] = found
-        return found
-
-    @cached_property
-    def _below(self) -> dict[int, list[int]]:
-        return {}
+    def _lay_below(self, mask: int) -> list[int]:
+        if 1 << mask.bit_count() <= len(self.members):
+            return sorted([own for own in submasks(mask) if own in self.covers], key=int.bit_count, reverse=True)
+        return [own for own in self.members if own & mask == own]
 
     def sums_above(self, values: Mapping[int, float]) -> Float:
         """For every member the sum of the values of members that hold it, (members,)."""
@@ -138,10 +131,6 @@ class IntersectionLattice:
         for _, inside, without in self._by_axis:
             sums[without] += sums[inside]
         return sums + others
-
-    @cached_property
-    def _number(self) -> dict[int, int]:
-        return {mask: i for i, mask in enumerate(self.members)}
 
     @cached_property
     def _by_axis(self) -> list[tuple[int, Index, Index]]:

@@ -1,7 +1,5 @@
 """The operations of the two sweeps as loops to be compiled; `operations` says what they are.
 
-Two axes of two levels each that lie side by side in a table take one pass together, few cells after them.
-
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
 would keep the inner loops from taking several cells at once (2 to 4 times as fast for tables of some hundred cells).
@@ -11,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import COPY, EXPAND, LAND, PUT, REDUCE, operate
+from blue_solvers.components.lattice.operations import EXPAND, LAND, PUT, READ, REDUCE, operate
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
@@ -31,9 +29,9 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
     lists : ndarray of int
         Which cells levels go to, one list after the other, each after the number of these cells.
     factors : ndarray, (rows,)
-        What the table is multiplied by after each operation.
+        Of what is read, and of what comes to coarser tables.
     values : ndarray, (n, K)
-        What tables are copied from.
+        What is read.
     """
     for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
         operate(cells, row, lists, factor, values, True)
@@ -59,24 +57,16 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
-    flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
-    while row + 1 < steps.shape[0]:
-        row += 1
+    flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
+    for row in range(steps.shape[0]):
         kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
         factor = factors[row] if upwards else 1.0
-        if kind == COPY:
-            _copy(flat, values.ravel(), steps, row, width, factor)
+        if kind >= READ or kind == LAND:
+            _cell_by_cell(flat, values.ravel(), steps, row, width, factor, upwards)
         elif kind == REDUCE:
             _reduce(flat, steps, row, cells.shape[1], lists, upwards)
-        elif kind == LAND:
-            _land(flat, steps, row, cells.shape[1], upwards)
         elif kind >= EXPAND:
-            _expand(flat, steps, row, cells.shape[1], lists, factor, upwards)
-        elif levels == 2 and _are_neighbours(steps, row, width, upwards):
-            first, second = (row, row + 1) if upwards else (row + 1, row)
-            last = factors[row + 1] if upwards else 1.0
-            _move_fours(flat, steps, first, second, width, factor, last, upwards)
-            row += 1
+            _expand(flat, steps, row, cells.shape[1], lists, upwards)
         elif levels == 2:
             _move_pairs(flat, steps, row, width, factor, upwards)
         elif after == 1:
@@ -87,20 +77,20 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _move_long(flat, steps, row, width, factor, strip, upwards)
 
 
-def _copy(flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float) -> None:
-    place, source = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    for i in range(np.uint64(steps[row, 3]) * width):
-        flat[place + i] = factor * values[source + i]
-
-
-def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
-    """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
-    if row + 1 >= steps.shape[0] or steps[row + 1, 1] != steps[row, 1] or steps[row + 1, 0] != 0:
-        return False
-    first, second = (row, row + 1) if upwards else (row + 1, row)
-    if steps[row + 1, 4] != 2 or steps[first, 5] != 2 * steps[second, 5]:
-        return False
-    return bool(np.uint64(steps[second, 5]) * width < SHORT)
+def _cell_by_cell(
+    flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool
+) -> None:
+    """What is read, or cleared, or lands."""
+    kind, place, other = steps[row, 0], np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    for i in range(np.uint64(steps[row, 3] * steps[row, 5]) * width):
+        if kind == READ:
+            flat[place + i] += factor * values[other + i]
+        elif kind > READ:
+            flat[place + i] = 0.0
+        elif upwards:
+            flat[other + i] += factor * flat[place + i]
+        else:
+            flat[place + i] = flat[other + i] - flat[place + i]
 
 
 def _shares(own: Integers, count: int) -> Float:
@@ -162,17 +152,7 @@ def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) 
     return (sum0 + sum1) + (sum2 + sum3)
 
 
-def _land(flat: Float, steps: Integers, row: int, width: int, upwards: bool) -> None:
-    size = np.uint64(steps[row, 3] * steps[row, 4] * steps[row, 5] * width)
-    fine, coarse = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
-    for i in range(size):
-        if upwards:
-            flat[coarse + i] += flat[fine + i]
-        else:
-            flat[fine + i] = flat[coarse + i] - flat[fine + i]
-
-
-def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers, factor: float, upwards: bool) -> None:
+def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers, upwards: bool) -> None:
     """Write to all levels what the coarser table has, going down an even part of it; or subtract it, or add it."""
     is_new, sign = steps[row, 0] == EXPAND, -1.0 if upwards and steps[row, 0] == PUT else 1.0
     own, count = _listed(steps, row, lists), 1 if steps[row, 6] < 0 else lists[steps[row, 6]]
@@ -183,7 +163,7 @@ def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers,
         if after == 1 and count == 1:
             value = shares[0] * flat[below]
             for i in range(levels):
-                flat[first + i] = value if is_new else (flat[first + i] + value) * factor
+                flat[first + i] = value if is_new else flat[first + i] + value
             first += levels
         else:
             for level in range(steps[row, 4]):
@@ -193,94 +173,45 @@ def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers,
                         flat[first + i] = share * flat[part + i]
                 else:
                     for i in range(after):
-                        flat[first + i] = (flat[first + i] + share * flat[part + i]) * factor
+                        flat[first + i] = flat[first + i] + share * flat[part + i]
                 first += after
         below += np.uint64(count) * after
 
 
 def _move_pairs(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:
     before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[row, 5]) * width, np.uint64(2)
+    start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     if after < SHORT:
         for i in range(after):
-            first, mean = (
-                np.uint64(steps[row, 1]) * width + np.uint64(i),
-                np.uint64(steps[row, 2]) * width + np.uint64(i),
-            )
+            first, mean = start + np.uint64(i), without + np.uint64(i)
             for _ in range(before):
                 _move_pair(flat, first, first + after, mean, factor, upwards)
                 first += two * after
                 mean += after
         return
     for b in range(before):
-        first = np.uint64(steps[row, 1]) * width + two * np.uint64(b) * after
-        second, mean = first + after, np.uint64(steps[row, 2]) * width + np.uint64(b) * after
+        first, mean = start + two * np.uint64(b) * after, without + np.uint64(b) * after
         for i in range(after):
-            _move_pair(flat, first + i, second + i, mean + i, factor, upwards)
+            _move_pair(flat, first + i, first + after + i, mean + i, factor, upwards)
 
 
 def _move_pair(
     flat: Float, first: np.uint64, second: np.uint64, below: np.uint64, factor: float, upwards: bool
 ) -> None:
-    half, contrast = 0.5 * (flat[first] + flat[second]), 0.5 * factor * (flat[first] - flat[second])
+    half, contrast = 0.5 * (flat[first] + flat[second]), 0.5 * (flat[first] - flat[second])
     if upwards:
-        flat[below] += half
+        flat[below] += factor * half
         flat[first], flat[second] = contrast, -contrast
     else:
         half = 0.5 * flat[below]
         flat[first], flat[second] = half + contrast, half - contrast
 
 
-def _move_fours(
-    flat: Float, steps: Integers, row: int, other: int, width: np.uint64, factor: float, last: float, upwards: bool
-) -> None:
-    """Of a row that has the first of two axes, and another that has the second."""
-    before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[other, 5]) * width, np.uint64(2)
-    start, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    for i in range(after):
-        first, mean, beside = (
-            start + np.uint64(i),
-            below + np.uint64(i),
-            np.uint64(steps[other, 2]) * width + np.uint64(i),
-        )
-        for _ in range(before):
-            _move_four(flat, first, mean, beside, after, factor, last, upwards)
-            first += two * two * after
-            mean += two * after
-            beside += two * after
-
-
-def _move_four(
-    flat: Float,
-    first: np.uint64,
-    mean: np.uint64,
-    beside: np.uint64,
-    after: np.uint64,
-    factor: float,
-    last: float,
-    upwards: bool,
-) -> None:
-    second, third, left, right = first + after, first + after + after, -0.0, -0.0
-    fourth = third + after
-    upper, lower = 0.5 * factor * (flat[first] - flat[third]), 0.5 * factor * (flat[second] - flat[fourth])
-    along, contrast = 0.5 * (upper + lower), 0.5 * last * (upper - lower)
-    if upwards:
-        flat[mean] += 0.5 * (flat[first] + flat[third])
-        flat[mean + after] += 0.5 * (flat[second] + flat[fourth])
-        flat[beside] += along
-        flat[beside + after] -= along
-        left, right, along = -0.0, -0.0, -0.0
-    else:
-        left, right = 0.5 * flat[mean], 0.5 * flat[mean + after]
-        along = 0.25 * (flat[beside] - flat[beside + after])
-    flat[first], flat[second] = left + (along + contrast), right + (along - contrast)
-    flat[third], flat[fourth] = left - (along + contrast), right - (along - contrast)
-
-
-def _settle(flat: Float, below: np.uint64, total: float, share: float, upwards: bool) -> float:
+def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: float, upwards: bool) -> float:
     """What each of some levels gets: less their mean, which the coarser cell takes, or its part of what they lack."""
     if upwards:
         rest = -total * share
-        flat[below] -= rest
+        flat[below] -= factor * rest
         return rest
     return (flat[below] - total) * share
 
@@ -300,10 +231,10 @@ def _move_short(
             else:
                 for level in range(levels):
                     total += flat[first + level * after]
-            rest = _settle(flat, without + np.uint64(b) * after + np.uint64(i), total, share, upwards)
+            rest = _settle(flat, without + np.uint64(b) * after + np.uint64(i), total, share, factor, upwards)
             for level in range(levels):
                 cell = first + level * after
-                flat[cell] = (flat[cell] + rest) * factor
+                flat[cell] += rest
 
 
 def _move_long(
@@ -322,9 +253,9 @@ def _move_long(
                 for i in range(size):
                     strip[i] += flat[line + i]
             for i in range(size):
-                strip[i] = _settle(flat, below + i, strip[i], share, upwards)
+                strip[i] = _settle(flat, below + i, strip[i], share, factor, upwards)
             line = first
             for _ in range(levels):
                 for i in range(size):
-                    flat[line + i] = (flat[line + i] + strip[i]) * factor
+                    flat[line + i] += strip[i]
                 line += after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blue_solvers.components.component_products import Component, multiply, product
+from blue_solvers.components.component_products import Component, multiply, sum_of
 
 SIZES = ((2, 3), (1, 2))  # along each of two variables, contrasts and groups
 
@@ -49,7 +49,7 @@ def test_products_of_several_parts_may_be_of_other_lengths() -> None:
     whole = components()[0]
     parts = [rng.standard_normal((3, 2, 1, 5)), rng.standard_normal((3, 2, 2, 5))]
     M = rng.standard_normal((1, 6, 6))
-    found = product(whole, M, parts, (3, 2))
+    found = sum_of(whole, [M[:, :, :2], M[:, :, 2:]], parts, (3, 2))
     stacked = np.concatenate([own.reshape(3, -1, 5) for own in parts], axis=1)
     assert found == pytest.approx((M @ stacked).reshape(3, 3, 2, 5))
 
