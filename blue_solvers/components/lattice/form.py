@@ -64,8 +64,9 @@ class LatticeForm:
         kinds = [Placed.of(tables, starts, precisions, own) for own in (noisy, exact)]
         scales, is_known = self._lay_scales(kinds, most_bytes - CELL_BYTES * plan.cells)
         wanted = Placed(self._wanted, problem.desired.offsets[:-1], np.ones(len(self._wanted)))
-        loops = (own.fastest() if compiled else own.reference for own in (go_up, go_down, mix_lines))
-        self._up_loop, self._down_loop, self._mix_loop = loops
+        self._up_loop = go_up.fastest() if compiled else go_up.reference
+        self._down_loop = go_down.fastest() if compiled else go_down.reference
+        self._mix_loop = mix_lines.fastest() if compiled else mix_lines.reference
         self._sweeps = [Sweep(plan, kinds[0], wanted, scales[0], np.ones_like(is_known))]
         if exact.any():
             self._sweeps.append(Sweep(plan, kinds[1], wanted, scales[1], is_known))

@@ -66,8 +66,12 @@ class StepList:
 
     def followed_by(self, other: StepList) -> StepList:
         """Both, one after the other."""
-        fields = "steps", "table", "keeps_first", "factors"
-        return StepList(*(np.concatenate([getattr(self, own), getattr(other, own)]) for own in fields))
+        return StepList(
+            np.concatenate([self.steps, other.steps]),
+            np.concatenate([self.table, other.table]),
+            np.concatenate([self.keeps_first, other.keeps_first]),
+            np.concatenate([self.factors, other.factors]),
+        )
 
     def turned(self) -> StepList:
         """With the two places of every row exchanged."""

@@ -16,7 +16,7 @@ import numpy as np
 from blue_solvers.components.lattice.operations import LAND, MOVE, READ
 from blue_solvers.components.lattice.plan import StepList, SweepPlan
 from blue_solvers.threads import WORTH_BYTES
-from constraint_builders.arrays import Integers
+from constraint_builders.arrays import Flags, Integers
 
 PARTS = 4
 SLICE = 1 << 15  # cells of a part of a large table
@@ -46,7 +46,7 @@ def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase]
     return found, rooms
 
 
-def _runs_of(kind: Integers, steps: StepList, chosen: Integers | None = None) -> list[StepList]:
+def _runs_of(kind: Integers, steps: StepList, chosen: Flags | None = None) -> list[StepList]:
     """Rows that follow one another and are of one kind, of all or of those chosen."""
     rows = np.arange(len(kind)) if chosen is None else np.flatnonzero(chosen)
     changes = np.flatnonzero(np.diff(kind[rows])) + 1
