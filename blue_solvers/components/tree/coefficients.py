@@ -20,7 +20,7 @@ from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
-from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
 EMPTY = np.zeros((0, 1, 1))
@@ -255,13 +255,11 @@ def solve_components(
     plan: TreePlan, boundary: Boundary | None = None, numbers: Sequence[int] | None = None
 ) -> list[Coefficients]:
     """Coefficients of some components of a plan, by default of all; those of equal design keys share them."""
-    keys = [plan.design_key(plan.components[i]) for i in (range(len(plan.components)) if numbers is None else numbers)]
     chosen = range(len(plan.components)) if numbers is None else numbers
-    first_of: dict[DesignKey, int] = {}
-    for i, key in zip(chosen, keys, strict=True):
-        first_of.setdefault(key, i)
+    keys = [plan.design_key(plan.components[i]) for i in chosen]
+    one_of = dict(zip(keys, chosen, strict=True))
     lots: dict[bytes, list[tuple[int, Piece]]] = {}
-    for key, i in first_of.items():
+    for key, i in one_of.items():
         for piece in plan.division(key).pieces:
             lots.setdefault(piece.kinds.tobytes(), []).append((i, piece))
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
@@ -269,7 +267,7 @@ def solve_components(
         for some in plan.stacks(lot, lot[0][1].size):
             solved |= zip(some, PieceSolver(plan, some, boundary or Boundary()).solve(), strict=True)
     found = {}
-    for key, i in first_of.items():
+    for key, i in one_of.items():
         division = plan.division(key)
         found[key] = _put_together(plan, division, [(piece, solved.pop((i, piece))) for piece in division.pieces])
     return [found[key] for key in keys]
