@@ -152,11 +152,13 @@ class PieceSolver:
         if lot.sums is not None:
             self._found["children"].append((numbers, gains[-1], support, support))
         if self._kinds.size == 1:
-            said = [(source.exact @ source.design) ** 2 for source in sources if source.exact is not None]
-            total = sum(said, start=np.zeros((classes.size * len(self._jobs), 1, 1))).reshape(*shape, 1)
-            exactly = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-            self._found["own"].append((classes, lot.message.root**2, support, support))
-            self._found["own_exact"].append((classes, exactly, support, support))
+            none = np.zeros((classes.size * len(self._jobs), 1, 1))
+            exactly = sum(((own.exact @ own.design) ** 2 for own in sources if own.exact is not None), start=none)
+            noisily = sum(((own.noisy * own.design) ** 2 for own in sources), start=none)
+            noisily = np.where(flattened(lot.message).finite > 0.5, noisily, 0.0)
+            for name, total in (("own", noisily), ("own_exact", exactly)):
+                inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).reshape(*shape, 1)
+                self._found[name].append((classes, inverse, support, support))
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
