@@ -20,7 +20,7 @@ from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
-from blue_solvers.components.tree.tree_plan import DesignKey, TreePlan
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
 EMPTY = np.zeros((0, 1, 1))
@@ -152,11 +152,13 @@ class PieceSolver:
         if lot.sums is not None:
             self._found["children"].append((numbers, gains[-1], support, support))
         if self._kinds.size == 1:
-            said = [(source.exact @ source.design) ** 2 for source in sources if source.exact is not None]
-            total = sum(said, start=np.zeros((classes.size * len(self._jobs), 1, 1))).reshape(*shape, 1)
-            exactly = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-            self._found["own"].append((classes, lot.message.root**2, support, support))
-            self._found["own_exact"].append((classes, exactly, support, support))
+            none = np.zeros((classes.size * len(self._jobs), 1, 1))
+            exactly = sum(((own.exact @ own.design) ** 2 for own in sources if own.exact is not None), start=none)
+            noisily = sum(((own.noisy * own.design) ** 2 for own in sources), start=none)
+            noisily = np.where(flattened(lot.message).finite > 0.5, noisily, 0.0)
+            for name, total in (("own", noisily), ("own_exact", exactly)):
+                inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).reshape(*shape, 1)
+                self._found[name].append((classes, inverse, support, support))
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
@@ -255,13 +257,11 @@ def solve_components(
     plan: TreePlan, boundary: Boundary | None = None, numbers: Sequence[int] | None = None
 ) -> list[Coefficients]:
     """Coefficients of some components of a plan, by default of all; those of equal design keys share them."""
-    keys = [plan.design_key(plan.components[i]) for i in (range(len(plan.components)) if numbers is None else numbers)]
     chosen = range(len(plan.components)) if numbers is None else numbers
-    first_of: dict[DesignKey, int] = {}
-    for i, key in zip(chosen, keys, strict=True):
-        first_of.setdefault(key, i)
+    keys = [plan.design_key(plan.components[i]) for i in chosen]
+    one_of = dict(zip(keys, chosen, strict=True))
     lots: dict[bytes, list[tuple[int, Piece]]] = {}
-    for key, i in first_of.items():
+    for key, i in one_of.items():
         for piece in plan.division(key).pieces:
             lots.setdefault(piece.kinds.tobytes(), []).append((i, piece))
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
@@ -269,7 +269,7 @@ def solve_components(
         for some in plan.stacks(lot, lot[0][1].size):
             solved |= zip(some, PieceSolver(plan, some, boundary or Boundary()).solve(), strict=True)
     found = {}
-    for key, i in first_of.items():
+    for key, i in one_of.items():
         division = plan.division(key)
         found[key] = _put_together(plan, division, [(piece, solved.pop((i, piece))) for piece in division.pieces])
     return [found[key] for key in keys]
