@@ -11,6 +11,7 @@ import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.verification.probabilities import of_chi_square, of_largest
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, rounding_of
 from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
@@ -402,18 +403,6 @@ def _slack(noise: WeighedNoise, statistic: float, rounding: float) -> float:
 
 def _share_beyond(values: Float, bound: float) -> float:
     return float((1 + (values >= bound).sum()) / (1 + values.size))
-
-
-def of_chi_square(statistic: float, degrees: float) -> float:
-    """The probability, two-sided, of a statistic as far from what is expected."""
-    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-    return min(1.0, 2 * float(min(tails)))
-
-
-def of_largest(residual: float, checked: int) -> float:
-    """The probability of a residual as large among so many; Sidak's, never too small."""
-    with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(residual)))))
 
 
 def _z(statistic: Float, expectation: Float, deviation: Float) -> Float:
