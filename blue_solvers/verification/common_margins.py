@@ -148,16 +148,23 @@ class CommonMargins:
         }
 
     def moved(self, said: Cells) -> tuple[Cells, Float]:
-        """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved."""
-        said = self._free(said)
+        """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved.
+
+        Those that lose nothing, without a second double, are taken as doubles.
+        """
+        careful, said = said[1].size > 0, self._free(said)
         sizes = abs(said[0])
         for (i, j), pair in reversed(self._pairs.items()):
             one = said[0][:, self.columns[i]] * pair.weights
             (mean, _) = pair.summed((one, EXACTLY), 0)  # any number may be moved: it is taken off and added alike
             for k, sign, side in ((i, -1, 0), (j, 1, 1)):
+                own = slice(None), self.columns[k]
                 spread = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
-                plus(said, (slice(None), self.columns[k]), spread)
-                sizes[:, self.columns[k]] += abs(spread)
+                if careful:
+                    plus(said, own, spread)
+                    sizes[own] += abs(spread)
+                else:
+                    said[0][own] += spread
         return said, sizes
 
     def agreeing(self, cells: Cells, errors: Float | None = None) -> Cells:
@@ -170,14 +177,16 @@ class CommonMargins:
             change, off = np.zeros((2, len(cells[0]), pair.size))
             for k, sign, side in ((j, 1, 1), (i, -1, 0)):
                 table = cells[0][:, self.columns[k]], EXACTLY if errors is None else cells[1][:, self.columns[k]]
-                plus((change, off), slice(None), sign * (whole := pair.summed(table, side))[0])
-                off += sign * whole[1]
+                total, rest = pair.summed(table, side)
+                change, off = change + sign * total, off + sign * rest
             own = slice(None), self.columns[i]
             shared = (change + off)[:, pair.into[0]] * pair.weights
             if errors is not None:
                 self._round(pair, (i, j), cells[0], errors, lost)
                 errors[own] += 8 * ROUNDING * abs(shared)
-            plus(cells, own, shared)
+                plus(cells, own, shared)
+            else:
+                cells[0][own] += shared
         return cells
 
     def _round(self, pair: TwoTables, tables: tuple[int, int], cells: Float, errors: Float, lost: float) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.verification.probabilities import FitOfCells, by_name, of_chi_square, of_largest, z_of
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, rounding_of
 from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
@@ -51,14 +52,6 @@ class Outlier(NamedTuple):
     residual: float
     probability: float
     source: str = ""
-
-
-class FitOfCells(NamedTuple):
-    """Weighted squares of some cells' residuals, what they are expected to be, and how many standard deviations off."""
-
-    statistic: float
-    expectation: float
-    z: float
 
 
 @dataclass(frozen=True)
@@ -181,21 +174,21 @@ class Fit:
             expectation = self.replicates.tables.mean(axis=0)
         elif self.sources is None and (exact := table_deviations(self.problem)) is not None:
             deviation = exact
-        return _named(layout.names, statistic, expectation, deviation)
+        return by_name(layout.names, statistic, expectation, deviation)
 
     @cached_property
     def by_source(self) -> dict[str, FitOfCells]:
         """All measurements of every source, where several measured some cell; z is never too far from 0."""
         if self.sources is None:
             return {}
-        return _named(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
+        return by_name(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
         """All tables of every geolevel, or layer of areas, together; only with a geography."""
         levels = self._places().levels
         numbers = np.repeat(self.problem.observed_levels, self.problem.observed.sizes)
-        return _named(levels, *self._together(numbers, len(levels)))
+        return by_name(levels, *self._together(numbers, len(levels)))
 
     @cached_property
     def by_geounit(self) -> Float:
@@ -204,7 +197,7 @@ class Fit:
         tables = zip(self.problem.observed_levels, self.problem.observed_tables, strict=True)
         number = np.concatenate([np.repeat(places.members[level], table.size) for level, table in tables])
         sums = self._together(number, places.size)
-        return np.array([*sums, _z(*sums, np.sqrt(2 * sums[1]))])
+        return np.array([*sums, z_of(*sums, np.sqrt(2 * sums[1]))])
 
     def _together(self, number: Index, count: int) -> tuple[Float, Float]:
         """Statistic and expectation of so many lots, `number` saying of every observed cell in which it is."""
@@ -402,27 +395,3 @@ def _slack(noise: WeighedNoise, statistic: float, rounding: float) -> float:
 
 def _share_beyond(values: Float, bound: float) -> float:
     return float((1 + (values >= bound).sum()) / (1 + values.size))
-
-
-def of_chi_square(statistic: float, degrees: float) -> float:
-    """The probability, two-sided, of a statistic as far from what is expected."""
-    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-    return min(1.0, 2 * float(min(tails)))
-
-
-def of_largest(residual: float, checked: int) -> float:
-    """The probability of a residual as large among so many; Sidak's, never too small."""
-    with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(residual)))))
-
-
-def _z(statistic: Float, expectation: Float, deviation: Float) -> Float:
-    return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
-
-
-def _named(
-    names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float | None = None
-) -> dict[Any, FitOfCells]:
-    deviation = np.sqrt(2 * expectation) if deviation is None else deviation
-    found = zip(names, statistic, expectation, _z(statistic, expectation, deviation), strict=True)
-    return {name: FitOfCells(*map(float, values)) for name, *values in found}

@@ -104,7 +104,7 @@ class LeafSums:
             for above, reach in some.reach.items():
                 spread((said[above][0], EXACTLY), reach if power is None else reach.to_power(power), rows)
             if power is None and some.margins is not None:
-                rows, _ = some.margins.moved(rows)
+                rows, _ = some.margins.moved((rows[0], EXACTLY))
             found[cut] = rows[0].ravel()
         return found
 
