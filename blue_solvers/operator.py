@@ -294,12 +294,14 @@ class BlueOperator(OverLayouts):
         X, info = self._told(self._readable(Y.reshape(self.shape[1], -1)), self._require_finite)
         return X.reshape(-1, *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)
 
-    def _told(self, columns: Float, require_finite: Callable[[Float], None]) -> tuple[Float, Info]:
-        """P times columns, and the report."""
+    def _told(
+        self, columns: Float, require_finite: Callable[[Float], None], checked: bool = False
+    ) -> tuple[Float, Info]:
+        """P times columns, and the report, with the violation where that is asked for and in the columns' own units."""
         reports: list[Info] = []
 
-        def apply(columns: Float) -> Float:
-            X, info = self._prepared.apply(columns)
+        def apply(own: Float) -> Float:
+            X, info = (self._prepared.apply_checked if checked and own is columns else self._prepared.apply)(own)
             reports.append(info)
             return X
 
@@ -308,7 +310,7 @@ class BlueOperator(OverLayouts):
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), and its report, with what its tables disagree by."""
         start, columns = time.perf_counter(), self._readable(y[:, None])
-        X, info = self._told(columns, partial(refuse_unusable, self.problem))
+        X, info = self._told(columns, partial(refuse_unusable, self.problem), checked=True)
         x = X[:, 0]
         if self.offset.any() or np.may_share_memory(x, y):
             x = x + self.offset

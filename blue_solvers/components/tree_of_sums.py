@@ -16,6 +16,8 @@ estimation, data fusion, and regularization", IEEE Transactions on Automatic Con
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from blue_solvers.contract import Info, Prepared
@@ -54,13 +56,16 @@ class TreeOfSums(Prepared):
     def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._tree.by_node(self._estimated(Y)), self.info
 
-    def violation(self, Y: Float) -> float:
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
         X, violation = self._estimated(Y), 0.0
         for family in self._tree.generations:
             whole = ~self._tree.rest[family.parents]
             differ = X[family.parents] - family.sums(X[family.children])
             violation = max(violation, float(abs(differ[whole]).max(initial=0.0)))
-        return violation
+        return self._tree.by_node(X), replace(self.info, violation=violation)
+
+    def violation(self, Y: Float) -> float | None:
+        return self.apply_checked(Y)[1].violation
 
     def _estimated(self, Y: Float) -> Float:
         """The nodes in the tree's order, (n, K)."""

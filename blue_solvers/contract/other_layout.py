@@ -34,7 +34,12 @@ class InOtherLayout(Prepared):
         self.offset[self._lost] = 0.0
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, info = self._prepared.apply(_spread(Y, self._from_observed))
+        return self._told(*self._prepared.apply(_spread(Y, self._from_observed)))
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        return self._told(*self._prepared.apply_checked(_spread(Y, self._from_observed)))
+
+    def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
         return self._wanted(X), replace(info, reason=self.info.reason)
 
     def violation(self, Y: Float) -> float | None:

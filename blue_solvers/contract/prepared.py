@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -80,6 +80,11 @@ class Prepared(ABC):
     def violation(self, Y: Float) -> float | None:
         """Largest absolute entry of A x - b for the estimate over the observed layout, where `apply` does not tell."""
         return None
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        """As `apply`, with the violation, where both come from one pass."""
+        X, info = self.apply(Y)
+        return X, info if info.violation is not None else replace(info, violation=self.violation(Y))
 
     @abstractmethod
     def adjoint(self, V: Float) -> Float:

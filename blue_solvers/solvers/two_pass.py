@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +61,10 @@ class _TwoPassEstimate(SeaBlueEstimate):
     def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
         super().__init__(problem, form, info)
         self._form = form
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, violation = self._form.apply_checked(Y)
+        return X, replace(self.info, violation=violation)
 
     def variances_by_table(self) -> TableVariances:
         return self._form.variances_by_table()
