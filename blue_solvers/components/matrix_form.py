@@ -1,8 +1,9 @@
 """The exact estimate of few cells through one small matrix, for tables without recodes.
 
-Along every variable take an orthonormal basis whose last vector is constant. In it every table sees a part of the
-coordinates, each of which by itself (`algebra.md`): the information about them, B' W B with B what tables see, is
-diagonal. So the estimate of the coordinates is its inverse times B' W y, and that of a table what it sees of them.
+Along every variable take an orthogonal basis of whole numbers whose last vector is constant. In it every table sees a
+part of the coordinates, each of which by itself (`algebra.md`): the information about them, B' W B with B what tables
+see, is diagonal. So the estimate of the coordinates is its inverse times B' W y, and that of a table what it sees of
+them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.subspaces import kronecker
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table, factors_of
+
+WHOLE = 4 * np.finfo(float).eps  # of the sum of the sizes of its terms, that an entry may lack of a whole number
 
 
 class MatrixForm:
@@ -44,6 +47,7 @@ class MatrixForm:
         self._variances = np.divide(1.0, information, out=np.zeros_like(information), where=told)
         known = np.divide(1.0, (exact**2).sum(axis=0), out=np.zeros_like(information), where=is_known)
         self._estimate = (precisions * self._variances + exact * known).T
+        self._matrix = _product(self._desired, self._estimate)
 
     @staticmethod
     def entries(problem: StructuredProblem) -> float:
@@ -56,18 +60,18 @@ class MatrixForm:
 
     def _seen_by(self, tables: Sequence[Table]) -> Float:
         """What tables see of the coordinates, (cells, coordinates)."""
-        totals = [np.sqrt(levels) * (np.arange(levels) == levels - 1)[None] for levels in self._shape]
+        totals = [levels * (np.arange(levels) == levels - 1)[None].astype(float) for levels in self._shape]
         pairs = list(zip(self._axes, self._bases, totals, strict=True))
         parts = [kronecker([own if axis in table.axes else total for axis, own, total in pairs]) for table in tables]
         return np.concatenate(parts)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        return self._desired @ (self._estimate @ np.ascontiguousarray(Y))
+        return self._matrix @ np.ascontiguousarray(Y)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        return self._estimate.T @ (self._desired.T @ np.ascontiguousarray(V))
+        return self._matrix.T @ np.ascontiguousarray(V)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
@@ -87,9 +91,14 @@ class MatrixForm:
 
 
 def _basis(levels: int) -> Float:
-    """A reflection that exchanges the last unit vector with the constant one."""
-    if levels == 1:
-        return np.ones((1, 1))
-    away = np.full(levels, 1 / np.sqrt(levels))
-    away[-1] -= 1
-    return np.eye(levels) + np.outer(away, away) / away[-1]
+    """Helmert's contrasts, of every level with those before it, and the constant vector."""
+    contrasts = np.triu(np.ones((levels, levels))) - np.diag(np.arange(1.0, levels), -1)
+    contrasts[:, -1] = 1
+    return contrasts
+
+
+def _product(left: Float, right: Float) -> Float:
+    """Their product, whose entries are whole numbers where they are so but for the rounding of their terms."""
+    product = left @ right
+    whole = np.rint(product)
+    return np.where(abs(product - whole) <= WHOLE * (abs(left) @ abs(right)), whole, product)
