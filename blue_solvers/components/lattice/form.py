@@ -98,12 +98,22 @@ class LatticeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         with self._workers(Y) as workers:
-            cells, size = self._estimate(Y, workers), self._desired.size
-            if self._is_as_it_lies and len(cells) <= 2 * size:
-                return cells[:size]
-            X = np.zeros((size, Y.shape[1]))
-            self._go_up([self._results], X, cells, workers)
-            return X
+            return self._wanted_of(self._estimate(Y, workers), workers)
+
+    def matrices(self) -> tuple[Float, Float]:
+        """What each observed cell by itself makes of all tables, (rooms, n), and of the desired ones, (m, n)."""
+        one_each = np.eye(self._observed.size)
+        with self._workers(one_each) as workers:
+            tables = self._estimate(one_each, workers)
+            return tables, self._wanted_of(tables, workers)
+
+    def _wanted_of(self, cells: Float, workers: Workers) -> Float:
+        """The desired tables, (m, K), of all; the same memory where they lie as in the layout."""
+        if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
+            return cells[: self._desired.size]
+        X = np.zeros((self._desired.size, cells.shape[1]))
+        self._go_up([self._results], X, cells, workers)
+        return X
 
     def _workers(self, Y: Float) -> Workers:
         return Workers(8.0 * self._plan.cells * Y.shape[1])
@@ -153,7 +163,11 @@ class LatticeForm:
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         with self._workers(Y) as workers:
-            return self._plan.disagreement(self._estimate(Y, workers))
+            return self.disagreement(self._estimate(Y, workers))
+
+    def disagreement(self, cells: Float) -> float:
+        """The same of all tables, (rooms, K)."""
+        return self._plan.disagreement(cells)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

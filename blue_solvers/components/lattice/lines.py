@@ -15,6 +15,7 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
 STRIP = 64  # cells of every line that are held at once
+MANY = 24  # lines from which on a library's product takes less time; below loops take 0.3 of its time
 
 
 def mix_lines_in_numpy(
@@ -49,10 +50,12 @@ def mix_lines(
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1])
-    held, places = np.empty(most * STRIP), np.empty(most, np.int64)
+    held, mixed, places = np.empty((most, STRIP)), np.empty(STRIP), np.empty(most, np.int64)
+    many = np.empty(most * STRIP)
     for row in range(heads.shape[0]):
-        first, count, size, start = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3]
-        matrix, turns = matrices[start : start + count * count].reshape((count, count)), 1
+        first, count, size, matrix = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3]
+        down, across = (1, count) if transpose else (count, 1)
+        turns = 1
         for axis in range(outer.shape[1]):
             turns *= outer[row, axis]
         for turn in range(turns):
@@ -62,16 +65,33 @@ def mix_lines(
                     place += rest % outer[row, axis] * lines[first + line, 1 + axis]
                     rest //= outer[row, axis]
                 places[line] = place * width
-            for strip in range(0, size, STRIP):
-                length = min(STRIP, size - strip)
-                own = held[: count * length].reshape((count, length))
+            for start in range(0, size, STRIP):
+                length = min(STRIP, size - start)
+                if count >= MANY:
+                    own = many[: count * length].reshape((count, length))
+                    for line in range(count):
+                        for i in range(length):
+                            own[line, i] = flat[places[line] + start + i]
+                    square = matrices[matrix : matrix + count * count].reshape((count, count))
+                    product = np.dot(square.T, own) if transpose else np.dot(square, own)
+                    for line in range(count):
+                        for i in range(length):
+                            flat[places[line] + start + i] = product[line, i]
+                    continue
                 for line in range(count):
+                    own, kept = flat[places[line] + start : places[line] + start + length], held[line]
                     for i in range(length):
-                        own[line, i] = flat[places[line] + strip + i]
-                mixed = np.dot(matrix.T, own) if transpose else np.dot(matrix, own)
+                        kept[i] = own[i]
                 for line in range(count):
+                    mixed[:length] = 0.0
+                    for other in range(count):
+                        weight, kept = matrices[matrix + line * down + other * across], held[other]
+                        if weight != 0:
+                            for i in range(length):
+                                mixed[i] += weight * kept[i]
+                    own = flat[places[line] + start : places[line] + start + length]
                     for i in range(length):
-                        flat[places[line] + strip + i] = mixed[line, i]
+                        own[i] = mixed[i]
 
 
 def component_lines(contrasts: Sequence[int], steps: Integers) -> tuple[Integers, list[int], int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import EXPAND, LAND, PUT, READ, REDUCE, operate
+from blue_solvers.components.lattice.operations import EXPAND, LAND, MOVE, PUT, READ, REDUCE, operate
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
@@ -57,8 +57,9 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
-    flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
-    for row in range(steps.shape[0]):
+    flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
+    while row + 1 < steps.shape[0]:
+        row += 1
         kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
         factor = factors[row] if upwards else 1.0
         if kind >= READ or kind == LAND:
@@ -67,6 +68,10 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _reduce(flat, steps, row, cells.shape[1], lists, upwards)
         elif kind >= EXPAND:
             _expand(flat, steps, row, cells.shape[1], lists, upwards)
+        elif levels == 2 and _are_neighbours(steps, row, width, upwards):
+            ahead, behind = (row, row + 1) if upwards else (row + 1, row)
+            _move_fours(flat, steps, ahead, behind, width, factor, factors[row + 1] if upwards else 1.0, upwards)
+            row += 1
         elif levels == 2:
             _move_pairs(flat, steps, row, width, factor, upwards)
         elif after == 1:
@@ -91,6 +96,16 @@ def _cell_by_cell(
             flat[other + i] += factor * flat[place + i]
         else:
             flat[place + i] = flat[other + i] - flat[place + i]
+
+
+def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
+    """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
+    if row + 1 >= steps.shape[0] or steps[row + 1, 0] != MOVE or steps[row + 1, 1] != steps[row, 1]:
+        return False
+    ahead, behind = (row, row + 1) if upwards else (row + 1, row)
+    if steps[row + 1, 4] != 2 or steps[ahead, 5] != 2 * steps[behind, 5]:
+        return False
+    return bool(np.uint64(steps[behind, 5]) * width < SHORT)
 
 
 def _shares(own: Integers, count: int) -> Float:
@@ -205,6 +220,56 @@ def _move_pair(
     else:
         half = 0.5 * flat[below]
         flat[first], flat[second] = half + contrast, half - contrast
+
+
+def _move_fours(
+    flat: Float,
+    steps: Integers,
+    ahead: int,
+    behind: int,
+    width: np.uint64,
+    factor: float,
+    next_factor: float,
+    upwards: bool,
+) -> None:
+    """Two neighbouring axes of two levels in one pass: 2^12 takes 0.6 to 0.8 of the time."""
+    before, after, two = np.uint64(steps[ahead, 3]), np.uint64(steps[behind, 5]) * width, np.uint64(2)
+    start, means = np.uint64(steps[ahead, 1]) * width, np.uint64(steps[ahead, 2]) * width
+    others = np.uint64(steps[behind, 2]) * width
+    for i in range(after):
+        first, mean, other = start + np.uint64(i), means + np.uint64(i), others + np.uint64(i)
+        for _ in range(before):
+            _move_four(flat, first, mean, other, after, factor, next_factor, upwards)
+            first += two * two * after
+            mean += two * after
+            other += two * after
+
+
+def _move_four(
+    flat: Float,
+    first: np.uint64,
+    mean: np.uint64,
+    other: np.uint64,
+    after: np.uint64,
+    factor: float,
+    next_factor: float,
+    upwards: bool,
+) -> None:
+    second, third = first + after, first + after + after
+    fourth = third + after
+    upper, lower = 0.5 * (flat[first] - flat[third]), 0.5 * (flat[second] - flat[fourth])
+    along, contrast, left, right = 0.5 * (upper + lower), 0.5 * (upper - lower), -0.0, -0.0
+    if upwards:
+        flat[mean] += factor * (0.5 * (flat[first] + flat[third]))
+        flat[mean + after] += factor * (0.5 * (flat[second] + flat[fourth]))
+        flat[other] += next_factor * along
+        flat[other + after] -= next_factor * along
+        along = -0.0
+    else:
+        left, right = 0.5 * flat[mean], 0.5 * flat[mean + after]
+        along = 0.25 * (flat[other] - flat[other + after])
+    flat[first], flat[second] = left + (along + contrast), right + (along - contrast)
+    flat[third], flat[fourth] = left - (along + contrast), right - (along - contrast)
 
 
 def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: float, upwards: bool) -> float:
