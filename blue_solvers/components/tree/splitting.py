@@ -2,7 +2,7 @@
 
 Every table is a partition of the group sums, which have weights in it. Group sums are of one kind if they are empty at
 the same geounits; those that are empty at all of them belong to no piece. Tables of many rows tie few group sums
-together: the blocks that they leave fall apart by themselves (`alike_spaces`), most of them in the same way, so that
+together: the blocks that they leave fall apart by themselves (`AlikeSpaces`), most of them in the same way, so that
 one piece stands for many copies. Tables of few rows see of these copies only as many combinations as they have rows;
 what they see is tied together in one piece, and the rest of the copies stays as it was. Nothing depends on variances.
 """
