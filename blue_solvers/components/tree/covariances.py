@@ -33,8 +33,8 @@ from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.coefficients import Coefficients, pieces_of, solve_components
-from blue_solvers.components.tree.merges import merges_of
 from blue_solvers.components.tree.piecewise import Ragged, absolute, array_of
+from blue_solvers.components.tree.sums_of_children import merges_of
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float, Index

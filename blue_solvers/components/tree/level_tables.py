@@ -6,7 +6,7 @@ in cells, (G, cells, K), of which `LeafPlan` makes their own estimates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, reduce
 from math import prod
 
@@ -22,7 +22,7 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
 from blue_solvers.components.tree.piecewise import Composed, together
-from blue_solvers.components.tree.slot_products import ProductsByName
+from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.layout import Layout
@@ -132,7 +132,7 @@ class MeasuredTables(LevelTables):
         plan: TreePlan,
         number: int,
         coefficients: Sequence[Coefficients],
-        products: ProductsByName,
+        products: Callable[[str], SlotProducts],
     ) -> None:
         self._level, self._plan, self._coefficients, self._products = plan.levels[number], plan, coefficients, products
         super().__init__(problem.observed, [i for i, _ in self._level.tables], self._level.members.size)
@@ -177,9 +177,9 @@ class MeasuredTables(LevelTables):
             reader.add_numbers(own, level.weights[i][rows], block)
             if level.exact[i][rows].any():
                 reader.add_numbers(own, level.exact[i][rows].astype(float), exactly)
-        self._products["own"].multiply(block, classes)
+        self._products("own").multiply(block, classes)
         if exactly.any():
-            self._products["own_exact"].multiply(exactly, classes)
+            self._products("own_exact").multiply(exactly, classes)
             block += exactly
         for component, gains in self._matrices(classes):
             seeing = [t for t in read if t in gains]
@@ -192,8 +192,8 @@ class MeasuredTables(LevelTables):
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
         level, classes = self._level, self._level.class_of[rows]
         numbers, exactly = slots.copy(), slots.copy()
-        self._products["own"].multiply(numbers, classes)
-        self._products["own_exact"].multiply(exactly, classes)
+        self._products("own").multiply(numbers, classes)
+        self._products("own_exact").multiply(exactly, classes)
         matrices = list(self._matrices(classes))
         for i in self._measured_at(rows):
             t, reader = level.tables[i][0], self._readers[i]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import pairwise
 from math import prod
 
@@ -28,7 +29,7 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
-from blue_solvers.components.tree.slot_products import ProductsByName
+from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
@@ -120,7 +121,7 @@ class TreeForm:
         self.coefficients = solve_components(plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._basis = Basis(plan.groupings)
-        self._products = ProductsByName(plan.components, self.coefficients, self._shape)
+        self._products = cache(partial(SlotProducts, plan.components, self.coefficients, self._shape))  # by name
         numbers = range(len(plan.levels))
         self._wanted = [WantedTables(problem, plan, number) for number in numbers]
         self._measured = [
@@ -208,13 +209,13 @@ class TreeForm:
             inner, numbers = self._inner(number, rows)
             children = run.sums[numbers]
             if not run.transpose:
-                self._products["children"].multiply(children, numbers)
+                self._products("children").multiply(children, numbers)
             block[inner] += children
             held[rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
-                self._products["gain"].multiply(totals, own.pairs, True)
+                self._products("gain").multiply(totals, own.pairs, True)
             own.add_to_parents(totals, run.sums)
 
         def add_leaves(own: Siblings) -> None:
@@ -241,7 +242,7 @@ class TreeForm:
             inner, numbers = self._inner(number, rows)
             children = block[inner].copy()
             if run.transpose:
-                self._products["children"].multiply(children, numbers, True)
+                self._products("children").multiply(children, numbers, True)
             run.sums[numbers] = children - run.sums[numbers]
             target.write(block, results, rows)
             if not isinstance(rows, slice):
@@ -269,7 +270,7 @@ class TreeForm:
         pairs, which = distinct(self.plan.levels[number].parent_pair[rows])
         parts = run.sums[self.plan.pair_parent[pairs]]
         if not run.transpose:
-            self._products["gain"].multiply(parts, pairs)
+            self._products("gain").multiply(parts, pairs)
         return parts, which
 
     def _inner(self, number: int, rows: Rows) -> tuple[Rows, Index]:
