@@ -13,11 +13,8 @@ from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table
 
-SIDE_BY_SIDE = 8  # geounits whose numbers a processor works on at once
-
-
-class Lanes:
-    """Tables of some geounits in one array, eight of them side by side, as the sweeps take them.
+class Tables:
+    """Tables of some geounits in one array as the sweeps take them: each of all geounits lies together.
 
     Parameters
     ----------
@@ -28,33 +25,13 @@ class Lanes:
     """
 
     def __init__(self, rows: int, count: int, columns: int) -> None:
-        self._count, self._columns, self._eights = count, columns, -(-count // SIDE_BY_SIDE)
-        self.cells = np.empty((rows * self._eights, SIDE_BY_SIDE * columns))
+        self._count, self._columns = count, columns
+        self.cells = np.empty((rows * count, columns))
 
     def part(self, place: int, size: int) -> Float:
-        """Where a table is that starts at a place, (eights, size, 8, K)."""
-        own = self.cells[place * self._eights :][: size * self._eights]
-        return own.reshape(self._eights, size, SIDE_BY_SIDE, self._columns)
-
-    def put(self, table: Float, part: Float) -> None:
-        """Set a part to a table, (G, size, K); to 0 where there are no more geounits."""
-        whole = self._count // SIDE_BY_SIDE
-        rest = self._count - whole * SIDE_BY_SIDE
-        part[:whole] = table[: self._count - rest].reshape(whole, SIDE_BY_SIDE, *table.shape[1:]).swapaxes(1, 2)
-        part[whole:, :, :rest] = table[self._count - rest :].swapaxes(0, 1)
-        part[whole:, :, rest:] = 0
-
-    def take(self, part: Float) -> Float:
-        """A part as a table, (G, size, K)."""
-        own = part.swapaxes(1, 2).reshape(-1, part.shape[1], self._columns)
-        return np.ascontiguousarray(own[: self._count])
-
-    def per_geounit(self, numbers: Float) -> Float:
-        """Numbers (..., G) as they multiply parts, or (..., 1) one for all, (..., eights, 1, 8, 1)."""
-        if numbers.shape[-1] == self._count:
-            width = [(0, 0)] * (numbers.ndim - 1) + [(0, self._eights * SIDE_BY_SIDE - self._count)]
-            numbers = np.pad(numbers, width)
-        return numbers.reshape(*numbers.shape[:-1], -1, 1, min(SIDE_BY_SIDE, numbers.shape[-1]), 1)
+        """Where a table is that starts at a place, (G, size, K)."""
+        own = self.cells[place * self._count :][: size * self._count]
+        return own.reshape(self._count, size, self._columns)
 
     def go_up(self, steps: Integers, lists: Integers) -> None:
         """Steps between the tables of one geounit, going up."""
@@ -65,7 +42,8 @@ class Lanes:
         go_down.fastest()(self.cells, self._for_all(steps), lists)
 
     def _for_all(self, steps: Integers) -> Integers:
-        return steps * np.array([1, self._eights, self._eights, self._eights, 1, 1, 1])
+        """What comes before the first of a table's axes is the geounits."""
+        return steps * np.array([1, self._count, self._count, self._count, 1, 1, 1])
 
 
 class TableSums:
@@ -88,27 +66,27 @@ class TableSums:
     def __call__(self, cells: Float) -> list[Float]:
         """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one."""
         cells = cells.reshape(len(cells), -1, cells.shape[-1])
-        if not all(own == self._whole for own in self._own):
-            lanes = self._lanes(cells)
-            lanes.put(cells, self._part(lanes, self._whole))
-            lanes.go_down(self._plan.sums, self._plan.lists)
-        tables = [cells if own == self._whole else lanes.take(self._part(lanes, own)) for own in self._own]
+        if all(own == self._whole for own in self._own):
+            tables = [cells] * len(self._own)
+        else:
+            room = self._room(cells)
+            self._part(room, self._whole)[...] = cells
+            room.go_down(self._plan.sums, self._plan.lists)
+            tables = [self._part(room, own) for own in self._own]
         return [own.reshape(len(own), *shape, -1) for own, shape in zip(tables, self._shapes, strict=True)]
 
     def spread(self, tables: Sequence[Float]) -> Float:
         """The transpose: cells (G, ..., K) of the finest table, each what all that it is summed to have together."""
-        lanes = self._lanes(tables[0])
-        lanes.cells[...] = 0
-        totals: dict[Axes, Float] = {}
+        room = self._room(tables[0])
+        room.cells[...] = 0
         for own, table in zip(self._own, tables, strict=True):
-            totals[own] = totals[own] + table if own in totals else table
-        for own, table in totals.items():
-            lanes.put(table.reshape(len(table), -1, table.shape[-1]), self._part(lanes, own))
-        lanes.go_up(self._plan.shares, self._plan.lists)
-        return lanes.take(self._part(lanes, self._whole)).reshape(len(tables[0]), *self._finest, -1)
+            part = self._part(room, own)
+            part += table.reshape(part.shape)
+        room.go_up(self._plan.shares, self._plan.lists)
+        return self._part(room, self._whole).reshape(len(tables[0]), *self._finest, -1)
 
-    def _lanes(self, table: Float) -> Lanes:
-        return Lanes(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
+    def _room(self, table: Float) -> Tables:
+        return Tables(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
 
-    def _part(self, lanes: Lanes, axes: Axes) -> Float:
-        return lanes.part(self._plan.places[axes], self._plan.size_of(axes))
+    def _part(self, room: Tables, axes: Axes) -> Float:
+        return room.part(self._plan.places[axes], self._plan.size_of(axes))

@@ -16,7 +16,7 @@ from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
 from blue_solvers.components.lattice.lines import mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
-from blue_solvers.components.table_sums import Lanes
+from blue_solvers.components.table_sums import Tables
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.description.table import Table
@@ -64,10 +64,10 @@ class LeafPlan:
         self._numbers = [plan.number[own] for own in self._seen]
         self._precisions = np.zeros((len(precisions), len(plan.tables)))
         self._precisions[:, self._numbers] = precisions[:, 1:]
-        lanes, parts, finest = self._lanes(1, 1)
+        room, parts, finest = self._room(1, 1)
         finest[...] = 1
-        lanes.go_down(self._spread.sums, self._spread.lists)
-        share = 1 / np.concatenate([own[0, :, 0, 0] for own in parts])  # of a table's cell for each of the finest one's
+        room.go_down(self._spread.sums, self._spread.lists)
+        share = 1 / np.concatenate([own[0, :, 0] for own in parts])  # of a table's cell for each of the finest one's
         self._mixings: list[Mixing] = []
         if axes.group_sizes:
             self._scales = self._weigh_groups(precisions, share)
@@ -148,16 +148,16 @@ class LeafPlan:
             for own in self._by_class(classes):
                 found[own] = self.estimate(cells[own], [table[own] for table in others], classes[own])
             return found
-        lanes, parts, finest = self._lanes(*cells.shape[::2])
-        lanes.put(cells, finest)
-        lanes.go_down(self._spread.sums, self._spread.lists)
+        room, parts, finest = self._room(*cells.shape[::2])
+        finest[...] = cells
+        room.go_down(self._spread.sums, self._spread.lists)
         for i, table in zip(self._numbers, others, strict=True):
-            lanes.put(table - lanes.take(parts[i]), parts[i])
-        self._multiply(lanes, parts, self._precisions, classes)
-        lanes.go_up(self._up, self._plan.lists)
-        self._weigh(lanes, parts, classes, False)
-        lanes.go_up(self._spread.shares, self._spread.lists)
-        return lanes.take(finest)
+            np.subtract(table, parts[i], out=parts[i])
+        self._multiply(parts, self._precisions, classes)
+        room.go_up(self._up, self._plan.lists)
+        self._weigh(room, parts, classes, False)
+        room.go_up(self._spread.shares, self._spread.lists)
+        return finest
 
     def transpose(self, cells: Float, classes: Index) -> tuple[Float, list[Float]]:
         """The transpose of `estimate`: of the finest table, and of the others."""
@@ -167,15 +167,15 @@ class LeafPlan:
             back = np.argsort(np.concatenate(order))
             finest, *others = (np.concatenate(own)[back] for own in zip(*([a, *b] for a, b in found), strict=True))
             return finest, others
-        lanes, parts, finest = self._lanes(*cells.shape[::2])
-        lanes.put(cells, finest)
-        lanes.go_down(self._spread.sums, self._spread.lists)
-        self._weigh(lanes, parts, classes, True)
-        lanes.go_down(self._down, self._plan.lists)
-        self._multiply(lanes, parts, -self._precisions, classes)
-        others = [-lanes.take(parts[i]) for i in self._numbers]
-        lanes.go_up(self._spread.shares, self._spread.lists)
-        return lanes.take(finest), others
+        room, parts, finest = self._room(*cells.shape[::2])
+        finest[...] = cells
+        room.go_down(self._spread.sums, self._spread.lists)
+        self._weigh(room, parts, classes, True)
+        room.go_down(self._down, self._plan.lists)
+        self._multiply(parts, -self._precisions, classes)
+        others = [-parts[i] for i in self._numbers]
+        room.go_up(self._spread.shares, self._spread.lists)
+        return finest, others
 
     def _is_apart(self, classes: Index) -> bool:
         """Whether leaves are of several classes, each with matrices of its own."""
@@ -184,23 +184,23 @@ class LeafPlan:
     def _by_class(self, classes: Index) -> list[Index]:
         return [np.flatnonzero(classes == own) for own in np.unique(classes)]
 
-    def _lanes(self, count: int, columns: int) -> tuple[Lanes, list[Float], Float]:
+    def _room(self, count: int, columns: int) -> tuple[Tables, list[Float], Float]:
         """Room for so many leaves, the parts of it of all tables of the sweeps, and of the finest one."""
-        plan, lanes = self._plan, Lanes(self._rows, count, columns)
-        parts = [lanes.part(*own) for own in zip(plan.offsets.tolist(), plan.sizes.tolist(), strict=True)]
-        return lanes, parts, lanes.part(plan.cells, self._spread.cells - plan.cells)
+        plan, room = self._plan, Tables(self._rows, count, columns)
+        parts = [room.part(*own) for own in zip(plan.offsets.tolist(), plan.sizes.tolist(), strict=True)]
+        return room, parts, room.part(plan.cells, self._spread.cells - plan.cells)
 
-    def _multiply(self, lanes: Lanes, parts: list[Float], by_class: Float, classes: Index) -> None:
+    def _multiply(self, parts: list[Float], by_class: Float, classes: Index) -> None:
         """Multiply the parts of all tables by numbers (classes, tables)."""
-        for own, numbers in zip(parts, lanes.per_geounit(by_class[one_or_all(classes)].T), strict=True):
-            own *= numbers
+        for own, numbers in zip(parts, by_class[one_or_all(classes)].T, strict=True):
+            own *= numbers[:, None, None]
 
-    def _weigh(self, lanes: Lanes, parts: list[Float], classes: Index, transpose: bool) -> None:
+    def _weigh(self, room: Tables, parts: list[Float], classes: Index, transpose: bool) -> None:
         """What all tables say of each of their finest cells, from the information about their own."""
-        self._multiply(lanes, parts, self._scales, classes)
+        self._multiply(parts, self._scales, classes)
         if self._mixings:
             heads, outer, lines, table, matrices = self._mixings[classes[0]]
-            eights, leaves = len(parts[0]), np.column_stack([lines, self._plan.sizes[table]])
-            leaves[:, 0] += (eights - 1) * self._plan.offsets[table]
-            outer = np.column_stack([outer, np.full(len(outer), eights)])
-            mix_lines.fastest()(lanes.cells, heads, outer, leaves, matrices, transpose)
+            leaves = np.column_stack([lines, self._plan.sizes[table]])
+            leaves[:, 0] += (len(parts[0]) - 1) * self._plan.offsets[table]
+            outer = np.column_stack([outer, np.full(len(outer), len(parts[0]))])
+            mix_lines.fastest()(room.cells, heads, outer, leaves, matrices, transpose)

@@ -44,11 +44,11 @@ class LevelTables:
     """
 
     def __init__(self, layout: Layout, blocks: Sequence[int], geounits: int) -> None:
-        self._layout, self._blocks, self._geounits = layout, blocks, geounits
+        self._slices, self._geounits = [layout.block(i) for i in blocks], geounits
 
     def of(self, vectors: Float) -> list[Float]:
         """Each in vectors over the layout, (n, K), in their place, (G, cells, K)."""
-        return [vectors[self._layout.block(i)].reshape(self._geounits, -1, vectors.shape[1]) for i in self._blocks]
+        return [vectors[own].reshape(self._geounits, -1, vectors.shape[1]) for own in self._slices]
 
     def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
         """Memory for what the level's geounits hold between the passes."""
@@ -80,12 +80,12 @@ class WantedTables(LevelTables):
         super().__init__(problem.desired, blocks, self._level.members.size)
         self._basis = Basis(plan.groupings)
         self._sums = TableSums(problem.schema, plan.finest, [problem.desired_tables[i] for i in blocks])
-        self._finest = [i for i in blocks if problem.desired_tables[i].name == plan.finest.name]
+        names = [problem.desired_tables[i].name for i in blocks]
+        self._finest = [own for own, name in zip(self._slices, names, strict=True) if name == plan.finest.name]
 
     def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
         """The place of the finest table, where it is wanted."""
-        own = [vectors[self._layout.block(i)] for i in self._finest]
-        return own[0].reshape(shape) if own else np.empty(shape)
+        return vectors[self._finest[0]].reshape(shape) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
         shape = self._level.members[rows].size, *(g.levels for g in self._groupings), columns

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -37,6 +36,30 @@ from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
 BLOCK_BYTES = 1 << 20  # working set of a block of geounits
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some members of a level.
+
+    Attributes
+    ----------
+    rows : slice or ndarray of int
+    pairs : ndarray of int
+        Their pairs with their parents.
+    pair_of : ndarray of int, (G,)
+        Which of these each has.
+    inner : slice or ndarray of int
+        Which of them have children.
+    numbers : ndarray of int
+        Places of these among all geounits that do.
+    """
+
+    rows: Rows
+    pairs: Index
+    pair_of: Index
+    inner: Rows
+    numbers: Index
 
 
 @dataclass(frozen=True)
@@ -132,6 +155,7 @@ class TreeForm:
         self._leaves = [own.leaves for own in self._measured]
         self._others = [np.delete(own, leaves) for own, leaves in zip(every, self._leaves, strict=True)]
         self._rows = {"every": every, "leaves": self._leaves, "others": self._others}
+        self._known_blocks: dict[tuple[str, int, int], list[Block]] = {}
         self._known_siblings: dict[tuple[str, int, int], list[Siblings]] = {}
 
     def _make_plan(self) -> TreePlan:
@@ -205,14 +229,13 @@ class TreeForm:
         tables = source.of(run.given)
         held = run.targets[number].room(run.result, (level.members.size, *self._shape, K))
 
-        def collect(rows: Rows) -> None:
-            block = source.read(tables, rows, K)
-            inner, numbers = self._inner(number, rows)
-            children = run.sums[numbers]
+        def collect(some: Block) -> None:
+            block = source.read(tables, some.rows, K)
+            children = run.sums[some.numbers]
             if not run.transpose:
-                self._products("children").multiply(children, numbers)
-            block[inner] += children
-            held[rows] = block
+                self._products("children").multiply(children, some.numbers)
+            block[some.inner] += children
+            held[some.rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
@@ -235,55 +258,53 @@ class TreeForm:
         K, source, target = run.columns, run.sources[number], run.targets[number]
         tables, results, classes = source.of(run.given), target.of(run.result), self.plan.levels[number].class_of
 
-        def finish(rows: Rows) -> None:
-            block = held[rows]
+        def finish(some: Block) -> None:
+            block = held[some.rows]
             if number:
-                parts, which = self._parts(run, number, rows)
-                block += parts[which]
-            inner, numbers = self._inner(number, rows)
-            children = block[inner].copy()
+                block += self._parts(run, some)[some.pair_of]
+            children = block[some.inner].copy()
             if run.transpose:
-                self._products("children").multiply(children, numbers, True)
-            run.sums[numbers] = children - run.sums[numbers]
-            target.write(block, results, rows)
-            if not isinstance(rows, slice):
-                held[rows] = block
+                self._products("children").multiply(children, some.numbers, True)
+            run.sums[some.numbers] = children - run.sums[some.numbers]
+            target.write(block, results, some.rows)
+            if not isinstance(some.rows, slice):
+                held[some.rows] = block
 
-        def estimate(rows: Rows) -> None:
-            cells = source.read_leaves([table[rows] for table in tables], classes[rows], K)
+        def estimate(some: Block) -> None:
+            cells = source.read_leaves([table[some.rows] for table in tables], classes[some.rows], K)
             if number:
-                parts, which = self._parts(run, number, rows)
+                parts = self._parts(run, some)
                 self._basis.to_cells(parts)
-                parts = parts.reshape(len(parts), -1, K)
-                starts = np.flatnonzero(np.diff(which, prepend=-1)).tolist()
-                for start, stop in pairwise([*starts, which.size]):
-                    cells[start:stop] += parts[which[start]]
-            for table, own in zip(results, target.write_leaves(cells, classes[rows]), strict=True):
-                table[rows] = own
+                cells += parts.reshape(len(parts), -1, K)[some.pair_of]
+            for table, own in zip(results, target.write_leaves(cells, classes[some.rows]), strict=True):
+                table[some.rows] = own
             if run.every:
-                held[rows] = cells.reshape(-1, *self._shape, K)
+                held[some.rows] = cells.reshape(-1, *self._shape, K)
 
         run.workers.for_each(finish, self._blocks("others", number, K))
         run.workers.for_each(estimate, self._blocks("leaves", number, K))
 
-    def _parts(self, run: Run, number: int, rows: Rows) -> tuple[Float, Index]:
-        """Of the pairs of some geounits what they take of what their parents learnt, and the pair of each."""
-        pairs, which = distinct(self.plan.levels[number].parent_pair[rows])
-        parts = run.sums[self.plan.pair_parent[pairs]]
+    def _parts(self, run: Run, some: Block) -> Float:
+        """What some geounits take of what their parents learnt, by pair."""
+        parts = run.sums[self.plan.pair_parent[some.pairs]]
         if not run.transpose:
-            self._products("gain").multiply(parts, pairs)
-        return parts, which
+            self._products("gain").multiply(parts, some.pairs)
+        return parts
 
-    def _inner(self, number: int, rows: Rows) -> tuple[Rows, Index]:
-        """Which of some members of a level have children, and their places among all geounits that do."""
-        numbers = self.plan.parent_number[self.plan.levels[number].members[rows]]
-        inner = np.flatnonzero(numbers >= 0)
-        return as_slice(inner), numbers[inner]
-
-    def _blocks(self, kind: str, number: int, K: int) -> list[Rows]:
+    def _blocks(self, kind: str, number: int, K: int) -> list[Block]:
         """Members of a level, so many at a time that they stay in cache."""
-        rows = self._rows[kind][number]
-        return [as_slice(rows[some]) for some in chunks(rows.size, self._count(K))]
+        key = kind, number, K
+        if key not in self._known_blocks:
+            self._known_blocks[key] = list(self._find_blocks(*key))
+        return self._known_blocks[key]
+
+    def _find_blocks(self, kind: str, number: int, K: int) -> Iterator[Block]:
+        level, every = self.plan.levels[number], self._rows[kind][number]
+        for some in chunks(every.size, self._count(K)):
+            rows = as_slice(every[some])
+            numbers = self.plan.parent_number[level.members[rows]]
+            inner = np.flatnonzero(numbers >= 0)
+            yield Block(rows, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
