@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from blue_solvers.components.batches import one_or_all
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
 from blue_solvers.components.lattice.lines import mix_lines
@@ -137,7 +136,8 @@ class LeafPlan:
         cells : ndarray, (G, cells, K)
             Of the finest one.
         others : sequence of ndarray, (G, size, K)
-        classes : ndarray of int, (G,)
+        classes : ndarray of int, (G,) or (1,)
+            One of them all, where it is the same.
 
         Returns
         -------
@@ -192,7 +192,7 @@ class LeafPlan:
 
     def _multiply(self, parts: list[Float], by_class: Float, classes: Index) -> None:
         """Multiply the parts of all tables by numbers (classes, tables)."""
-        for own, numbers in zip(parts, by_class[one_or_all(classes)].T, strict=True):
+        for own, numbers in zip(parts, by_class[classes].T, strict=True):
             own *= numbers[:, None, None]
 
     def _weigh(self, room: Tables, parts: list[Float], classes: Index, transpose: bool) -> None:

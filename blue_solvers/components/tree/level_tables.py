@@ -1,14 +1,13 @@
 """The tables of a geolevel, measured or wanted, as what one of the two passes reads or writes.
 
 Geounits are in slots, as a basis of contrasts and group sums has them, (G, ..., K). Leaves that were measured alike are
-in cells, (G, cells, K), of which `LeafPlan` makes their own estimates.
+in cells, of which `LeafPlan` makes their own estimates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, reduce
-from math import prod
 
 import numpy as np
 
@@ -62,8 +61,11 @@ class LevelTables:
         """The transpose: set them at some geounits; `slots` is used up."""
         raise NotImplementedError
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, columns: int) -> Float:
-        """What they say of some leaves, of tables (G, cells, K) of these, in cells, (G, cells, K)."""
+    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
+        """What they say of some leaves, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K).
+
+        Classes are of every leaf, or one of them all.
+        """
         raise NotImplementedError
 
     def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
@@ -85,7 +87,7 @@ class WantedTables(LevelTables):
 
     def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
         """The place of the finest table, where it is wanted."""
-        return vectors[self._finest[0]].reshape(shape) if self._finest else np.empty(shape)
+        return vectors[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
         shape = self._level.members[rows].size, *(g.levels for g in self._groupings), columns
@@ -101,8 +103,7 @@ class WantedTables(LevelTables):
         for table, own in zip(tables, self._sums(slots), strict=True):
             table[rows] = own.reshape(len(own), -1, own.shape[-1])
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, columns: int) -> Float:
-        shape = classes.size, prod(g.levels for g in self._groupings), columns
+    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
         return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
 
     def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
@@ -230,11 +231,12 @@ class MeasuredTables(LevelTables):
             if component.size > 1
         ]
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, columns: int) -> Float:
+    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
         finest, *others = [tables[i] for i in self._used]
-        return self._leaf_plan.estimate(finest, others, np.searchsorted(self._classes, classes))
+        return self._leaf_plan.estimate(finest, others, np.searchsorted(self._classes, classes)).reshape(shape)
 
     def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+        cells = cells.reshape(len(cells), -1, cells.shape[-1])
         finest, others = self._leaf_plan.transpose(cells, np.searchsorted(self._classes, classes))
         found = dict(zip(self._used, [finest, *others], strict=True))
         nothing = np.zeros((1, 1, 1))

@@ -45,6 +45,8 @@ class Block:
     Attributes
     ----------
     rows : slice or ndarray of int
+    classes : ndarray of int, (G,) or (1,)
+        Their classes; one for all that are alike.
     pairs : ndarray of int
         Their pairs with their parents.
     pair_of : ndarray of int, (G,)
@@ -56,6 +58,7 @@ class Block:
     """
 
     rows: Rows
+    classes: Index
     pairs: Index
     pair_of: Index
     inner: Rows
@@ -196,7 +199,7 @@ class TreeForm:
     def _estimates(self, Y: Float, X: Float, every: bool = False) -> Iterator[tuple[int, Float]]:
         """Final estimates of every level in cells, from the root down, while all that is desired is written to X.
 
-        They lack the leaves that hold nothing, unless `every` one is asked for.
+        They lack leaves that hold nothing, unless `every` one is asked for.
         """
         return self._passes(Y, X, every=every)
 
@@ -227,7 +230,8 @@ class TreeForm:
         """What geounits of a level that hold something know from below, in slots."""
         K, source, level = run.columns, run.sources[number], self.plan.levels[number]
         tables = source.of(run.given)
-        held = run.targets[number].room(run.result, (level.members.size, *self._shape, K))
+        count = level.members.size if run.every or self._others[number].size else 0
+        held = run.targets[number].room(run.result, (count, *self._shape, K))
 
         def collect(some: Block) -> None:
             block = source.read(tables, some.rows, K)
@@ -243,8 +247,8 @@ class TreeForm:
             own.add_to_parents(totals, run.sums)
 
         def add_leaves(own: Siblings) -> None:
-            totals = source.read_leaves([own.sums(table) for table in tables], self.plan.pair_class[own.pairs], K)
-            totals = totals.reshape(-1, *self._shape, K)
+            classes, shape = self.plan.pair_class[own.pairs], (own.pairs.size, *self._shape, K)
+            totals = source.read_leaves([own.sums(table) for table in tables], classes, shape)
             self._basis.to_slots(totals)
             add(own, totals)
 
@@ -256,7 +260,7 @@ class TreeForm:
     def _go_down(self, run: Run, number: int, held: Float) -> None:
         """Add to every geounit its part of what its parent learnt, keep what it learnt itself, and write its tables."""
         K, source, target = run.columns, run.sources[number], run.targets[number]
-        tables, results, classes = source.of(run.given), target.of(run.result), self.plan.levels[number].class_of
+        tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: Block) -> None:
             block = held[some.rows]
@@ -271,15 +275,16 @@ class TreeForm:
                 held[some.rows] = block
 
         def estimate(some: Block) -> None:
-            cells = source.read_leaves([table[some.rows] for table in tables], classes[some.rows], K)
+            shape = some.pair_of.size, *self._shape, K
+            cells = source.read_leaves([table[some.rows] for table in tables], some.classes, shape)
             if number:
                 parts = self._parts(run, some)
                 self._basis.to_cells(parts)
-                cells += parts.reshape(len(parts), -1, K)[some.pair_of]
-            for table, own in zip(results, target.write_leaves(cells, classes[some.rows]), strict=True):
+                cells += parts[some.pair_of]
+            for table, own in zip(results, target.write_leaves(cells, some.classes), strict=True):
                 table[some.rows] = own
             if run.every:
-                held[some.rows] = cells.reshape(-1, *self._shape, K)
+                held[some.rows] = cells
 
         run.workers.for_each(finish, self._blocks("others", number, K))
         run.workers.for_each(estimate, self._blocks("leaves", number, K))
@@ -304,7 +309,9 @@ class TreeForm:
             rows = as_slice(every[some])
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            yield Block(rows, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            classes = level.class_of[rows]
+            alike = classes[:1] if (classes == classes[0]).all() else classes
+            yield Block(rows, alike, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
