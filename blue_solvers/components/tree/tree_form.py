@@ -265,7 +265,7 @@ class TreeForm:
         def finish(some: Block) -> None:
             block = held[some.rows]
             if number:
-                block += self._parts(run, some)[some.pair_of]
+                block += self._parts(run, some).take(some.pair_of, axis=0)
             children = block[some.inner].copy()
             if run.transpose:
                 self._products("children").multiply(children, some.numbers, True)
@@ -280,7 +280,7 @@ class TreeForm:
             if number:
                 parts = self._parts(run, some)
                 self._basis.to_cells(parts)
-                cells += parts[some.pair_of]
+                cells += parts.take(some.pair_of, axis=0)
             for table, own in zip(results, target.write_leaves(cells, some.classes), strict=True):
                 table[some.rows] = own
             if run.every:
