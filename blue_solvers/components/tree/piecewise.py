@@ -43,7 +43,7 @@ class Ragged:
         return len(self.lot_of)
 
     def __getitem__(self, entries: slice | Index) -> Ragged:
-        return replace(self, lot_of=self.lot_of[entries], place=self.place[entries])
+        return Ragged(self.lots, self.size, self.lot_of[entries], self.place[entries])
 
     def swapaxes(self, _one: int, _other: int) -> Ragged:
         """Every matrix transposed."""
@@ -96,7 +96,7 @@ class Coordinates:
     length: int
     bases: Mapping[int, tuple[sparse.csc_array | None, int]]
 
-    @property
+    @cached_property
     def are_numbers(self) -> bool:
         """Whether they are the numbers themselves, of one piece."""
         return any(basis is None for basis, _ in self.bases.values())
