@@ -13,6 +13,7 @@ from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table
 
+
 class Tables:
     """Tables of some geounits in one array as the sweeps take them: each of all geounits lies together.
 
