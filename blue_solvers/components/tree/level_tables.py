@@ -23,7 +23,7 @@ from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
 from blue_solvers.components.tree.piecewise import Composed, together
 from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.layout import Layout
 
 LEAVES_OF_A_CLASS = 16  # from which on they are worked on in cells
@@ -169,66 +169,64 @@ class MeasuredTables(LevelTables):
         return True
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
-        level, classes = self._level, self._level.class_of[rows]
-        shape = (classes.size, *(g.levels for g in self._plan.groupings), columns)
-        block, exactly, read = np.zeros(shape), np.zeros(shape), {}
-        for i in self._measured_at(rows):
-            reader = self._readers[i]
-            read[level.tables[i][0]] = reader, (own := reader.coordinates(tables[i][rows]))
-            reader.add_numbers(own, level.weights[i][rows], block)
-            if level.exact[i][rows].any():
-                reader.add_numbers(own, level.exact[i][rows].astype(float), exactly)
-        self._products("own").multiply(block, classes)
-        if exactly.any():
-            self._products("own_exact").multiply(exactly, classes)
-            block += exactly
+        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
+        block = np.zeros((classes.size, *(g.levels for g in self._plan.groupings), columns))
+        found = {i: self._readers[i].coordinates(tables[i][rows]) for i in sorted(set().union(*numbers.values()))}
+        for name, factors in numbers.items():
+            told = np.zeros_like(block)
+            for i, own in factors.items():
+                self._readers[i].add_numbers(found[i], own, told)
+            self._products(name).multiply(told, classes)
+            block += told
         for component, gains in self._matrices(classes):
-            seeing = [t for t in read if t in gains]
-            parts = [own[reader.part(component)] for reader, own in (read[t] for t in seeing)]
+            seeing = [i for i in found if i in gains]
+            parts = [found[i][self._readers[i].part(component)] for i in seeing]
             block[component.place] = (
-                sum_of(component, [gains[t] for t in seeing], parts, component.groups) if parts else 0
+                sum_of(component, [gains[i] for i in seeing], parts, component.groups) if parts else 0
             )
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        level, classes = self._level, self._level.class_of[rows]
-        numbers, exactly = slots.copy(), slots.copy()
-        self._products("own").multiply(numbers, classes)
-        self._products("own_exact").multiply(exactly, classes)
+        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
+        found = {i: self._readers[i].empty(slots) for i in sorted(set().union(*numbers.values()))}
+        for name, factors in numbers.items():
+            told = slots.copy()
+            self._products(name).multiply(told, classes)
+            for i, own in factors.items():
+                self._readers[i].read_numbers(told, own, found[i])
         matrices = list(self._matrices(classes))
-        for i in self._measured_at(rows):
-            t, reader = level.tables[i][0], self._readers[i]
-            own = reader.empty(slots)
-            reader.read_numbers(numbers, level.weights[i][rows], own)
-            if level.exact[i][rows].any():
-                other = reader.empty(slots)
-                reader.read_numbers(exactly, level.exact[i][rows].astype(float), other)
-                own += other
+        for i, own in found.items():
+            reader = self._readers[i]
             for component, gains in matrices:
-                if t in gains:
-                    turned, lengths = gains[t].swapaxes(1, 2), reader.lengths(component)
+                if i in gains:
+                    turned, lengths = gains[i].swapaxes(1, 2), reader.lengths(component)
                     own[reader.part(component)] = sum_of(component, [turned], [slots[component.place]], lengths)
             tables[i][rows] = reader.cells(own).reshape(len(slots), -1, slots.shape[-1])
 
-    def _measured_at(self, rows: Rows) -> list[int]:
-        """Tables that were measured in some geounits."""
-        pairs = enumerate(zip(self._level.weights, self._level.exact, strict=True))
-        return [i for i, (weights, exact) in pairs if weights[rows].any() or exact[rows].any()]
+    def _numbers_at(self, rows: Rows) -> dict[str, dict[int, Float | Flags]]:
+        """What weighs the tables that were measured in some geounits, noisy and exact, by the products that follow."""
+        kinds: dict[str, Sequence[Float | Flags]] = {"own": self._level.weights, "own_exact": self._level.exact}
+        told = {
+            name: {i: own[rows] for i, own in enumerate(by_table) if own[rows].any()}
+            for name, by_table in kinds.items()
+        }
+        return {name: own for name, own in told.items() if own}
 
     def _matrices(self, classes: Index) -> Iterator[tuple[Component, dict[int, Float | Composed]]]:
         """Components of several group sums, each with its gains from the tables of the level that see it."""
         places = one_or_all(classes - self._level.first_class)
         for component, own in self._gains:
-            yield component, {t: gains[places] for t, gains in own.items()}
+            yield component, {i: gains[places] for i, gains in own.items()}
 
     @cached_property
     def _gains(self) -> list[tuple[Component, dict[int, Float | Composed]]]:
-        """Components of several group sums, each with all its gains from the level's tables, by their numbers."""
-        numbers = {t for t, _ in self._level.tables}
+        """Components of several group sums, each with all its gains from the level's tables."""
+        pairs = zip(self._plan.components, self._coefficients, strict=True)
+        several = [(component, own.measured) for component, own in pairs if component.size > 1]
+        numbers = [t for t, _ in self._level.tables]
         return [
-            (component, {t: together(gains, component.size) for t, gains in own.measured.items() if t in numbers})
-            for component, own in zip(self._plan.components, self._coefficients, strict=True)
-            if component.size > 1
+            (component, {i: together(own[t], component.size) for i, t in enumerate(numbers) if t in own})
+            for component, own in several
         ]
 
     def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
