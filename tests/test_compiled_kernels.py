@@ -227,32 +227,6 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     return arrays, np.array(axes), np.concatenate(groups)
 
 
-def _leaves(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Tables of (a, b), its margins and the total, which nobody measured; lanes of one geounit each, or of several."""
-    a, b, K, G, N = int(rng.integers(2, 5)), int(rng.choice([2, 40])), int(rng.choice([1, 3])), 7, 90
-    transpose, size, total = bool(rng.integers(2)), a * b, a + b
-    whole, wanted = total + 1, total + 1 + size
-    counts = rng.integers(1, 4, N) if not transpose and rng.random() < 0.5 else np.ones(N, np.int64)
-    firsts, classes = np.concatenate([[0], np.cumsum(counts)]), np.sort(rng.integers(0, 2, N))
-    places = np.cumsum([0, size, a, b]) * max(G, N)
-    measured = [[places[0], size, whole], [places[1], a, 0], [places[2], b, a], [-1, 1, total]]
-    to_a, to_b, to_total = [whole, 0, a, b, 1, -1], [whole, a, 1, a, b, -1], [0, total, 1, a, 1, -1]
-    up = np.array([[0, *to_total], [0, a, total, 1, b, 1, -1]])
-    sums = np.array([[1, *to_a], [1, *to_b], [1, *to_total]])
-    gathered = np.array([[1, whole, wanted, 1, a, b, -1]])
-    shares, scattered = sums[::-1].copy(), gathered.copy()
-    shares[:, 0] = scattered[:, 0] = 5
-    heads, lines = np.array([[0, 2, 1, 0]]), np.array([[0], [a]])  # as if their first cells were groups
-    precisions = rng.normal(size=(2, 3)) * [1, 1, 0]
-    return (
-        rng.normal(size=places[-1] * K), K, firsts, rng.integers(0, G, firsts[-1]), classes, np.array(measured),
-        np.array([[places[0], size, whole], [places[2], b, wanted]]), precisions, rng.normal(size=(2, 3)), sums, up,
-        up[::-1].copy(), shares, gathered, scattered, np.zeros(0, np.int64), heads, np.zeros((1, 0), np.int64), lines,
-        rng.normal(size=(2, 4)), rng.normal(size=(int(rng.choice([0, 4])), size * K)), rng.integers(0, 4, N),
-        np.zeros(places[-1] * K), rng.permutation(N), wanted + b, int(rng.choice([1, 9])), transpose,
-    )  # fmt: skip
-
-
 def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
     """Numbers, and matrices of order 3, of either turn, each with runs of its own."""
     columns = int(rng.choice([1, 3]))
@@ -266,7 +240,6 @@ def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
 
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
-    "blue_solvers.components.tree.leaf_sweeps.sweep_leaves": (_leaves, 1e-13),
     "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),

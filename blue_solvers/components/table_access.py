@@ -9,7 +9,7 @@ import numpy as np
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.table import Table
 
 
@@ -61,7 +61,7 @@ class TableAccess:
         """Coordinates of zeros for as many geounits and columns as slots have."""
         return np.zeros((len(block), *self._lengths, block.shape[-1]))
 
-    def add_numbers(self, coordinates: Float, weights: Float, block: Float) -> None:
+    def add_numbers(self, coordinates: Float, weights: Float | Flags, block: Float) -> None:
         """Add to slots (G, ..., K) the information about components of one group sum, times weights (G,).
 
         What it adds elsewhere means nothing.
@@ -70,8 +70,8 @@ class TableAccess:
             factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
             block[(slice(None), *self._slots)] += coordinates * factors
 
-    def read_numbers(self, block: Float, weights: Float, coordinates: Float) -> None:
-        """The transpose of `add_numbers`, set in coordinates."""
+    def read_numbers(self, block: Float, weights: Float | Flags, coordinates: Float) -> None:
+        """The transpose of `add_numbers`, added to coordinates."""
         if self.has_numbers:
             factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
-            np.multiply(block[(slice(None), *self._slots)], factors, out=coordinates)
+            coordinates += block[(slice(None), *self._slots)] * factors

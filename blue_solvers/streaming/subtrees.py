@@ -193,8 +193,7 @@ class SubtreeForm(TreeForm):
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
-        with self._workers(Y) as workers:
-            _, root = next(self._estimates(Y, workers))
+        _, root = next(self._estimates(Y, np.empty((self._subproblem.desired.size, self._columns))))
         return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients], self._least)
 
     def estimates(self, variances: bool = True) -> Estimates:
@@ -204,16 +203,15 @@ class SubtreeForm(TreeForm):
         below = {}
         contradictions: list[str] = []
         levels = np.unique(self._part.level_of).tolist()
-        with self._workers(Y) as workers:
-            for number, cells in self._estimates(Y, workers, X):
-                place = self._part.members(levels[number])
-                for position in self._below:
-                    if place.start <= position < place.stop:
-                        own = cells[position - place.start].reshape(-1, self._columns).copy()
-                        entry = int(self.plan.posterior_of[position])
-                        roots = [coefficients.posterior.at(entry) for coefficients in self.coefficients]
-                        below[position] = Downward(own, roots, self._least)
-                contradictions += self._contradictions(levels[number], cells)
+        for number, cells in self._estimates(Y, X):
+            place = self._part.members(levels[number])
+            for position in self._below:
+                if place.start <= position < place.stop:
+                    own = cells[position - place.start].reshape(-1, self._columns).copy()
+                    entry = int(self.plan.posterior_of[position])
+                    roots = [coefficients.posterior.at(entry) for coefficients in self.coefficients]
+                    below[position] = Downward(own, roots, self._least)
+            contradictions += self._contradictions(levels[number], cells)
         return Estimates(
             self._cut(X[:, 0]),
             self._cut(without_rounding(self.variances(), NOTHING * self._least)) if variances else {},

@@ -129,7 +129,11 @@ def _reduce(flat: Float, steps: Integers, row: int, width: int, lists: Integers,
     shares, levels, after = _shares(own, count), np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
     first, below = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
     for _ in range(steps[row, 3]):
-        if after < SHORT and count == 1:
+        if levels == 2 and count == 1:
+            share, second = shares[0] if upwards else 1.0, first + after
+            for i in range(after):
+                flat[below + i] = share * (flat[first + i] + flat[second + i])
+        elif after < SHORT and count == 1:
             for i in range(after):
                 total = _sum_of(flat, first + np.uint64(i), levels, after)
                 flat[below + i] = total * shares[0] if upwards else total

@@ -13,17 +13,15 @@ import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
+from blue_solvers.components.lattice.lines import mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
-from blue_solvers.components.tree.leaf_order import Lanes
-from blue_solvers.components.tree.leaf_sweeps import sweep_leaves
+from blue_solvers.components.table_sums import Tables
 from constraint_builders import Schema
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.description.table import Table
 
-TILE_BYTES = 1 << 18  # of a tile of several lanes, which stays in cache
-FEWEST = 8  # lanes of a tile of several, which a processor does side by side
 MIXED = 32  # classes of leaves whose recodes are worth solving one after another
-PlacedTable = tuple[int, Table]
+Mixing = tuple[Integers, Integers, Integers, Integers, Float]  # as `lattice.lines`; and the table of every line
 
 
 class SameCellsError(Exception):
@@ -36,13 +34,10 @@ class LeafPlan:
     Parameters
     ----------
     schema : Schema
-    observed : list of (start in the observed layout, Table)
-        The finest table first.
-    desired : list of (start in the desired layout, Table)
-    precisions : ndarray, (classes, observed)
+    tables : list of Table
+        The finest one first.
+    precisions : ndarray, (classes, tables)
         0 for tables that were not measured.
-    leaves : int
-        How many there are: a tile has no more lanes.
 
     Raises
     ------
@@ -52,29 +47,31 @@ class LeafPlan:
         If recodes make too many groups, or there are too many classes for them.
     """
 
-    def __init__(
-        self, schema: Schema, observed: list[PlacedTable], desired: list[PlacedTable], precisions: Float, leaves: int
-    ) -> None:
-        self._leaves = leaves
-        (first, finest), *others = observed
-        axes = SchemaAxes(schema, [table for _, table in observed])
-        self._whole, self._seen = axes.of(finest), [axes.of(table) for _, table in others]
+    def __init__(self, schema: Schema, tables: list[Table], precisions: Float) -> None:
+        axes = SchemaAxes(schema, tables)
+        whole, *self._seen = map(axes.of, tables)
         self._plan = plan = self._with_all_groups(axes)
-        if len(set(self._seen)) < len(others) or self._whole in plan.number:
+        if len(set(self._seen)) < len(self._seen) or whole in plan.number:
             raise SameCellsError
-        number = {table: i for i, table in enumerate(self._seen, 1)}
-        of_tables = np.array([number.get(table, 0) for table in plan.tables])
-        starts = np.where(of_tables, np.array([start for start, _ in observed])[of_tables], -1)
-        self._finest = np.array([[first, finest.size, plan.cells]])
-        self._measured = np.concatenate([self._finest, np.stack([starts, plan.sizes, plan.offsets], axis=1)])
-        self._precisions = np.where(of_tables, precisions[:, of_tables], 0.0)
-        self._lay_steps(SchemaAxes(schema, [finest, *(table for _, table in desired)]), finest, desired)
-        self._heads, self._outer, self._lines = (np.zeros((0, width), dtype=np.int64) for width in (4, 0, 1))
-        self._matrices = np.zeros((len(precisions), 0))
+        self._spread = SweepPlan(
+            axes, [whole], plan.tables
+        )  # its tables lie where those of `plan` do, the finest behind
+        self._rows = self._spread.cells + max(plan.most_room, self._spread.most_room)
+        self._up, self._down = (steps.copy() for steps in (plan.up.steps, plan.down.steps))
+        for steps in (self._up, self._down):
+            steps[:, 1:3] += np.where(steps[:, 1:3] >= plan.cells, plan.axes.size(whole), 0)
+        self._numbers = [plan.number[own] for own in self._seen]
+        self._precisions = np.zeros((len(precisions), len(plan.tables)))
+        self._precisions[:, self._numbers] = precisions[:, 1:]
+        room, parts, finest = self._room(1, 1)
+        finest[...] = 1
+        room.go_down(self._spread.sums, self._spread.lists)
+        share = 1 / np.concatenate([own[0, :, 0] for own in parts])  # of a table's cell for each of the finest one's
+        self._mixings: list[Mixing] = []
         if axes.group_sizes:
-            self._weigh_groups(precisions)
+            self._scales = self._weigh_groups(precisions, share)
         else:
-            self._scales = 1 / self._densities(precisions)
+            self._scales = share[plan.offsets] / self._densities([whole, *self._seen], precisions)
 
     def _with_all_groups(self, axes: SchemaAxes) -> SweepPlan:
         """Sweeps between the others, where of all tables that keep the same variables whole one has all their groups.
@@ -93,121 +90,117 @@ class LeafPlan:
                 return plan
             told += missing
 
-    def _lay_steps(self, axes: SchemaAxes, finest: Table, desired: list[PlacedTable]) -> None:
-        """Tables of the sweeps, the finest one, those that are desired, room for what is worked out on the way."""
-        plan, whole, own = self._plan, axes.of(finest), [axes.of(table) for _, table in desired]
-        spread, wanted = SweepPlan(plan.axes, [self._whole], plan.tables), SweepPlan(axes, [whole], own)
-        after = plan.cells + finest.size
-        room = after + wanted.cells
-        lists = [plan.lists.size, plan.lists.size + spread.lists.size]
-        self._lists = np.concatenate([plan.lists, spread.lists, wanted.lists])
-        self._rows = room + max(plan.most_room, spread.most_room, wanted.most_room)
-        self._up, self._down = (_moved(steps.steps, [0, plan.cells], [0, room], 0) for steps in (plan.up, plan.down))
-        places = [*(spread.places[table] for table in plan.tables), spread.places[self._whole], spread.cells]
-        to = [*plan.offsets.tolist(), plan.cells, room]
-        self._sums, self._shares = (_moved(steps, places, to, lists[0]) for steps in (spread.sums, spread.shares))
-        places = [*wanted.places.values(), wanted.cells]
-        to = [plan.cells if table == whole else after + place for table, place in wanted.places.items()]
-        steps = wanted.sums, wanted.shares
-        self._gathered, self._scattered = (_moved(own, places, [*to, room], lists[1]) for own in steps)
-        place_of = dict(zip(wanted.places, to, strict=True))
-        rows = [(start, table.size, place_of[axes.of(table)]) for start, table in desired]
-        self._wanted = np.array(rows, dtype=np.int64).reshape(-1, 3)
-
-    def _densities(self, precisions: Float) -> Float:
+    def _densities(self, tables: list[Axes], precisions: Float) -> Float:
         """Information about a cell of every table, (classes, tables), where variables have one group."""
-        plan, masks = self._plan, [self._plan.mask_of(own) for own in [self._whole, *self._seen]]
-        sizes = np.array([plan.axes.size(own) for own in [self._whole, *self._seen]])
+        plan, masks = self._plan, [self._plan.mask_of(own) for own in tables]
+        sizes = np.array([plan.size_of(own) for own in tables])
         inside = np.array([[own & mask == own for mask in masks] for own in plan.masks])
         return plan.sizes * ((precisions / sizes) @ inside.T)
 
-    def _weigh_groups(self, precisions: Float) -> None:
-        """What is known of tables is multiplied by, and what mixes groups, class by class."""
+    def _weigh_groups(self, precisions: Float, share: Float) -> Float:
+        """What multiplies what is known of tables, (classes, tables); and what mixes groups, class by class."""
         if len(precisions) > MIXED:
             raise TooManyCellsError
-        plan, matrices = self._plan, []
-        self._scales = np.ones((len(precisions), len(plan.tables)))
-        for scales, own in zip(self._scales, precisions, strict=True):
+        plan = self._plan
+        result = np.ones((len(precisions), len(plan.tables)))
+        for scales, own in zip(result, precisions, strict=True):
             told = np.flatnonzero(own[1:])
             found = densities_of_groups(plan, [self._seen[i] for i in told.tolist()], own[1:][told])
             for join in self._joins.values():
-                found[join] = found.get(join, 0.0) + own[0] * _density(plan.axes, self._whole, join)
-            matrices.append(self._lay_lines(GroupMixing(plan, found, {}, [], np.inf)))
+                groups = tuple(slice(None) if axis in plan.groups(join) else 0 for axis in join)
+                each = share[plan.places[join] :][: plan.size_of(join)].reshape(
+                    [plan.axes.sizes[axis] for axis in join]
+                )
+                found[join] = found.get(join, 0.0) + own[0] * each[groups].ravel()
+            self._mixings.append(self._lay_lines(GroupMixing(plan, found, {}, [], np.inf), share))
             for i, (mask, table) in enumerate(zip(plan.masks, plan.tables, strict=True)):
                 if not plan.groups(self._joins[mask]):
-                    scales[i] = 1 / found[table][0]
-        self._matrices = np.stack(matrices)
+                    scales[i] = share[plan.places[table]] / found[table][0]
+        return result
 
-    def _lay_lines(self, mixing: GroupMixing) -> Float:
-        """Matrices that leave of every component what its finest groups say, components in order of their cells."""
-        heads, outer, lines = mixing.places
-        order = np.argsort(lines[heads[:, 0], 0])
-        tables = zip(self._plan.masks, self._plan.tables, strict=True)
-        is_join = np.array([self._joins[mask] == own for mask, own in tables])
-        found = []
-        for first, count, _, start in heads[order].tolist():
-            table = np.searchsorted(self._plan.offsets, lines[first : first + count, 0], side="right") - 1
-            matrix = mixing.noisy[start : start + count**2].reshape(count, count)
-            found.append((matrix * is_join[table][:, None]).ravel())
-        self._heads, self._outer, self._lines = heads[order], outer[order], lines
-        self._heads[:, 3] = np.cumsum([0, *(own.size for own in found)])[:-1]
-        return np.concatenate([np.zeros(0), *found])
+    def _lay_lines(self, mixing: GroupMixing, share: Float) -> Mixing:
+        """Lines, and matrices that leave of every component what its finest groups say."""
+        plan, (heads, outer, lines) = self._plan, mixing.places
+        is_join = np.array([self._joins[mask] == own for mask, own in zip(plan.masks, plan.tables, strict=True)])
+        table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, mixing.noisy.copy()
+        weights = np.where(is_join[table], share[lines[:, 0]], 0.0)
+        for first, count, _, start in heads.tolist():
+            matrices[start : start + count**2].reshape(count, count)[...] *= weights[first : first + count, None]
+        return heads, outer, lines, table, matrices
 
-    def finest(self, Y: Float, lanes: Lanes, parts: Float | None, result: Float) -> None:
-        """Estimates of lanes into a finest table (G, ..., K).
+    def estimate(self, cells: Float, others: Sequence[Float], classes: Index) -> Float:
+        """Estimates of some leaves from their tables.
 
         Parameters
         ----------
-        Y : ndarray, (n, K)
-        lanes : Lanes
-        parts : ndarray, (P, ..., K), optional
-            What is added.
-        result : ndarray
+        cells : ndarray, (G, cells, K)
+            Of the finest one.
+        others : sequence of ndarray, (G, size, K)
+        classes : ndarray of int, (G,) or (1,)
+            One of them all, where it is the same.
+
+        Returns
+        -------
+        ndarray, (G, cells, K)
         """
-        self._sweep(Y, lanes, parts, result, self._finest * [0, 1, 1], self._gathered[:0], False)
+        if self._is_apart(classes):
+            found = np.empty_like(cells)
+            for own in self._by_class(classes):
+                found[own] = self.estimate(cells[own], [table[own] for table in others], classes[own])
+            return found
+        room, parts, finest = self._room(*cells.shape[::2])
+        finest[...] = cells
+        room.go_down(self._spread.sums, self._spread.lists)
+        for i, table in zip(self._numbers, others, strict=True):
+            np.subtract(table, parts[i], out=parts[i])
+        self._multiply(parts, self._precisions, classes)
+        room.go_up(self._up, self._plan.lists)
+        self._weigh(room, parts, classes, False)
+        room.go_up(self._spread.shares, self._spread.lists)
+        return finest
 
-    def desired(self, Y: Float, lanes: Lanes, parts: Float | None, X: Float) -> None:
-        """The same of all that is desired of lanes into X, (m, K)."""
-        self._sweep(Y, lanes, parts, X, self._wanted, self._gathered, False)
+    def transpose(self, cells: Float, classes: Index) -> tuple[Float, list[Float]]:
+        """The transpose of `estimate`: of the finest table, and of the others."""
+        if self._is_apart(classes):
+            order = self._by_class(classes)
+            found = [self.transpose(cells[own], classes[own]) for own in order]
+            back = np.argsort(np.concatenate(order))
+            finest, *others = (np.concatenate(own)[back] for own in zip(*([a, *b] for a, b in found), strict=True))
+            return finest, others
+        room, parts, finest = self._room(*cells.shape[::2])
+        finest[...] = cells
+        room.go_down(self._spread.sums, self._spread.lists)
+        self._weigh(room, parts, classes, True)
+        room.go_down(self._down, self._plan.lists)
+        self._multiply(parts, -self._precisions, classes)
+        others = [-parts[i] for i in self._numbers]
+        room.go_up(self._spread.shares, self._spread.lists)
+        return finest, others
 
-    def transpose(self, V: Float, lanes: Lanes, parts: Float | None, result: Float) -> None:
-        """The transpose, from V (m, K) to all that lanes measured in `result` (n, K)."""
-        self._sweep(V, lanes, parts, result, self._wanted, self._gathered, True)
+    def _is_apart(self, classes: Index) -> bool:
+        """Whether leaves are of several classes, each with matrices of its own."""
+        return bool(self._mixings) and bool((classes != classes[0]).any())
 
-    def _sweep(
-        self, data: Float, lanes: Lanes, parts: Float | None, result: Float, wanted: Integers, gathered: Integers,
-        transpose: bool,
-    ) -> None:  # fmt: skip
-        K, size = data.shape[-1], int(self._finest[0, 1])
-        given = np.empty((0, size * K)) if parts is None else parts.reshape(len(parts), -1)
-        side = TILE_BYTES // (8 * K * self._rows)
-        sweep_leaves.fastest()(
-            data.reshape(-1), K, lanes.firsts, lanes.members, lanes.classes, self._measured, wanted, self._precisions,
-            self._scales, self._sums, self._up, self._down, self._shares, gathered, self._scattered, self._lists,
-            self._heads, self._outer, self._lines, self._matrices, given, lanes.part_of, result.reshape(-1),
-            lanes.rows_out, self._rows, min(side, self._leaves) if side >= FEWEST else 1, transpose,
-        )  # fmt: skip
+    def _by_class(self, classes: Index) -> list[Index]:
+        return [np.flatnonzero(classes == own) for own in np.unique(classes)]
 
+    def _room(self, count: int, columns: int) -> tuple[Tables, list[Float], Float]:
+        """Room for so many leaves, the parts of it of all tables of the sweeps, and of the finest one."""
+        plan, room = self._plan, Tables(self._rows, count, columns)
+        parts = [room.part(*own) for own in zip(plan.offsets.tolist(), plan.sizes.tolist(), strict=True)]
+        return room, parts, room.part(plan.cells, self._spread.cells - plan.cells)
 
-def _moved(steps: Integers, places: Sequence[int], to: Sequence[int], lists: int) -> Integers:
-    """Steps between tables that lie elsewhere, as do lists; what they need on the way starts at the last place."""
-    found, order = steps.copy(), np.argsort(places)
-    starts, moves = np.array(places)[order], np.subtract(to, places)[order]
-    found[:, 1:3] += moves[np.searchsorted(starts, steps[:, 1:3], side="right") - 1]
-    found[:, 6] += np.where(steps[:, 6] >= 0, lists, 0)
-    return found
+    def _multiply(self, parts: list[Float], by_class: Float, classes: Index) -> None:
+        """Multiply the parts of all tables by numbers (classes, tables)."""
+        for own, numbers in zip(parts, by_class[classes].T, strict=True):
+            own *= numbers[:, None, None]
 
-
-def _density(axes: SchemaAxes, whole: Axes, table: Axes) -> Float:
-    """What a measurement of the finest table says of a coarser one's cells, (groups,)."""
-    density = np.ones(1)
-    for axis in whole:
-        groups = axes.groups_axis(axis)
-        if axis in table:
-            if axes.groups_of[axis] < -1:
-                density = np.repeat(density, axes.sizes[axis])
-        elif groups in table:
-            density = (density[:, None] / axes.group_sizes[groups]).ravel()
-        else:
-            density = density / axes.sizes[axis]
-    return density
+    def _weigh(self, room: Tables, parts: list[Float], classes: Index, transpose: bool) -> None:
+        """What all tables say of each of their finest cells, from the information about their own."""
+        self._multiply(parts, self._scales, classes)
+        if self._mixings:
+            heads, outer, lines, table, matrices = self._mixings[classes[0]]
+            leaves = np.column_stack([lines, self._plan.sizes[table]])
+            leaves[:, 0] += (len(parts[0]) - 1) * self._plan.offsets[table]
+            outer = np.column_stack([outer, np.full(len(outer), len(parts[0]))])
+            mix_lines.fastest()(room.cells, heads, outer, leaves, matrices, transpose)

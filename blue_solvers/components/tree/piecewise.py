@@ -43,7 +43,7 @@ class Ragged:
         return len(self.lot_of)
 
     def __getitem__(self, entries: slice | Index) -> Ragged:
-        return replace(self, lot_of=self.lot_of[entries], place=self.place[entries])
+        return Ragged(self.lots, self.size, self.lot_of[entries], self.place[entries])
 
     def swapaxes(self, _one: int, _other: int) -> Ragged:
         """Every matrix transposed."""
@@ -70,6 +70,10 @@ class Ragged:
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""
+        if len(self) and self.lot_of[0] >= 0 and (self.lot_of == self.lot_of[0]).all():
+            own = self.lots[self.lot_of[0]][0]
+            if own.shape[1:] == self.size:
+                return own[self.place]
         whole = np.zeros((len(self), *self.size))
         for entries, own, rows, columns in self.by_lot():
             if own.shape == whole.shape:
@@ -94,7 +98,7 @@ class Coordinates:
     length: int
     bases: Mapping[int, tuple[sparse.csc_array | None, int]]
 
-    @property
+    @cached_property
     def are_numbers(self) -> bool:
         """Whether they are the numbers themselves, of one piece."""
         return any(basis is None for basis, _ in self.bases.values())

@@ -90,14 +90,14 @@ class SlotProducts:
     ----------
     components : sequence of Component
     coefficients : sequence of Coefficients
-    name : str
-        ``"own"`` and ``"own_exact"`` of components of one group sum only.
     shape : tuple of int
         Slots along every variable.
+    name : str
+        ``"own"`` and ``"own_exact"`` of components of one group sum only.
     """
 
     def __init__(
-        self, components: Sequence[Component], coefficients: Sequence[Coefficients], name: str, shape: tuple[int, ...]
+        self, components: Sequence[Component], coefficients: Sequence[Coefficients], shape: tuple[int, ...], name: str
     ) -> None:
         self._others: list[tuple[Component, Composed]] = []
         arrays: list[tuple[Component, Float]] = []
@@ -122,21 +122,6 @@ class SlotProducts:
         if self._others:
             places = one_or_all(entries)
             multiply(block, ((component, own[places]) for component, own in self._others), transpose)
-
-
-class ProductsByName:
-    """`SlotProducts` of some components with their coefficients by name, made when they are first asked for."""
-
-    def __init__(
-        self, components: Sequence[Component], coefficients: Sequence[Coefficients], shape: tuple[int, ...]
-    ) -> None:
-        self._components, self._coefficients, self._shape = components, coefficients, shape
-        self._made: dict[str, SlotProducts] = {}
-
-    def __getitem__(self, name: str) -> SlotProducts:
-        if name not in self._made:
-            self._made[name] = SlotProducts(self._components, self._coefficients, name, self._shape)
-        return self._made[name]
 
 
 def _runs_of(components: Sequence[Component], shape: tuple[int, ...]) -> tuple[Integers, Integers]:

@@ -3,10 +3,10 @@
 In a basis of orthonormal contrasts and group sums (`reflections`) the problem falls into components, each a tree
 problem with small matrices that all its right-hand sides share (`coefficients`). Going up, every geounit combines its
 own measurements with the sum of its children's estimates; going down, every child takes its part of what its parent
-learnt since.
+learnt since. The transpose is the same two passes, with the two matrices of a geounit in each other's place.
 
 Geounits without children that measured their finest table are most of any spine. They never change basis
-(`leaf_form`), and hold nothing between the passes.
+(`level_tables`), and hold nothing between the passes.
 
 Bytes that must move: every observed cell twice and every desired cell once. Geounits with children, and those that
 did not measure their finest table, have their slots written going up and corrected going down besides. All of it goes
@@ -15,33 +15,117 @@ in blocks of geounits that stay in cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from math import prod
 
 import numpy as np
+from scipy import sparse
 
-from blue_solvers.components.batches import chunks, one_or_all
-from blue_solvers.components.component_products import Component, sum_of
+from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.table_access import TableAccess
-from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.by_parent import ByParent
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.coefficients import solve_components
-from blue_solvers.components.tree.leaf_form import LeafForm, measured_at
-from blue_solvers.components.tree.level_blocks import LevelBlock, blocks_of
-from blue_solvers.components.tree.level_plan import LevelPlan
-from blue_solvers.components.tree.piecewise import Composed, together
-from blue_solvers.components.tree.slot_products import ProductsByName
+from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
+from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
-BLOCK_BYTES = 1 << 22  # working set of a block of geounits
-WIDE = 256  # numbers of a geounit from which work on arrays outweighs Python's own, which threads cannot share
+BLOCK_BYTES = 1 << 20  # working set of a block of geounits
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some members of a level.
+
+    Attributes
+    ----------
+    rows : slice or ndarray of int
+    classes : ndarray of int, (G,) or (1,)
+        Their classes; one for all that are alike.
+    pairs : ndarray of int
+        Their pairs with their parents.
+    pair_of : ndarray of int, (G,)
+        Which of these each has.
+    inner : slice or ndarray of int
+        Which of them have children.
+    numbers : ndarray of int
+        Places of these among all geounits that do.
+    """
+
+    rows: Rows
+    classes: Index
+    pairs: Index
+    pair_of: Index
+    inner: Rows
+    numbers: Index
+
+
+@dataclass(frozen=True)
+class Siblings:
+    """Some parents, and their children of one level.
+
+    Attributes
+    ----------
+    parents : slice or ndarray of int
+        Among geounits with children.
+    pairs : ndarray of int
+        Their pairs with classes of children, in order of parents.
+    starts : ndarray of int, (parents,)
+        Where the pairs of every parent begin.
+    adding : csr_array, (pairs, members of the level)
+        Sums over the children of every pair.
+    """
+
+    parents: slice | Index
+    pairs: Index
+    starts: Index
+    adding: sparse.csr_array
+
+    def sums(self, values: Float) -> Float:
+        """Of values of the level, (G, ...), over the children of every pair."""
+        return (self.adding @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
+
+    def add_to_parents(self, by_pair: Float, sums: Float) -> None:
+        """Add what pairs have to what all geounits with children have."""
+        sums[self.parents] += np.add.reduceat(by_pair, self.starts, axis=0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Both passes over some vectors.
+
+    Attributes
+    ----------
+    given, result : ndarray, (n, K) and (m, K)
+        What is read, and written.
+    sources, targets : sequence of LevelTables
+        Tables of every level that are read, and written.
+    sums : ndarray, (geounits with children, ..., K)
+        Going up, over their children; going down, what they learnt.
+    transpose : bool
+    every : bool
+        Whether leaves that hold nothing are wanted in cells too.
+    workers : Workers
+    """
+
+    given: Float
+    result: Float
+    sources: Sequence[LevelTables]
+    targets: Sequence[LevelTables]
+    sums: Float
+    transpose: bool
+    every: bool
+    workers: Workers
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return self.sums.shape[-1]
 
 
 class TreeForm:
@@ -60,26 +144,22 @@ class TreeForm:
 
     def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
-        tables = list(problem.observed_tables)
-        desired = list(problem.desired_tables)
-        self.plan = self._make_plan()
-        self._spine = self.plan.spine
-        self.coefficients = solve_components(self.plan, self._boundary())
-        self._shape = tuple(grouping.levels for grouping in self.plan.groupings)
-        self._basis = Basis(self.plan.groupings)
-        self._products = ProductsByName(self.plan.components, self.coefficients, self._shape)
-        self._readers = {table.name: TableAccess(self.plan, table) for table in tables}
-        numbers = range(len(self._spine.levels))
-        self._desired_at = [[i for i, own in enumerate(problem.desired_levels) if own == number] for number in numbers]
-        self._sums = [
-            TableSums(problem.schema, self.plan.finest, [desired[i] for i in chosen]) for chosen in self._desired_at
+        self.plan = plan = self._make_plan()
+        self.coefficients = solve_components(plan, self._boundary())
+        self._shape = tuple(grouping.levels for grouping in plan.groupings)
+        self._basis = Basis(plan.groupings)
+        self._products = cache(partial(SlotProducts, plan.components, self.coefficients, self._shape))  # by name
+        numbers = range(len(plan.levels))
+        self._wanted = [WantedTables(problem, plan, number) for number in numbers]
+        self._measured = [
+            MeasuredTables(problem, plan, number, self.coefficients, self._products) for number in numbers
         ]
-        self._leaves = [LeafForm(self.plan, number, problem, self._products, BLOCK_BYTES) for number in numbers]
-        self._others = [
-            ByParent(self.plan, level, np.delete(np.arange(level.members.size), leaves.rows))
-            for level, leaves in zip(self.plan.levels, self._leaves, strict=True)
-        ]
-        self._blocks_at: dict[tuple[int, int], list[LevelBlock]] = {}
+        every = [np.arange(level.members.size) for level in plan.levels]
+        self._leaves = [own.leaves for own in self._measured]
+        self._others = [np.delete(own, leaves) for own, leaves in zip(every, self._leaves, strict=True)]
+        self._rows = {"every": every, "leaves": self._leaves, "others": self._others}
+        self._known_blocks: dict[tuple[str, int, int], list[Block]] = {}
+        self._known_siblings: dict[tuple[str, int, int], list[Siblings]] = {}
 
     def _make_plan(self) -> TreePlan:
         return plan_of(self._problem)
@@ -91,291 +171,176 @@ class TreeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
-        with self._workers(Y) as workers:
-            for _ in self._estimates(Y, workers, X):
-                pass
+        for _ in self._estimates(Y, X):
+            pass
         return X
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and its violation."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
         above, below = np.zeros((2, self.plan.parents.size, *self._shape, Y.shape[1]))
-        with self._workers(Y) as workers:
-            for number, estimates in self._estimates(Y, workers, X, every=True):
-                above[self.plan.inner_numbers(number)] = estimates[self.plan.levels[number].inner]
-                self._all[number].add_to_parents(estimates, below)
+        for number, estimates in self._estimates(Y, X, every=True):
+            above[self.plan.inner_numbers(number)] = estimates[self.plan.levels[number].inner]
+            for own in self._siblings("every", number, Y.shape[1]):
+                own.add_to_parents(own.sums(estimates), below)
         return X, float(abs(above - below).max(initial=0.0))
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
         return self.apply_checked(Y)[1]
 
-    def _workers(self, Y: Float) -> Workers:
-        cells = max(self._problem.observed.size, self._problem.desired.size)
-        shared = self.plan.finest.size * Y.shape[1] >= WIDE or any(leaves.rows.size for leaves in self._leaves)
-        return Workers(8.0 * Y.shape[1] * cells if shared else 0)
-
-    def _estimates(
-        self, Y: Float, workers: Workers, X: Float | None = None, every: bool = False
-    ) -> Iterator[tuple[int, Float]]:
-        """Final estimates of every level in cells, from the root down, each forgotten when the next is asked for.
-
-        Where `X` is given, all that is desired is written there, levels that a whole table is desired at are worked on
-        in its place, and of others estimates lack the geounits that `LeafForm` takes, unless `every` one is asked for.
-        These are never in slots; all others are until their estimates are final.
-        """
-        K, Y = Y.shape[1], np.ascontiguousarray(Y)
-        estimates: list[Float] = [np.empty(0)] * len(self.plan.levels)
-        sums = np.empty((self.plan.parents.size, *self._shape, K))
-        sums[self._added_to] = 0
-        for number in reversed(range(len(self.plan.levels))):
-            estimates[number] = self._room(number, K, X)
-            self._go_up(number, Y, sums, estimates[number], workers)
-            self._leaves[number].go_up(Y, sums, workers)
-            self._others[number].add_to_parents(estimates[number], sums)
-        learnt = sums  # where it is known, in place
-        for number in range(len(self.plan.levels)):
-            self._go_down(number, estimates[number], learnt, workers)
-            tabulates = X is not None and (not every or np.may_share_memory(estimates[number], X))
-            self._leaves[number].go_down(Y, learnt, estimates[number], X if tabulates else None, workers)
-            if X is not None:
-                rows = self._others[number].rows if tabulates else self._all[number].rows
-                self._read_desired(number, rows, estimates[number], X, workers)
-            yield number, estimates[number]
-            estimates[number] = np.empty(0)
-
-    @cached_property
-    def _added_to(self) -> slice | Index:
-        """Geounits with children, to whose sums over these something is added before it is set."""
-        return as_slice(np.setdiff1d(np.arange(self.plan.parents.size), np.concatenate([x.sets for x in self._leaves])))
-
-    def _room(self, number: int, K: int, X: Float | None) -> Float:
-        """Memory for the estimates of a level."""
-        members = self.plan.levels[number].members
-        for i in self._desired_at[number]:
-            if X is not None and self._problem.desired_tables[i].name == self.plan.finest.name:
-                return X[self._problem.desired.block(i)].reshape(members.size, *self._shape, K)
-        return np.empty((members.size, *self._shape, K))
-
-    def _go_up(self, number: int, Y: Float, sums: Float, result: Float, workers: Workers) -> None:
-        """Estimates of a level from itself and below, in slots, into `result`."""
-        level = self.plan.levels[number]
-        measured = measured_at(self._problem, level, Y)
-
-        def collect(some: LevelBlock) -> None:
-            block = result[some.rows]
-            self._collect(level, some, measured, block)
-            if some.numbers.size:
-                children = sums[some.numbers]
-                self._multiply(children, some.numbers, "children")
-                block[some.inner] += children
-            _put_back(block, some.rows, result)
-
-        workers.for_each(collect, self._held(number, Y.shape[1]))
-
-    def _held(self, number: int, K: int) -> list[LevelBlock]:
-        """Members of a level that are in slots, so many at a time that their tables' coordinates stay in cache too."""
-        if (number, K) not in self._blocks_at:
-            level = self.plan.levels[number]
-            count = self._rows_in_cache(K, sum(table.size for _, table in level.tables))
-            self._blocks_at[number, K] = blocks_of(level, self.plan.parent_number, self._others[number].rows, count)
-        return self._blocks_at[number, K]
-
-    def _go_down(self, number: int, estimates: Float, learnt: Float, workers: Workers) -> None:
-        """Add to every geounit its part of what its parent learnt, keep what it learnt itself, and turn it to cells.
-
-        All in place; what it learnt is what its estimate has beyond the sum of its children's.
-        """
-        pairs = self.plan.levels[number].parent_pair
-
-        def finish(some: LevelBlock) -> None:
-            block = estimates[some.rows]
-            if number:
-                parts = learnt[self.plan.pair_parent[pairs[some.rows]]]
-                self._multiply(parts, pairs[some.rows], "gain")
-                block += parts
-            numbers = as_slice(some.numbers)
-            learnt[numbers] = block[some.inner] - learnt[numbers]
-            self._basis.to_cells(block)
-            self._empty(number, some.rows, block)
-            _put_back(block, some.rows, estimates)
-
-        workers.for_each(finish, self._held(number, estimates.shape[-1]))
-
-    def _empty(self, number: int, rows: slice | Index, block: Float) -> None:
-        """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
-        zeros, axes = self.plan.levels[number].zeros, self.plan.zero_axes
-        if zeros is not None:
-            lengths = [g.levels if g.axis in axes else 1 for g in self.plan.groupings]
-            flags = zeros[rows].reshape(len(block), *lengths, 1)
-            np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
-
-    def _collect(self, level: LevelPlan, some: LevelBlock, measured: list[Float], block: Float) -> None:
-        """What a level's own tables make of the slots of some geounits, into `block`."""
-        names = [(t, self._readers[table.name]) for t, table in level.tables]
-        used = [(own, *names[own.place]) for own in some.used]
-        coordinates = [reader.coordinates(measured[own.place][some.rows]) for own, _, reader in used]
-        block[...] = 0
-        for (table, _, reader), own in zip(used, coordinates, strict=True):
-            reader.add_numbers(own, table.weights, block)
-        classes = some.classes
-        self._multiply_numbers(block, classes, "own")
-        if any(table.exact is not None for table in some.used):
-            exactly = np.zeros_like(block)
-            for (table, _, reader), own in zip(used, coordinates, strict=True):
-                if table.exact is not None:
-                    reader.add_numbers(own, table.exact, exactly)
-            self._multiply_numbers(exactly, classes, "own_exact")
-            block += exactly
-        tables = {t: (reader, own) for (_, t, reader), own in zip(used, coordinates, strict=True)}
-        for component, gains in self._matrices(level, classes):
-            seeing = [t for t in tables if t in gains]
-            if not seeing:
-                block[component.place] = 0
-                continue
-            parts = [own[reader.part(component)] for reader, own in (tables[t] for t in seeing)]
-            block[component.place] = sum_of(component, [gains[t] for t in seeing], parts, component.groups)
-
-    def _matrices(self, level: LevelPlan, classes: Index) -> Iterator[tuple[Component, dict[int, Float | Composed]]]:
-        """Components of several group sums, each with its gains from the tables of a level that see it."""
-        places = one_or_all(classes - level.first_class)
-        for component, own in zip(self.plan.components, self._measured, strict=True):
-            if component.size > 1:
-                yield component, {t: own[t][places] for t, _ in level.tables if t in own}
-
-    @cached_property
-    def _measured(self) -> list[dict[int, Float | Composed]]:
-        """Of every component its gains from tables, by their numbers."""
-        return [
-            {t: together(gains, component.size) for t, gains in own.measured.items() if component.size > 1}
-            for component, own in zip(self.plan.components, self.coefficients, strict=True)
-        ]
-
     def adjoint(self, V: Float) -> Float:
-        """P' V, (n, K): the transpose of `apply`; of geounits without children nothing is held between the passes."""
-        V = np.ascontiguousarray(V)
-        learnt = np.zeros((self.plan.parents.size, *self._shape, V.shape[1]))
-        result = np.zeros((self._problem.observed.size, V.shape[1]))
-        for number in reversed(range(1, len(self.plan.levels))):
-            self._pull_up(number, V, learnt)
-        with self._workers(V) as workers:
-            for number in range(len(self.plan.levels)):
-                places = self._desired_places(number, V)
-                work = partial(self._pull_down, number, places, learnt, result)
-                workers.for_each(work, self._held(number, V.shape[1]))
-                self._leaves[number].pull_down(V, learnt, result, workers)
-        return result
+        """P' V, (n, K): the transpose of `apply`."""
+        W = np.zeros((self._problem.observed.size, V.shape[1]))
+        for _ in self._passes(V, W, transpose=True):
+            pass
+        return W
 
-    def _pull_up(self, number: int, V: Float, learnt: Float) -> None:
-        """Transpose of `_go_down`: what every parent's learning is worth to its children."""
-        everyone, level = self._all[number], self.plan.levels[number]
-        places = [everyone.sum_by_pair(place) for place in self._desired_places(number, V)]
-        ranks = self.plan.class_rank[self.plan.pair_class[everyone.pairs]]
-        sums = self._pulled(number, ranks, places, V.shape[1])
-        if level.inner.size:
-            sums += everyone.sum_by_pair(learnt[self.plan.parent_number[level.members[level.inner]]], level.inner)
-        self._multiply(sums, everyone.pairs, "gain", transpose=True)
-        parents, starts = np.unique(self.plan.pair_parent[everyone.pairs], return_index=True)
-        learnt[parents] += np.add.reduceat(sums, starts, axis=0)
+    def _estimates(self, Y: Float, X: Float, every: bool = False) -> Iterator[tuple[int, Float]]:
+        """Final estimates of every level in cells, from the root down, while all that is desired is written to X.
 
-    def _pull_down(self, number: int, places: list[Float], learnt: Float, result: Float, some: LevelBlock) -> None:
-        """Transpose of `_go_up` for some geounits; of those with children what these are told, in place of `learnt`."""
-        level, numbers = self.plan.levels[number], as_slice(some.numbers)
-        block = self._pulled(number, some.rows, [place[some.rows] for place in places], result.shape[1])
-        if number:
-            block += learnt[self.plan.parent_number[self.plan.spine.parent[level.members[some.rows]]]]
-        block[some.inner] += learnt[numbers]
-        sums = block[some.inner].copy()
-        self._multiply(sums, some.numbers, "children", transpose=True)
-        learnt[numbers] = sums - learnt[numbers]
-        self._collect_transpose(level, some, block, result)
+        They lack leaves that hold nothing, unless `every` one is asked for.
+        """
+        return self._passes(Y, X, every=every)
 
-    def _pulled(self, number: int, rows: slice | Index, places: list[Float], K: int) -> Float:
-        """Transpose of `_read_desired`: what is wanted of some geounits, or of some that are alike each, in slots."""
-        if not places:
-            return np.zeros((len(self.plan.levels[number].members[rows]), *self._shape, K))
-        cells = self._sums[number].spread(places)
-        cells = cells.reshape(len(cells), *self._shape, K)
-        self._empty(number, rows, cells)
-        self._basis.to_slots(cells)
-        return cells
+    def _passes(
+        self, given: Float, result: Float, transpose: bool = False, every: bool = False
+    ) -> Iterator[tuple[int, Float]]:
+        """Both passes, or their transpose; every level as it is left going down, forgotten when the next is asked for.
 
-    def _collect_transpose(self, level: LevelPlan, some: LevelBlock, block: Float, result: Float) -> None:
-        """Transpose of `_collect`."""
-        matrices = list(self._matrices(level, some.classes))
-        exactly = block.copy() if any(table.exact is not None for table in some.used) else block
-        numbers = block.copy() if matrices else block
-        if exactly is not block:
-            self._multiply_numbers(exactly, some.classes, "own_exact")
-        self._multiply_numbers(numbers, some.classes, "own")
-        for used in some.used:
-            t, table = level.tables[used.place]
-            reader = self._readers[table.name]
-            own = reader.empty(block)
-            reader.read_numbers(numbers, used.weights, own)
-            if used.exact is not None:
-                other = reader.empty(block)
-                reader.read_numbers(exactly, used.exact, other)
-                own += other
-            for component, gains in matrices:
-                if t in gains:
-                    lengths = reader.lengths(component)
-                    pulled = sum_of(component, [gains[t].swapaxes(1, 2)], [block[component.place]], lengths)
-                    own[reader.part(component)] = pulled
-            place = result[self._problem.observed.block(t)].reshape(level.members.size, *table.shape, -1)
-            place[some.rows] = reader.cells(own)
+        Let K be what a geounit makes of its children's sum s, A its gain, o what is read of it. Going up e = o + K s,
+        s the sum of the children's e; going down x = e + A l with its parent's l, and it leaves l = x - s. Transposed
+        e = o + s, s the sum of the children's A' e; x = e + l, and it leaves l = K' x - s.
+        """
+        K, levels = given.shape[1], range(len(self.plan.levels))
+        held: list[Float] = [np.empty(0)] * len(levels)
+        measured, wanted = self._measured, self._wanted
+        ends: tuple[Sequence[LevelTables], ...] = (wanted, measured) if transpose else (measured, wanted)
+        sums = np.zeros((self.plan.parents.size, *self._shape, K))
+        with Workers(8.0 * K * max(len(given), len(result))) as workers:
+            run = Run(np.ascontiguousarray(given), result, ends[0], ends[1], sums, transpose, every, workers)
+            for number in reversed(levels):
+                held[number] = self._go_up(run, number)
+            for number in levels:
+                self._go_down(run, number, held[number])
+                yield number, held[number]
+                held[number] = np.empty(0)
 
-    @cached_property
-    def _all(self) -> list[ByParent]:
-        """Every geounit of every level."""
-        return [ByParent(self.plan, level, np.arange(level.members.size)) for level in self.plan.levels]
+    def _go_up(self, run: Run, number: int) -> Float:
+        """What geounits of a level that hold something know from below, in slots."""
+        K, source, level = run.columns, run.sources[number], self.plan.levels[number]
+        tables = source.of(run.given)
+        count = level.members.size if run.every or self._others[number].size else 0
+        held = run.targets[number].room(run.result, (count, *self._shape, K))
 
-    def _rows_in_cache(self, K: int, beside: int = 0) -> int:
-        """Geounits of which so many numbers are held beside their slots."""
-        return max(1, BLOCK_BYTES // (8 * K * (prod(self._shape) + beside)))
+        def collect(some: Block) -> None:
+            block = source.read(tables, some.rows, K)
+            children = run.sums[some.numbers]
+            if not run.transpose:
+                self._products("children").multiply(children, some.numbers)
+            block[some.inner] += children
+            held[some.rows] = block
 
-    def _multiply(self, block: Float, entries: Index, name: str, transpose: bool = False) -> None:
-        """Multiply components by coefficients of geounits with children, or of pairs, in place."""
-        self._products[name].multiply(block, entries, transpose)
+        def add(own: Siblings, totals: Float) -> None:
+            if run.transpose:
+                self._products("gain").multiply(totals, own.pairs, True)
+            own.add_to_parents(totals, run.sums)
 
-    def _multiply_numbers(self, block: Float, classes: Index, name: str) -> None:
-        """The same for components of one group sum only, by class."""
-        self._products[name].multiply(block, classes)
+        def add_leaves(own: Siblings) -> None:
+            classes, shape = self.plan.pair_class[own.pairs], (own.pairs.size, *self._shape, K)
+            totals = source.read_leaves([own.sums(table) for table in tables], classes, shape)
+            self._basis.to_slots(totals)
+            add(own, totals)
 
-    def _read_desired(self, number: int, rows: Index, estimates: Float, X: Float, workers: Workers) -> None:
-        """Desired tables of some of a level, but for one that the estimates were worked out in the place of."""
-        places = self._desired_places(number, X)
-        if len(places) == 1 and np.may_share_memory(places[0], estimates):
-            return
+        run.workers.for_each(collect, self._blocks("others", number, K))
+        run.workers.for_each(lambda own: add(own, own.sums(held)), self._siblings("others", number, K))
+        run.workers.for_each(add_leaves, self._siblings("leaves", number, K))
+        return held
 
-        def read(some: slice) -> None:
-            own = as_slice(rows[some])
-            for place, cells in zip(places, self._sums[number](estimates[own]), strict=True):
-                if not np.may_share_memory(place, estimates):
-                    place[own] = cells
+    def _go_down(self, run: Run, number: int, held: Float) -> None:
+        """Add to every geounit its part of what its parent learnt, keep what it learnt itself, and write its tables."""
+        K, source, target = run.columns, run.sources[number], run.targets[number]
+        tables, results = source.of(run.given), target.of(run.result)
 
-        workers.for_each(read, chunks(rows.size, self._rows_in_cache(X.shape[1])))
+        def finish(some: Block) -> None:
+            block = held[some.rows]
+            if number:
+                block += self._parts(run, some).take(some.pair_of, axis=0)
+            children = block[some.inner].copy()
+            if run.transpose:
+                self._products("children").multiply(children, some.numbers, True)
+            run.sums[some.numbers] = children - run.sums[some.numbers]
+            target.write(block, results, some.rows)
+            if not isinstance(some.rows, slice):
+                held[some.rows] = block
 
-    def _desired_places(self, number: int, X: Float) -> list[Float]:
-        """Where the desired tables of a level are in the layout, (G, *shape, K)."""
-        count, tables = self.plan.levels[number].members.size, self._problem.desired_tables
-        own = ((tables[i], X[self._problem.desired.block(i)]) for i in self._desired_at[number])
-        return [place.reshape(count, *table.shape, X.shape[1]) for table, place in own]
+        def estimate(some: Block) -> None:
+            shape = some.pair_of.size, *self._shape, K
+            cells = source.read_leaves([table[some.rows] for table in tables], some.classes, shape)
+            if number:
+                parts = self._parts(run, some)
+                self._basis.to_cells(parts)
+                cells += parts.take(some.pair_of, axis=0)
+            for table, own in zip(results, target.write_leaves(cells, some.classes), strict=True):
+                table[some.rows] = own
+            if run.every:
+                held[some.rows] = cells
+
+        run.workers.for_each(finish, self._blocks("others", number, K))
+        run.workers.for_each(estimate, self._blocks("leaves", number, K))
+
+    def _parts(self, run: Run, some: Block) -> Float:
+        """What some geounits take of what their parents learnt, by pair."""
+        parts = run.sums[self.plan.pair_parent[some.pairs]]
+        if not run.transpose:
+            self._products("gain").multiply(parts, some.pairs)
+        return parts
+
+    def _blocks(self, kind: str, number: int, K: int) -> list[Block]:
+        """Members of a level, so many at a time that they stay in cache."""
+        key = kind, number, K
+        if key not in self._known_blocks:
+            self._known_blocks[key] = list(self._find_blocks(*key))
+        return self._known_blocks[key]
+
+    def _find_blocks(self, kind: str, number: int, K: int) -> Iterator[Block]:
+        level, every = self.plan.levels[number], self._rows[kind][number]
+        for some in chunks(every.size, self._count(K)):
+            rows = as_slice(every[some])
+            numbers = self.plan.parent_number[level.members[rows]]
+            inner = np.flatnonzero(numbers >= 0)
+            classes = level.class_of[rows]
+            alike = classes[:1] if (classes == classes[0]).all() else classes
+            yield Block(rows, alike, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+
+    def _count(self, K: int) -> int:
+        return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+
+    def _siblings(self, kind: str, number: int, K: int) -> list[Siblings]:
+        """Members of a level by their parents, so many of these at a time."""
+        key = kind, number, K
+        if key not in self._known_siblings:
+            self._known_siblings[key] = list(self._find_siblings(*key)) if number else []
+        return self._known_siblings[key]
+
+    def _find_siblings(self, kind: str, number: int, K: int) -> Iterator[Siblings]:
+        level, rows = self.plan.levels[number], self._rows[kind][number]
+        pairs, pair_of = distinct(level.parent_pair[rows])
+        adding = sparse.csr_array((np.ones(rows.size), (pair_of, rows)), shape=(pairs.size, level.members.size))
+        parents, starts = np.unique(self.plan.pair_parent[pairs], return_index=True)
+        ends = np.append(starts, pairs.size)
+        for some in chunks(parents.size, self._count(K)):
+            own = slice(ends[some.start], ends[some.stop])
+            yield Siblings(as_slice(parents[some]), pairs[own], starts[some] - own.start, adding[own])
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         result, variances = np.empty(self._problem.desired.size), self.variances_by_table()
-        for level, chosen in zip(self.plan.levels, self._desired_at, strict=True):
-            for i in chosen:
-                variances.fill(i, result[self._problem.desired.block(i)].reshape(level.members.size, -1))
+        for i, level in enumerate(self._problem.desired_levels):
+            own = result[self._problem.desired.block(i)]
+            variances.fill(i, own.reshape(self.plan.levels[level].members.size, -1))
         return result
 
     def variances_by_table(self) -> TreeVariances:
         """The same, some geounits of a table at a time."""
         return TreeVariances(self._problem, self.plan, self.coefficients)
-
-
-def _put_back(block: Float, rows: slice | Index, array: Float) -> None:
-    """Where rows are not consecutive a block of them is a copy."""
-    if not isinstance(rows, slice):
-        array[rows] = block

@@ -8,19 +8,18 @@ and each pair, so millions of leaves cost no more than the geounits above them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from blue_solvers.components.batches import chunks, distinct, starts_of
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.level_plan import LevelPlan
 from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, as_slice
@@ -32,6 +31,44 @@ T = TypeVar("T")
 STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
 Divisions = dict[DesignKey, Division]
+
+
+@dataclass
+class LevelPlan:
+    """The geounits of one geolevel.
+
+    Attributes
+    ----------
+    members : ndarray of int, (G,)
+    tables : list of (block of the observed layout, Table)
+    weights : list of ndarray (G,)
+        Precision of each table in each geounit; 0 where exact or not measured.
+    exact : list of ndarray of bool (G,)
+    inner : ndarray of int
+        Which members have children.
+    zeros : ndarray of bool, (G, ...), or None
+        Empty cells over the variables that tell them apart.
+    first_class, class_count : int
+        Its classes, one after the other.
+    class_of : ndarray of int, (G,)
+    leaf_classes, inner_classes : ndarray of int
+        Classes of members without children, and with.
+    parent_pair : ndarray of int, (G,)
+        For every member its pair with its parent; -1 at the root.
+    """
+
+    members: Index
+    tables: list[tuple[int, Table]]
+    weights: list[Float]
+    exact: list[Flags]
+    inner: Index
+    zeros: Flags | None
+    first_class: int = 0
+    class_count: int = 0
+    class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    inner_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
+    parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
 
 
 class TreePlan:
@@ -108,36 +145,33 @@ class TreePlan:
     def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
         here = [i for i, own in enumerate(levels) if own == level]
         members = self.spine.members[level]
-        usable = [np.isfinite(variances[i]) & (variances[i] > 0) for i in here]
+        own = [variances[i] for i in here]
+        noisy = [np.isfinite(variance) & (variance > 0) for variance in own]
+        weights = [np.divide(1.0, v, out=np.zeros(members.size), where=ok) for v, ok in zip(own, noisy, strict=True)]
         return LevelPlan(
             members,
             [(i, tables[i]) for i in here],
-            [
-                np.divide(1.0, variances[i], out=np.zeros(members.size), where=ok)
-                for i, ok in zip(here, usable, strict=True)
-            ],
-            [variances[i] == 0 for i in here],
+            weights,
+            [variance == 0 for variance in own],
             np.flatnonzero(self.spine.child_counts[members] > 0),
             None if self._zeros is None else self._zeros.empty[members],
         )
 
     def _classify(self, alike: bool) -> None:
         """Number the classes, of every level those of leaves first; `class_rank` is one geounit's rank of each."""
-        leaves = [np.flatnonzero(self.spine.child_counts[level.members] == 0) for level in self.levels]
-        kinds = [
-            self._alike(level, rows) if alike else (np.arange(rows.size), np.arange(rows.size))
-            for level, rows in zip(self.levels, leaves, strict=True)
-        ]
         ranks: list[Index] = []
         count = 0
-        for level, rows, (first, own) in zip(self.levels, leaves, kinds, strict=True):
-            inner = count + first.size + np.arange(level.inner.size)
-            level.class_of = np.empty(level.members.size, dtype=np.intp)
-            level.class_of[rows] = count + own
-            level.class_of[level.inner] = level.inner_classes = inner
+        for level in self.levels:
+            leaves = np.flatnonzero(self.spine.child_counts[level.members] == 0)
+            every = np.arange(leaves.size)
+            first, kinds = self._alike(level, leaves) if alike else (every, every)
+            level.first_class, level.class_count = count, first.size + level.inner.size
             level.leaf_classes = count + np.arange(first.size)
-            level.first_class, level.class_count = count, first.size + inner.size
-            ranks += [rows[first], level.inner]
+            level.inner_classes = count + first.size + np.arange(level.inner.size)
+            level.class_of = np.empty(level.members.size, dtype=np.intp)
+            level.class_of[leaves] = count + kinds
+            level.class_of[level.inner] = level.inner_classes
+            ranks += [leaves[first], level.inner]
             count += level.class_count
         self.class_rank = np.concatenate(ranks)
 
@@ -184,10 +218,14 @@ class TreePlan:
     @cached_property
     def class_of(self) -> Index:
         """Of every geounit."""
-        class_of = np.empty(self.spine.size, dtype=np.intp)
-        for level in self.levels:
-            class_of[level.members] = level.class_of
-        return class_of
+        return self._of_all([level.class_of for level in self.levels])
+
+    def _of_all(self, by_level: list[Index]) -> Index:
+        """Numbers of all geounits, of those of every level."""
+        found = np.empty(self.spine.size, dtype=np.intp)
+        for level, own in zip(self.levels, by_level, strict=True):
+            found[level.members] = own
+        return found
 
     @cached_property
     def pair_starts(self) -> Index:
@@ -208,26 +246,6 @@ class TreePlan:
         """The places of a level's geounits with children among all such, in the order of their classes."""
         level = self.levels[number]
         return self.parent_number[level.members[level.inner]]
-
-    def sums_of_children(self, numbers: Index, *by_class: Float | Flags) -> list[Float]:
-        """Sums over the children of some geounits, (components, geounits), of values by class."""
-        pairs, starts = self.pairs_of(numbers)
-        classes, counts = as_slice(self.pair_class[pairs]), self.pair_count[pairs].astype(float)
-        shape = numbers.size, counts.size
-        adding = sparse.csr_array((counts, np.arange(counts.size), starts), shape=shape)
-        nothing = np.zeros((len(by_class[0]), numbers.size))
-        return [(adding @ own[:, classes].T.astype(float, copy=False)).T if own.any() else nothing for own in by_class]
-
-    def sums_of_pairs(self, by_pair: Float) -> Float:
-        """Sums over the pairs of every geounit with children."""
-        return np.add.reduceat(by_pair, self.pair_starts[:-1], axis=1)
-
-    @cached_property
-    def pairs_by_level(self) -> list[Index]:
-        """Pairs by the geolevel of their parents, from the root down."""
-        smallest = np.min_scalar_type(len(self.levels))
-        levels = self.spine.level_of[self.parents].astype(smallest)[self.pair_parent]
-        return [np.flatnonzero(levels == number) for number in range(len(self.levels) - 1)]
 
     def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
         """Classes of a level, each with its geounit, of which a message comes from below."""
@@ -310,16 +328,6 @@ class TreePlan:
         """The variables that tell empty cells apart."""
         return () if self._zeros is None else self._zeros.axes
 
-    def empty_groups(self, number: int, ranks: Index, component: Component) -> Flags:
-        """Which group sums of a component are known to be empty at geounits of a level, (N, m)."""
-        if self._zeros is None:
-            return np.zeros((ranks.size, component.size), dtype=bool)
-        own = self._zeros.empty[self.levels[number].members[ranks]]
-        kept = [g for g, contrast in zip(self.groupings, component.contrasts, strict=True) if not contrast]
-        lengths = [g.sizes.size if g.axis in self._zeros.axes else 1 for g in kept]
-        flags = np.broadcast_to(own.reshape(-1, *lengths), (len(own), *(g.sizes.size for g in kept)))
-        return flags.reshape(len(own), component.size)
-
     def empty_kinds(self, number: int, ranks: Index) -> Flags:
         """Which kinds of cells are empty at geounits of a level, (N, kinds + 1); the last is so everywhere."""
         empty = np.zeros((ranks.size, 1), dtype=bool)
@@ -338,15 +346,7 @@ class TreePlan:
     @cached_property
     def posterior_of(self) -> Index:
         """For every geounit its entry among the posterior covariances: 0 for the root, then pairs, (N,)."""
-        places = np.zeros(self.spine.size, dtype=np.intp)
-        for level in self.levels:
-            below = level.parent_pair >= 0
-            places[level.members[below]] = level.parent_pair[below] + 1
-        return places
-
-    def posterior_above(self, pairs: Index) -> Index:
-        """Of the parents of some pairs the entry among the posterior covariances."""
-        return self.posterior_of[self.parents[self.pair_parent[pairs]]]
+        return self._of_all([level.parent_pair for level in self.levels]) + 1
 
 
 def plan_of(

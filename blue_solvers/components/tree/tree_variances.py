@@ -135,6 +135,8 @@ def _squares(W: Float | sparse.csr_array, roots: Composed) -> Float:
 def squares_of_sums(W: Float | sparse.csr_array, root: Float) -> Float:
     """Diagonal of W root root' W' for a batch of roots (N, m, q), (N, rows); 0 where only rounding is left of it."""
     N, m, q = root.shape
+    if m == q == 1:  # nothing cancels
+        return np.outer(root.ravel() ** 2, (W * W).sum(axis=1))
     squares = np.empty((W.shape[0], N))
     for some in chunks(N, max(1, AT_ONCE // max(1, W.shape[0] * q))):
         sums = W @ root[some].transpose(1, 0, 2).reshape(m, -1)

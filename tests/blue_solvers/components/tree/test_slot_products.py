@@ -63,7 +63,7 @@ def test_every_geounit_is_multiplied_by_the_matrices_of_its_entry(
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(CompiledLoop, "fastest", lambda own: own.reference)
-        SlotProducts(every, given_, name, shape).multiply(block, entries, transpose)
+        SlotProducts(every, given_, shape, name).multiply(block, entries, transpose)
     np.testing.assert_allclose(block, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -71,5 +71,5 @@ def test_nothing_is_multiplied_where_no_geounit_has_coefficients() -> None:
     every = [Component((True,), (slice(0, 2),), ()), Component((False,), (slice(2, 4),), (2,))]
     given_ = cast("Any", [SimpleNamespace(children=np.zeros((0, own.size, own.size))) for own in every])
     block = np.zeros((0, 4, 1))
-    SlotProducts(every, given_, "children", (4,)).multiply(block, np.zeros(0, dtype=np.intp))
+    SlotProducts(every, given_, (4,), "children").multiply(block, np.zeros(0, dtype=np.intp))
     assert block.shape == (0, 4, 1)

@@ -1,0 +1,241 @@
+"""The tables of a geolevel, measured or wanted, as what one of the two passes reads or writes.
+
+Geounits are in slots, as a basis of contrasts and group sums has them, (G, ..., K). Leaves that were measured alike are
+in cells, of which `LeafPlan` makes their own estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, reduce
+
+import numpy as np
+
+from blue_solvers.components.batches import distinct, one_or_all
+from blue_solvers.components.component_products import Component, sum_of
+from blue_solvers.components.lattice.plan import TooManyCellsError
+from blue_solvers.components.reflections import Basis
+from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.table_access import TableAccess
+from blue_solvers.components.table_sums import TableSums
+from blue_solvers.components.tree.coefficient_arrays import Coefficients
+from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
+from blue_solvers.components.tree.piecewise import Composed, together
+from blue_solvers.components.tree.slot_products import SlotProducts
+from blue_solvers.components.tree.tree_plan import TreePlan
+from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.description.layout import Layout
+
+LEAVES_OF_A_CLASS = 16  # from which on they are worked on in cells
+Rows = slice | Index
+
+
+class LevelTables:
+    """Tables of a geolevel in a layout.
+
+    Parameters
+    ----------
+    layout : Layout
+    blocks : list of int
+        Which of its tables are of the level.
+    geounits : int
+        Of the level.
+    """
+
+    def __init__(self, layout: Layout, blocks: Sequence[int], geounits: int) -> None:
+        self._slices, self._geounits = [layout.block(i) for i in blocks], geounits
+
+    def of(self, vectors: Float) -> list[Float]:
+        """Each in vectors over the layout, (n, K), in their place, (G, cells, K)."""
+        return [vectors[own].reshape(self._geounits, -1, vectors.shape[1]) for own in self._slices]
+
+    def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
+        """Memory for what the level's geounits hold between the passes."""
+        return np.empty(shape)
+
+    def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
+        """What they say of some geounits, in slots, (G, ..., K)."""
+        raise NotImplementedError
+
+    def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
+        """The transpose: set them at some geounits; `slots` is used up."""
+        raise NotImplementedError
+
+    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
+        """What they say of some leaves, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K).
+
+        Classes are of every leaf, or one of them all.
+        """
+        raise NotImplementedError
+
+    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+        """The transpose: tables of some leaves."""
+        raise NotImplementedError
+
+
+class WantedTables(LevelTables):
+    """Tables that are sums of cells."""
+
+    def __init__(self, problem: StructuredProblem, plan: TreePlan, number: int) -> None:
+        blocks = [i for i, own in enumerate(problem.desired_levels) if own == number]
+        self._level, self._zero_axes, self._groupings = plan.levels[number], plan.zero_axes, plan.groupings
+        super().__init__(problem.desired, blocks, self._level.members.size)
+        self._basis = Basis(plan.groupings)
+        self._sums = TableSums(problem.schema, plan.finest, [problem.desired_tables[i] for i in blocks])
+        names = [problem.desired_tables[i].name for i in blocks]
+        self._finest = [own for own, name in zip(self._slices, names, strict=True) if name == plan.finest.name]
+
+    def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
+        """The place of the finest table, where it is wanted."""
+        return vectors[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
+
+    def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
+        shape = self._level.members[rows].size, *(g.levels for g in self._groupings), columns
+        block = self._sums.spread([own[rows] for own in tables]).reshape(shape) if tables else np.zeros(shape)
+        self._empty(block, rows)
+        self._basis.to_slots(block)
+        return block
+
+    def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
+        """The same, with cells left in the place of the slots."""
+        self._basis.to_cells(slots)
+        self._empty(slots, rows)
+        for table, own in zip(tables, self._sums(slots), strict=True):
+            table[rows] = own.reshape(len(own), -1, own.shape[-1])
+
+    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
+        return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
+
+    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+        return [own.reshape(len(own), -1, own.shape[-1]) for own in self._sums(cells)]
+
+    def _empty(self, block: Float, rows: Rows) -> None:
+        """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
+        if self._level.zeros is not None:
+            lengths = [g.levels if g.axis in self._zero_axes else 1 for g in self._groupings]
+            flags = self._level.zeros[rows].reshape(len(block), *lengths, 1)
+            np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
+
+
+class MeasuredTables(LevelTables):
+    """Tables from which geounits are estimated.
+
+    Attributes
+    ----------
+    leaves : ndarray of int
+        Which members of the level are worked on in cells: those without children that measured their finest table,
+        where nothing is known exactly; none where most are measured unlike, or recodes make too many groups.
+    """
+
+    def __init__(
+        self,
+        problem: StructuredProblem,
+        plan: TreePlan,
+        number: int,
+        coefficients: Sequence[Coefficients],
+        products: Callable[[str], SlotProducts],
+    ) -> None:
+        self._level, self._plan, self._coefficients, self._products = plan.levels[number], plan, coefficients, products
+        super().__init__(problem.observed, [i for i, _ in self._level.tables], self._level.members.size)
+        self._readers = [TableAccess(plan, table) for _, table in self._level.tables]
+        self.leaves = self._eligible()
+        if not self._plan_leaves():
+            self.leaves = self.leaves[:0]
+
+    def _eligible(self) -> Index:
+        level = self._level
+        names = [table.name for _, table in level.tables]
+        if self._plan.finest.name not in names or level.zeros is not None:
+            return np.zeros(0, dtype=np.intp)
+        self._finest = names.index(self._plan.finest.name)
+        is_leaf = self._plan.spine.child_counts[level.members] == 0
+        return np.flatnonzero(is_leaf & (level.weights[self._finest] > 0) & ~reduce(np.logical_or, level.exact))
+
+    def _plan_leaves(self) -> bool:
+        """Whether it is worth it; then how."""
+        level = self._level
+        self._classes = distinct(level.class_of[as_slice(self.leaves)])[0]
+        if self.leaves.size < max(1, LEAVES_OF_A_CLASS * self._classes.size):
+            return False
+        ranks = as_slice(self._plan.class_rank[as_slice(self._classes)])
+        weights = np.stack([own[ranks] for own in level.weights], axis=1)
+        others = [i for i in np.flatnonzero(weights.any(axis=0)).tolist() if i != self._finest]
+        self._used = [self._finest, *others]
+        try:
+            tables = [level.tables[i][1] for i in self._used]
+            self._leaf_plan = LeafPlan(self._plan.schema, tables, weights[:, self._used])
+        except (SameCellsError, TooManyCellsError):
+            return False
+        return True
+
+    def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
+        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
+        block = np.zeros((classes.size, *(g.levels for g in self._plan.groupings), columns))
+        found = {i: self._readers[i].coordinates(tables[i][rows]) for i in sorted(set().union(*numbers.values()))}
+        for name, factors in numbers.items():
+            told = np.zeros_like(block)
+            for i, own in factors.items():
+                self._readers[i].add_numbers(found[i], own, told)
+            self._products(name).multiply(told, classes)
+            block += told
+        for component, gains in self._matrices(classes):
+            seeing = [i for i in found if i in gains]
+            parts = [found[i][self._readers[i].part(component)] for i in seeing]
+            block[component.place] = (
+                sum_of(component, [gains[i] for i in seeing], parts, component.groups) if parts else 0
+            )
+        return block
+
+    def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
+        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
+        found = {i: self._readers[i].empty(slots) for i in sorted(set().union(*numbers.values()))}
+        for name, factors in numbers.items():
+            told = slots.copy()
+            self._products(name).multiply(told, classes)
+            for i, own in factors.items():
+                self._readers[i].read_numbers(told, own, found[i])
+        matrices = list(self._matrices(classes))
+        for i, own in found.items():
+            reader = self._readers[i]
+            for component, gains in matrices:
+                if i in gains:
+                    turned, lengths = gains[i].swapaxes(1, 2), reader.lengths(component)
+                    own[reader.part(component)] = sum_of(component, [turned], [slots[component.place]], lengths)
+            tables[i][rows] = reader.cells(own).reshape(len(slots), -1, slots.shape[-1])
+
+    def _numbers_at(self, rows: Rows) -> dict[str, dict[int, Float | Flags]]:
+        """What weighs the tables that were measured in some geounits, noisy and exact, by the products that follow."""
+        kinds: dict[str, Sequence[Float | Flags]] = {"own": self._level.weights, "own_exact": self._level.exact}
+        told = {
+            name: {i: own[rows] for i, own in enumerate(by_table) if own[rows].any()}
+            for name, by_table in kinds.items()
+        }
+        return {name: own for name, own in told.items() if own}
+
+    def _matrices(self, classes: Index) -> Iterator[tuple[Component, dict[int, Float | Composed]]]:
+        """Components of several group sums, each with its gains from the tables of the level that see it."""
+        places = one_or_all(classes - self._level.first_class)
+        for component, own in self._gains:
+            yield component, {i: gains[places] for i, gains in own.items()}
+
+    @cached_property
+    def _gains(self) -> list[tuple[Component, dict[int, Float | Composed]]]:
+        """Components of several group sums, each with all its gains from the level's tables."""
+        pairs = zip(self._plan.components, self._coefficients, strict=True)
+        several = [(component, own.measured) for component, own in pairs if component.size > 1]
+        numbers = [t for t, _ in self._level.tables]
+        return [
+            (component, {i: together(own[t], component.size) for i, t in enumerate(numbers) if t in own})
+            for component, own in several
+        ]
+
+    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
+        finest, *others = [tables[i] for i in self._used]
+        return self._leaf_plan.estimate(finest, others, np.searchsorted(self._classes, classes)).reshape(shape)
+
+    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+        cells = cells.reshape(len(cells), -1, cells.shape[-1])
+        finest, others = self._leaf_plan.transpose(cells, np.searchsorted(self._classes, classes))
+        found = dict(zip(self._used, [finest, *others], strict=True))
+        nothing = np.zeros((1, 1, 1))
+        return [found.get(i, nothing) for i in range(len(self._level.tables))]
