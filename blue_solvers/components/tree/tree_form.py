@@ -35,7 +35,7 @@ from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
-BLOCK_BYTES = 1 << 20  # working set of a block of geounits
+BLOCK_BYTES = 1 << 19  # working set of a block of geounits
 
 
 @dataclass(frozen=True)
