@@ -8,21 +8,24 @@ from importlib import import_module
 from pathlib import Path
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-SHARED_CODE = (
-    "__init__", "__main__", "contests", "datasets", "files_peer", "forecast_peers", "general_peers",
-    "interval_designs", "invented_answers", "invented_nation", "invented_state", "measuring", "nation_passes",
-    "other_systems", "paper_times", "printed_figures", "release_history", "unequal_variances", "version_cases",
-)  # fmt: skip
+
+
+def measurements() -> dict[str, str]:
+    """Modules of all measurements by their names: those, here and in folders, that have a command line."""
+    home = Path(__file__).parent
+    found = [path for path in home.rglob("*.py") if "\ndef main(argv" in path.read_text("utf-8")]
+    return {path.stem: ".".join(("bench", *path.relative_to(home).with_suffix("").parts)) for path in sorted(found)}
 
 
 def main() -> None:
     """Run the measurement that the command line names, on one BLAS thread."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in SHARED_CODE)
-    if len(sys.argv) < 2 or sys.argv[1].replace("-", "_") not in names:
-        sys.exit(f"usage: python -m bench NAME [options]\nmeasurements: {', '.join(names)}")
+    modules = measurements()
+    name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
+    if name not in modules:
+        sys.exit(f"usage: python -m bench NAME [options]\nmeasurements: {', '.join(sorted(modules))}")
     for variable in THREAD_VARIABLES:
         os.environ[variable] = "1"
-    import_module(f"bench.{sys.argv[1].replace('-', '_')}").main(sys.argv[2:])
+    import_module(modules[name]).main(sys.argv[2:])
 
 
 if __name__ == "__main__":

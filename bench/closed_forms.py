@@ -10,65 +10,52 @@ each over the time to copy what goes in and comes out. The last line is the wors
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from bench.measuring import best_seconds, copy_seconds, print_table
+from bench.measuring import best_seconds, copy_seconds, is_quick, print_table, row_of, timed
+from bench.problems import margins
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, gallery
 
-COLUMNS = 64
-MOST_NUMBERS = 5e6  # that 64 columns may have
-HEADER = ["problem", "cells in", "out", "first s", "x apply", "apply ms", "x copy", "adjoint x copy",
-          "64 columns x copy"]  # fmt: skip
-Figures = list[str]
+AT_ONCE = 64  # columns
+MOST_NUMBERS = 5e6  # that these may have
+COLUMNS = {
+    "problem": "", "cells in": ",", "out": ",", "first s": ".4f", "x apply": ".0f", "apply ms": ".4f", "x copy": ".1f",
+    "adjoint x copy": ".1f", "64 columns x copy": ".1f",
+}  # fmt: skip
+SMALL: dict[str, Callable[[], Problem]] = {
+    "PL94, one recode": gallery.pl94,
+    "5^5": partial(gallery.cube, 5, 5),
+    "6^6": partial(gallery.cube, 6, 6),
+    "Adult up to two-way": partial(gallery.adult, 2),
+    "2 to 15 levels, three-way": partial(margins, range(2, 16), 3),
+}
+LARGE: dict[str, Callable[[], Problem]] = {
+    "2 to 11 levels, four-way": partial(margins, range(2, 12), 4),
+    "2^12": partial(gallery.cube, 12, 2),
+    "7^7": partial(gallery.cube, 7, 7),
+    "DHC": gallery.dhc,
+    "PL94 x 55 counties": partial(gallery.pl94_counties, 55),
+    "Adult up to three-way": gallery.adult,
+    "50 x 10 up to three-way": gallery.wide,
+}
 
 
 def main(argv: list[str]) -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(prog="python -m bench closed_forms", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small problems, and few invented schemas")
-    quick = parser.parse_args(argv).quick
+    quick = is_quick(argv, "closed_forms", __doc__, "small problems, and few invented schemas")
     for warm in (gallery.cube(6, 6), gallery.pl94()):
         blue(warm) @ np.zeros(warm.observed.size)  # loads compiled loops
-    print_table(HEADER, [_measured(name, make)[0] for name, make in _problems(quick).items()])
+    problems = SMALL if quick else SMALL | LARGE
+    print_table(COLUMNS, (row_of(COLUMNS, _measured(name, make)) for name, make in problems.items()))
     print()
-    rows = [_measured(name, make) for name, make in _invented(5 if quick else 20)]
-    worst = max(rows, key=lambda row: row[1])
-    print_table(HEADER, [*(row for row, _ in rows), ["worst", *worst[0][1:]]])
-
-
-def up_to(levels: list[int], ways: int) -> Problem:
-    """All tables of up to so many of some variables, in three precisions."""
-    names = [f"v{i}" for i in range(len(levels))]
-    tables = [" * ".join(chosen) or "total" for size in range(ways + 1) for chosen in combinations(names, size)]
-    precisions = {table: 1.0 + number % 3 for number, table in enumerate(tables)}
-    return Problem(Schema(dict(zip(names, levels, strict=True))), precisions)
-
-
-def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:
-    found: dict[str, Callable[[], Problem]] = {
-        "PL94, one recode": gallery.pl94,
-        "5^5": lambda: gallery.cube(5, 5),
-        "6^6": lambda: gallery.cube(6, 6),
-        "Adult up to two-way": lambda: gallery.adult(2),
-        "2 to 15 levels, three-way": lambda: up_to([*range(2, 16)], 3),
-    }
-    if quick:
-        return found
-    return found | {
-        "2 to 11 levels, four-way": lambda: up_to([*range(2, 12)], 4),
-        "2^12": lambda: gallery.cube(12, 2),
-        "7^7": lambda: gallery.cube(7, 7),
-        "DHC": gallery.dhc,
-        "PL94 x 55 counties": lambda: gallery.pl94_counties(55),
-        "Adult up to three-way": gallery.adult,
-        "50 x 10 up to three-way": gallery.wide,
-    }
+    found = [_measured(name, make) for name, make in _invented(5 if quick else 20)]
+    worst = max(found, key=lambda figures: figures["x copy"])
+    print_table(COLUMNS, [row_of(COLUMNS, figures) for figures in (*found, {**worst, "problem": "worst"})])
 
 
 def _invented(count: int) -> Iterator[tuple[str, Callable[[], Problem]]]:
@@ -76,40 +63,37 @@ def _invented(count: int) -> Iterator[tuple[str, Callable[[], Problem]]]:
     rng = np.random.default_rng(2026)
     for number in range(count):
         size = int(rng.integers(2, 13))
-        levels = [int(n) for n in np.exp(rng.uniform(np.log(2), np.log(40), size))]
-        names = [f"v{i}" for i in range(size)]
+        levels = {f"v{i}": int(n) for i, n in enumerate(np.exp(rng.uniform(np.log(2), np.log(40), size)))}
         ways = min(size, int(rng.integers(2, 5)))
-        every = [chosen for way in range(ways + 1) for chosen in combinations(names, way)]
+        every = [chosen for way in range(ways + 1) for chosen in combinations(levels, way)]
         share = rng.uniform(0.2, 1)
-        kept = [
-            chosen
-            for chosen in every
-            if rng.random() < share and np.prod([levels[names.index(v)] for v in chosen]) < 1e5
-        ]
-        kept += [(name,) for name in names if (name,) not in kept]
+        kept = [own for own in every if rng.random() < share and np.prod([levels[v] for v in own]) < 1e5]
+        kept += [(name,) for name in levels if (name,) not in kept]
         tables = {" * ".join(chosen) or "total": float(rng.integers(1, 9)) for chosen in kept}
         recodes = {}
         if number % 3 == 0:
-            recodes["v0"] = {"coarse": [min(level, 1 + level // 3) for level in range(levels[0])]}
+            recodes["v0"] = {"coarse": [min(level, 1 + level // 3) for level in range(levels["v0"])]}
             tables["coarse"] = 2.0
-        schema = Schema(dict(zip(names, levels, strict=True)), recodes=recodes)
         described = f"{size} variables up to {ways}-way, {len(tables)} tables" + (", a recode" if recodes else "")
-        yield described, lambda schema=schema, tables=tables: Problem(schema, tables)
+        yield described, partial(Problem, Schema(levels, recodes=recodes), tables)
 
 
-def _measured(name: str, make: Callable[[], Problem]) -> tuple[Figures, float]:
-    """A row, and the time of an apply over that of a copy."""
+def _measured(name: str, make: Callable[[], Problem]) -> dict[str, float | str]:
+    """Figures of a problem, by the headings of columns."""
     y = np.random.default_rng(0).standard_normal(make().observed.size)
-    start = time.process_time()
-    P = blue(make())
-    x = P @ y
-    first = time.process_time() - start
+    (P, x), first = timed(lambda: ((P := blue(make())), P @ y))
     apply, adjoint, copy = best_seconds(lambda: P @ y), best_seconds(lambda: P.T @ x), copy_seconds(y, x)
-    many = ""
-    if COLUMNS * max(y.size, x.size) <= MOST_NUMBERS:
-        Y = np.repeat(y[:, None], COLUMNS, axis=1)
-        X = P @ Y
-        many = f"{best_seconds(lambda: P @ Y) / copy_seconds(Y, X):.1f}"
-    ratio = apply / copy
-    figures = [f"{first:.4f}", f"{first / apply:.0f}", f"{1e3 * apply:.4f}", f"{ratio:.1f}", f"{adjoint / copy:.1f}"]
-    return [name, f"{y.size:,}", f"{x.size:,}", *figures, many], ratio
+    figures: dict[str, float | str] = {
+        "problem": name,
+        "cells in": y.size,
+        "out": x.size,
+        "first s": first,
+        "x apply": first / apply,
+        "apply ms": 1e3 * apply,
+        "x copy": apply / copy,
+        "adjoint x copy": adjoint / copy,
+    }
+    if AT_ONCE * max(y.size, x.size) <= MOST_NUMBERS:
+        Y = np.repeat(y[:, None], AT_ONCE, axis=1)
+        figures["64 columns x copy"] = best_seconds(lambda: P @ Y) / copy_seconds(Y, P @ Y)
+    return figures

@@ -17,8 +17,6 @@ back costs a page fault of the host's, up to 2 s a gigabyte. Below are the stage
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import shutil
@@ -26,20 +24,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bench.invented_state import block_geoids
-from bench.measuring import print_table
-from bench.spine import problem_of_a_state
+from bench.measuring import figures_apart, parser_of, print_table
+from bench.problems import block_geoids, state
 from blue_solvers import blue
 from blue_solvers.results.estimate_rows import COMPRESSION, ROW_GROUP
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import write_result
 from blue_solvers.verification import fit_of_geography
+from constraint_builders import Problem
 from constraint_builders.files import read_noisy_measurements, read_settings, write_noisy_measurements
 from constraint_builders.files.settings import production_settings
 
@@ -47,65 +44,58 @@ SETTINGS = "settings.toml"
 PEERS = {"polars": COMPRESSION, "polars, zstd": "zstd"}
 AT_HAND = 3 << 30  # bytes that are written to before a process is measured
 LIMITS = {"16": ("100MB",), "2016": ("10GB", "3GB", "1GB")}  # of streaming: in one part, and in many
+HEADER = ["process", "processor s", "x polars", "x polars, zstd", "x in memory", "peak MB", "x numbers in and out"]
 
 
 def main(argv: list[str]) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m bench files", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="16 cells a geounit")
+    parser = parser_of("files", __doc__, "16 cells a geounit")
     parser.add_argument("--rounds", type=int, default=3, help="of all processes in turns (3)")
     options = parser.parse_args(argv)
     cells = "16" if options.quick else "2016"
     print(block_geoids()[0])
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        size = int(_run(["-m", "bench.files", "release", str(place), cells], place / "modules")[2])
-        rows = compare(place, size, options.rounds, LIMITS[cells])
-        print_table(
-            ["process", "processor s", "x polars", "x polars, zstd", "x in memory", "peak MB", "x numbers in and out"],
-            rows,
-        )
-        stages = json.loads(_run(["-m", "bench.files", "stages", str(place)], place / "modules")[2])
-        print_table(["stage", "user s", "system s", "peak MB"], [[str(own) for own in stage] for stage in stages])
+        size = figures_apart("files", "release", folder, cells)
+        print_table(HEADER, compare(Path(folder), size, options.rounds, LIMITS[cells]))
+        print_table(["stage", "user s", "system s", "peak MB"], figures_apart("files", "stages", folder, cells))
 
 
-def release(place: Path, cells: str) -> None:
-    """Write measurement files of noise alone, with their settings; print how many numbers they hold."""
-    settings = production_settings("pl94_us_persons")
-    problem = problem_of_a_state(cells, 1)
+def measure(step: str, folder: str, cells: str) -> int | list[list[str]]:
+    """One of the steps that are taken in processes of their own."""
+    return release(Path(folder), cells) if step == "release" else stages(Path(folder))
+
+
+def release(place: Path, cells: str) -> int:
+    """Write measurement files of noise alone, with their settings; how many numbers they hold."""
+    problem = state(cells)
     rng, y = np.random.default_rng(0), np.empty(problem.observed.size)
-    for i, variances in enumerate(problem.geounit_variances or ()):
-        own = problem.observed.block(i)
+    for i, variances in enumerate(problem.geounit_variances):
         noise = rng.standard_normal((variances.size, problem.observed_tables[i].size))
-        y[own] = np.rint(noise * np.sqrt(variances)[:, None]).ravel()
-    text = settings.text if cells == "2016" else _coarse_settings(problem)
+        y[problem.observed.block(i)] = np.rint(noise * np.sqrt(variances)[:, None]).ravel()
+    text = production_settings("pl94_us_persons").text if cells == "2016" else _coarse_settings(problem)
     write_noisy_measurements(place / "release", problem, y, notes={SETTINGS: text})
-    print(y.size)
+    return y.size
 
 
-def _coarse_settings(problem: Any) -> str:
+def _coarse_settings(problem: Problem) -> str:
     """Settings of the problem of 16 cells, with equal shares for all tables."""
-    levels = list(problem.spine.levels)
+    levels, schema = list(problem.spine.levels), problem.schema
     tables = dict.fromkeys(table.name for table in problem.observed_tables)
     shares = "\n".join(f'"{name}" = {["1/100"] * len(levels)}' for name in tables)
-    variables = "\n".join(
-        f"{name} = {[str(label) for label in problem.schema.labels_of(name)]}" for name in problem.schema.names
-    )
+    variables = "\n".join(f"{name} = {[str(label) for label in schema.labels_of(name)]}" for name in schema.names)
     return (
         f'geolevels = {levels}\nnoise = "discrete_gaussian"\n\n[variables]\n{variables}\n\n'
         f'[budget]\nmeasure = "zcdp"\nneighbours = "bounded"\n\n[budget.losses]\n{shares}\n'
     )
 
 
-def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> list[list[str]]:
+def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> Iterator[list[str]]:
     """Rows of the first table."""
     whole = 8.0 * 3 * size  # measurements, estimates and standard errors as numbers
     command = ["-m", "blue_solvers.cli", "estimate", str(place / "release"), "--out"]
     runs = {"in memory": [*command, str(place / "result")]}
-    for limit in limits:
-        runs[f"streamed in {limit}"] = [*command, str(place / "streamed"), "--memory", limit]
-    for name, compression in PEERS.items():
-        runs[name] = ["-m", "bench.files_peer", str(place), str(ROW_GROUP), compression]
+    runs |= {f"streamed in {limit}": [*command, str(place / "streamed"), "--memory", limit] for limit in limits}
+    runs |= {name: ["-m", "bench.files_peer", str(place), str(ROW_GROUP), own] for name, own in PEERS.items()}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
         shutil.rmtree(place / "result", ignore_errors=True)
@@ -115,16 +105,11 @@ def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> list[
             beside = float(said) if name in PEERS else 0.0
             if turn:  # modules and loops are compiled in the first
                 found[name].append((seconds - beside, peak))
-    rows = []
     for name, own in found.items():
-        ratios = (
-            statistics.median(a[0] / b[0] for a, b in zip(own, found[other], strict=True))
-            for other in (*PEERS, "in memory")
-        )
+        pairs = (zip(own, found[other], strict=True) for other in (*PEERS, "in memory"))
+        ratios = [f"{statistics.median(a[0] / b[0] for a, b in pair):.2f}" for pair in pairs]
         seconds, peak = statistics.median(a[0] for a in own), max(a[1] for a in own)
-        numbers = f"{peak / whole:.2f}"
-        rows.append([name, f"{seconds:.2f}", *(f"{ratio:.2f}" for ratio in ratios), f"{peak / 1e6:,.0f}", numbers])
-    return rows
+        yield [name, f"{seconds:.2f}", *ratios, f"{peak / 1e6:,.0f}", f"{peak / whole:.2f}"]
 
 
 def _run(arguments: Sequence[str], modules: Path) -> tuple[float, float, str]:
@@ -143,15 +128,16 @@ def _run(arguments: Sequence[str], modules: Path) -> tuple[float, float, str]:
         return usage.ru_utime + usage.ru_stime, 1024.0 * usage.ru_maxrss, printed.read()
 
 
-def stages(place: Path) -> None:
-    """Print, as JSON, what every stage of the run in memory takes."""
-    found: list[tuple[str, float, float, int]] = []
+def stages(place: Path) -> list[list[str]]:
+    """What every stage of the run in memory takes."""
+    found: list[list[str]] = []
     before = [0.0, 0.0]
 
     def passed(name: str) -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         now = [usage.ru_utime, usage.ru_stime]
-        found.append((name, *(round(a - b, 2) for a, b in zip(now, before, strict=True)), usage.ru_maxrss // 1000))
+        spent = (f"{a - b:.2f}" for a, b in zip(now, before, strict=True))
+        found.append([name, *spent, f"{usage.ru_maxrss // 1000}"])
         before[:] = now
 
     import blue_solvers.cli  # noqa: F401  it is all that the command imports
@@ -168,12 +154,7 @@ def stages(place: Path) -> None:
     passed("prove")
     fit = fit_of_geography(est.problem, est.y, est.values, P.variances_by_table().of)
     passed("variances and fit")
-    write_result(
-        place / "stages", P, est.values, None, measured.settings, None, StoredProof(certificate, fit), measured
-    )
+    proof = StoredProof(certificate, fit)
+    write_result(place / "stages", P, est.values, None, measured.settings, None, proof, measured)
     passed("standard errors, write, checksums")
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    {"release": release, "stages": stages}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    return found

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from bench.measuring import row_of
 from blue_solvers import SOLVERS, BlueOperator, ConjugateGradient, Estimate, Solver, estimate
 from constraint_builders import Problem
 
@@ -212,33 +213,31 @@ def read(records: Path) -> list[Answer]:
     return [Answer(**{key: value for key, value in json.loads(line).items() if key in names}) for line in lines]
 
 
-HEADER = ["kind", "solver", "asked", "exact", "refined", "marked", "refused", "not certified", "error", "bound",
-          "known", "variance", "adjoint", "column", "functionals", "broken"]  # fmt: skip
+VERDICTS = ("exact", "marked", "refused", "not certified")
+COUNTS = ("asked", "exact", "refined", "marked", "refused", "not certified")
+HEADER = {  # how what is under a heading is written
+    **dict.fromkeys(("kind", "solver"), ""), **dict.fromkeys(COUNTS, ","), "error": ".1e", "bound": ".1e",
+    **dict.fromkeys(BARS, ".1e"), "broken": ",",
+}  # fmt: skip
 
 
 def table(found: Sequence[Answer]) -> list[list[str]]:
     """A row a kind of problem for `auto`, one a solver for the others, and all."""
+    kinds, by = sorted({answer.kind for answer in found}), ["auto", *OTHERS]
     rows = []
-    for kind in sorted({answer.kind for answer in found}):
-        rows.append(_row(_named(kind), "auto", [a for a in found if a.kind == kind and a.solver == "auto"]))
-    for kind in sorted({answer.kind for answer in found}):
-        others = [a for a in found if a.kind == kind and a.solver != "auto"]
-        rows += [
-            _row(_named(kind), solver, of) for solver in OTHERS if (of := [a for a in others if a.solver == solver])
-        ]
-    for solver in ["auto", *OTHERS]:
-        rows.append(_row("all", solver, [a for a in found if a.solver == solver]))
+    for kind, solver in [(kind, "auto") for kind in kinds] + [(kind, solver) for kind in kinds for solver in OTHERS]:
+        if asked := [a for a in found if (a.kind, a.solver) == (kind, solver)]:
+            rows.append(_row(_named(kind), solver, asked))
+    rows += [_row("all", solver, [a for a in found if a.solver == solver]) for solver in by]
     return [*rows, _row("all", "all", found)]
 
 
 def _row(kind: str, solver: str, of: Sequence[Answer]) -> list[str]:
-    counts = [len(of), *(sum(a.verdict == verdict for a in of) for verdict in ("exact",)), sum(a.refined for a in of)]
-    counts += [sum(a.verdict == verdict for a in of) for verdict in ("marked", "refused", "not certified")]
+    figures = {"kind": kind, "solver": solver, "asked": len(of), "refined": sum(a.refined for a in of)}
+    figures |= {verdict: sum(a.verdict == verdict for a in of) for verdict in VERDICTS}
     exact = [a for a in of if a.verdict == "exact"]
-    worst = [max((getattr(a, name) or 0.0 for a in exact), default=0.0)
-             for name in ("error", "bound", "known", "variance", "adjoint", "column", "functionals")]  # fmt: skip
-    broken = sum(bool(a.wrong()) for a in of)
-    return [kind, solver, *(f"{n:,}" for n in counts), *(f"{value:.1e}" for value in worst), f"{broken:,}"]
+    figures |= {name: max((getattr(a, name) or 0.0 for a in exact), default=0.0) for name in ("bound", *BARS)}
+    return row_of(HEADER, {**figures, "broken": sum(bool(a.wrong()) for a in of)})
 
 
 def _named(kind: int) -> str:
@@ -251,12 +250,8 @@ def _named(kind: int) -> str:
 
 def tightness(found: Sequence[Answer]) -> str:
     """The median of bound over true error."""
-    both = [a.bound / a.error for a in found if a.bound is not None and a.bound > SEEN and a.error > SEEN]
-    return (
-        f"median of bound over true error {np.median(both):.1f}, of {len(both):,} answers"
-        if both
-        else "none to compare"
-    )
+    both = [a.bound / a.error for a in found if a.bound is not None and min(a.bound, a.error) > SEEN]
+    return f"median of bound over true error {np.median(both or np.nan):.1f}, of {len(both):,} answers"
 
 
 def broken(found: Sequence[Answer]) -> list[str]:

@@ -1,34 +1,128 @@
-"""Times, copies and peak memory, taken side by side."""
+"""What benchmarks share: options, times, memory at hand, a process for each case, tables printed as they go."""
 
 from __future__ import annotations
 
+import argparse
+import ctypes
+import gc
+import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
 
 from blue_solvers.benchmarking.clock import best_seconds, copy_seconds, peak_bytes
 
-__all__ = ["best_seconds", "copy_seconds", "in_own_process", "peak_bytes", "print_table", "verdict"]
+__all__ = [
+    "best_seconds", "copy_seconds", "figures_apart", "is_quick", "keep_freed_memory", "parser_of", "peak_bytes",
+    "print_apart", "print_table", "row_of", "shortest", "timed", "verdict",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 
-def in_own_process(module: str, *arguments: str, timeout: float) -> str:
-    """Run ``python -m MODULE ARGUMENTS`` and give back what it printed; what it printed on failure too."""
-    command = [sys.executable, "-m", module, *arguments]
+def parser_of(name: str, doc: str | None, quick: str) -> argparse.ArgumentParser:
+    """The command line of a benchmark: the first line of its module, and what ``--quick`` means."""
+    parser = argparse.ArgumentParser(prog=f"python -m bench {name}", description=(doc or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help=quick)
+    return parser
+
+
+def is_quick(argv: list[str], name: str, doc: str | None, quick: str) -> bool:
+    """Whether the command line of a benchmark that has no other option asks for its short form."""
+    return bool(parser_of(name, doc, quick).parse_args(argv).quick)
+
+
+def timed(run: Callable[[], T], clock: Callable[[], float] = time.process_time) -> tuple[T, float]:
+    """What a call gives, and its seconds: of processor, since the machine is shared."""
+    start = clock()
+    found = run()
+    return found, clock() - start
+
+
+def shortest(*runs: Callable[[], object], rounds: int = 5) -> list[float]:
+    """Least seconds of processor of several calls of each, taken in turns."""
+    best = [float("inf")] * len(runs)
+    for _ in range(rounds):
+        gc.collect()
+        for i, run in enumerate(runs):
+            best[i] = min(best[i], timed(run)[1])
+    return best
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep memory that is freed, instead of giving it back to the system (glibc's mallopt)."""
+    trim_threshold, most_mapped = -1, -4
+    library = ctypes.CDLL(None)
+    if not (library.mallopt(trim_threshold, 2**31 - 1) and library.mallopt(most_mapped, 0)):
+        raise OSError("this C library gives freed memory back to the system: no time in memory at hand")
+
+
+def figures_apart(module: str, *arguments: object, timeout: float = 900.0) -> Any:
+    """What `measure` of a module of `bench` gives in a process of its own; in words why it gives nothing."""
+    command = [sys.executable, "-m", "bench.measuring", module, json.dumps(arguments)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         return f"no answer within {timeout:g} s"
     if done.returncode:
-        return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"
-    return done.stdout
+        return (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1][-110:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """Print rows under a header, columns aligned."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for row in [header, ["-" * width for width in widths], *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), flush=True)
+def print_apart(module: str, columns: Mapping[str, str], cases: Mapping[str, Sequence[object]]) -> None:
+    """Print a row a case as soon as a process of its own has measured it, or why it could not be.
+
+    Parameters
+    ----------
+    module : str
+        Of `bench`, whose `measure` gives figures by the headings of columns.
+    columns : mapping of str to str
+        How the figures under a heading are written; under the first one are the names of cases.
+    cases : mapping of str to sequence
+        What `measure` is called with.
+    """
+    first = next(iter(columns))
+
+    def row(name: str, arguments: Sequence[object]) -> list[str]:
+        found = figures_apart(module, *arguments)
+        return [name, found] if isinstance(found, str) else row_of(columns, {first: name, **found})
+
+    print_table(columns, (row(name, arguments) for name, arguments in cases.items()))
+
+
+def row_of(columns: Mapping[str, str], figures: Mapping[str, Any]) -> list[str]:
+    """Figures as they are written; nothing under headings that have none."""
+    return ["" if figures.get(name) is None else format(figures[name], how) for name, how in columns.items()]
+
+
+def print_table(header: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under a header as they come; columns are aligned as far as their widths are known by then."""
+    names = list(header)
+    known = list(rows) if isinstance(rows, Sequence) else []
+    widths = [max(map(len, column)) for column in zip(names, *(_filled(row, len(names)) for row in known), strict=True)]
+    for number, row in enumerate(known or rows):
+        widths = [max(width, len(cell)) for width, cell in zip(widths, _filled(row, len(names)), strict=True)]
+        if not number:
+            _print_row(names, widths)
+            _print_row(["-" * width for width in widths], widths)
+        _print_row(row, widths)
+
+
+def _filled(row: Sequence[str], size: int) -> list[str]:
+    return [*row, *[""] * (size - len(row))]
+
+
+def _print_row(row: Sequence[str], widths: Sequence[int]) -> None:
+    print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip(), flush=True)
 
 
 def verdict(slower: float, most: float) -> str:
     """What is said of a figure that is so many times what it was."""
     return "worse" if slower > most else ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(import_module(f"bench.{sys.argv[1]}").measure(*json.loads(sys.argv[2]))))

@@ -9,21 +9,22 @@ detailed one, each with Gaussian noise of variance 3.75. Root mean squared error
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
-from itertools import combinations
+from functools import partial
 
 import numpy as np
 
-from bench.measuring import print_table
+from bench.measuring import parser_of, print_table, timed
+from bench.problems import margins
 from blue_solvers import blue
 from blue_solvers.nonnegative import counts_posterior, nnls
-from constraint_builders import Problem, Schema
+from constraint_builders import Problem
 from noise_mechanisms import draw_noise
 
 VARIANCE = 3.75
 LEVEL = 0.9
+HEADER = ["truth", "BLUE", "nnls", "posterior", "of detail", "90% intervals cover", "width", "least effective",
+          "seconds"]  # fmt: skip
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "Poisson": lambda rng, size: rng.poisson(0.3, size),
     "geometric": lambda rng, size: rng.geometric(1 / 1.3, size) - 1,
@@ -33,24 +34,18 @@ KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 def main(argv: list[str]) -> None:
     """Print one table."""
-    parser = argparse.ArgumentParser(prog="python -m bench near_empty", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three variables, one draw of each kind")
+    parser = parser_of("near_empty", __doc__, "three variables, one draw of each kind")
     parser.add_argument("--draws", type=int, help="draws of each kind of truth (default 5)")
     options = parser.parse_args(argv)
     variables, draws = (3, 1) if options.quick else (5, options.draws or 5)
     problem = near_empty(variables)
-    rows = []
-    for kind, draw in KINDS.items():
-        rows.append([kind, *measure(problem, draw, draws)])
-    header = ["truth", "BLUE", "nnls", "posterior", "of detail", f"{LEVEL:.0%} intervals cover", "width"]
-    print_table([*header, "least effective", "seconds"], rows)
+    print_table(HEADER, ([kind, *measure(problem, draw, draws)] for kind, draw in KINDS.items()))
 
 
 def near_empty(variables: int) -> Problem:
     """All tables of up to three variables, and the detailed one."""
-    names = [f"v{i}" for i in range(variables)]
-    tables = {" * ".join(chosen) or "total" for way in range(min(4, variables)) for chosen in combinations(names, way)}
-    return Problem(Schema(dict.fromkeys(names, 5)), dict.fromkeys([*sorted(tables), "detailed"], VARIANCE))
+    base = margins([5] * variables, min(3, variables - 1))
+    return Problem(base.schema, dict.fromkeys([*sorted(map(str, base.observed.names)), "detailed"], VARIANCE))
 
 
 def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndarray], draws: int) -> list[str]:
@@ -62,9 +57,7 @@ def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndar
         counts = draw(rng, M.shape[1])
         truth = M @ counts
         y = truth + draw_noise(problem, 1, rng)[:, 0]
-        start = time.perf_counter()
-        posterior = counts_posterior(problem, y, effective=100, rng=seed)
-        seconds = time.perf_counter() - start
+        posterior, seconds = timed(partial(counts_posterior, problem, y, effective=100, rng=seed))
         for i, x in enumerate((P @ y + P.offset, nnls(problem, y).observed, posterior.observed)):
             squares[i] += np.square(x - truth).mean() / draws
         squares[3] += np.square(posterior.detail.ravel() - counts).mean() / draws
@@ -72,10 +65,5 @@ def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndar
         held = ((low <= truth) & (truth <= high)).mean()
         found.append((held, (high - low).mean(), posterior.effective_sizes.min(), seconds))
     held, width, least, seconds = np.mean(found, axis=0)
-    return [
-        *(f"{error:.3f}" for error in np.sqrt(squares)),
-        f"{held:.3f}",
-        f"{width:.2f}",
-        f"{least:.0f}",
-        f"{seconds:.0f}",
-    ]
+    errors = [f"{error:.3f}" for error in np.sqrt(squares)]
+    return [*errors, f"{held:.3f}", f"{width:.2f}", f"{least:.0f}", f"{seconds:.0f}"]

@@ -10,14 +10,12 @@ variance misread by 1 % shows in its z, two levels swapped in both.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
 
 import numpy as np
 
-from bench.measuring import print_table
-from bench.spine import problem_of_a_state
+from bench.measuring import is_quick, print_table, timed
+from bench.problems import state
 from blue_solvers import BlueOperator, blue
 from blue_solvers.contract import TableVariances
 from blue_solvers.verification import fit_of_geography
@@ -28,30 +26,30 @@ from noise_mechanisms import add_noise
 Tables = dict[tuple[str, str], np.ndarray]
 Plant = Callable[[Tables], str]  # changes tables in place; gives what should be named
 BLOCK, GROUP = "Block", "Block_Group"
+HEADER = ["planted", "verdict", "chi-square p", "worst table", "z", "largest residual", "at", "probability",
+          "geounit", "named", "s"]  # fmt: skip
 SWAPPED = {False: "cenrace", True: "race"}
 
 
 def main(argv: list[str]) -> None:
     """Print a row for every planted error."""
-    parser = argparse.ArgumentParser(prog="python -m bench planted_errors", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="16 cells a geounit")
-    options = parser.parse_args(argv)
-    problem = problem_of_a_state("16" if options.quick else "2016", 1).observing()
+    quick = is_quick(argv, "planted_errors", __doc__, "16 cells a geounit")
+    problem = state("16" if quick else "2016").observing()
     fine, spread = _tables(problem)
     P = blue(problem)
     variances = P.variances_by_table()
     y = add_noise(problem, true_vector(problem, _counts(problem)), rng=0)
     rng = np.random.default_rng(1)
-    row, cell, misreading = 12_345, 3, 0.03 if options.quick else 0.01  # fewer cells show less
+    row, cell, misreading = 12_345, 3, 0.03 if quick else 0.01  # fewer cells show less
 
     def one_cell(tables: Tables) -> str:
         tables[fine].reshape(len(tables[fine]), -1)[row, cell] += 9 * spread
         return f"{fine[1]} of {BLOCK} {problem.spine.geocodes[problem.spine.members[-1][row]]}, cell {cell}"
 
     def swapped(tables: Tables) -> str:
-        own = tables["Tract", SWAPPED[options.quick]]
+        own = tables["Tract", SWAPPED[quick]]
         own[..., [0, 1]] = own[..., [1, 0]]
-        return f"{SWAPPED[options.quick]} at Tract"
+        return f"{SWAPPED[quick]} at Tract"
 
     def misread(tables: Tables) -> str:
         tables[fine] += rng.standard_normal(tables[fine].shape) * spread * np.sqrt(misreading)
@@ -71,9 +69,7 @@ def main(argv: list[str]) -> None:
         "a block group without counts": missing,
     }
     print(f"{problem.observed.size:,} cells")
-    header = ["planted", "verdict", "chi-square p", "worst table", "z", "largest residual", "at", "probability",
-              "geounit", "named", "s"]  # fmt: skip
-    print_table(header, [_row(problem, P, variances, y, what, plant) for what, plant in planted.items()])
+    print_table(HEADER, ([what, *_row(problem, P, variances, y, plant)] for what, plant in planted.items()))
 
 
 def _tables(problem: Problem) -> tuple[tuple[str, str], float]:
@@ -92,21 +88,16 @@ def _counts(problem: Problem) -> np.ndarray:
     return np.random.default_rng(0).poisson(30 * means / means.sum(), shape)
 
 
-def _row(
-    problem: Problem, P: BlueOperator, variances: TableVariances, y: np.ndarray, what: str, plant: Plant
-) -> list[str]:
+def _row(problem: Problem, P: BlueOperator, variances: TableVariances, y: np.ndarray, plant: Plant) -> list[str]:
     spoilt = y.copy()
     named = plant(problem.observed.tables(spoilt))
-    start = time.process_time()
-    fit = fit_of_geography(problem, spoilt, P @ spoilt + P.offset, variances.of)
-    seconds = time.process_time() - start
+    fit, seconds = timed(lambda: fit_of_geography(problem, spoilt, P @ spoilt + P.offset, variances.of))
     (level, table), worst = fit.worst_table
     own, geounit = fit.largest[0], fit.geounit
     at = f"{own.table} of {own.geolevel} {own.geocode}, cell {own.cell}"
     told = [f"{table} at {level}", at, geounit.geocode]
     found = "" if not named else "yes" if any(given.startswith(named) for given in told) and not fit.fits else "NO"
     return [
-        what,
         "fits" if fit.fits else "DOES NOT FIT",
         f"{fit.p_value:.1e}",
         told[0],

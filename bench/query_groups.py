@@ -10,14 +10,10 @@ had beyond what it had once the problem was described. Targets: 5 s and 1 GB for
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
-
 import numpy as np
 
-from bench.measuring import in_own_process, peak_bytes, print_table
+from bench.measuring import is_quick, peak_bytes, print_apart, timed
+from bench.problems import dhc_persons
 from blue_solvers import TwoPass, blue, projected_work
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import production_settings
@@ -29,35 +25,25 @@ SPINES = {
     "1 + 2 + 6 not alike": ([-1, 0, 0, 1, 1, 2, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6),
 }
 DETAILED = "1 geounit, detailed"
-TIMEOUT = 900.0
+COLUMNS = {
+    "case": "", "cells in": ",", "projected s": ".2f", "plan s": ".2f", "apply s": ".2f", "variances s": ".2f",
+    "peak MB": ",.0f",
+}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
-    parser = argparse.ArgumentParser(prog="python -m bench query_groups", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one geounit only")
-    options = parser.parse_args(argv)
-    rows = []
-    for case in list(SPINES)[:1] if options.quick else [*SPINES, DETAILED]:
-        output = in_own_process("bench.query_groups", case, timeout=TIMEOUT)
-        try:
-            figures = json.loads(output)
-        except json.JSONDecodeError:
-            rows.append([case, output.strip()[-100:]])
-            continue
-        names = "projected", "plan", "apply", "variances"
-        seconds = [f"{figures[name]:.2f}" for name in names]
-        rows.append([case, f"{figures['in']:,.0f}", *seconds, f"{figures['memory'] / 1e6:,.0f}"])
-    header = ["case", "cells in", "projected s", "plan s", "apply s", "variances s", "peak MB"]
-    print_table(header, [row + [""] * (len(header) - len(row)) for row in rows])
+    quick = is_quick(argv, "query_groups", __doc__, "one geounit only")
+    cases = list(SPINES)[:1] if quick else [*SPINES, DETAILED]
+    print_apart("query_groups", COLUMNS, {name: [name] for name in cases})
 
 
 def problem_of(case: str) -> Problem:
     """The production run's tables at each geolevel."""
+    if case == DETAILED:
+        return dhc_persons()
     settings = production_settings("dhc_us_persons")
     variances = settings.variances()
-    if case == DETAILED:
-        return Problem(settings.schema, variances["State"])
     parent, levels = SPINES[case]
     observed = {
         level: {name: own for name, own in variances[level].items() if name != "detailed"}
@@ -72,21 +58,13 @@ def measure(case: str) -> dict[str, float]:
     y = np.random.default_rng(0).standard_normal(problem.observed.size)
     projected = projected_work(problem).seconds
     before = peak_bytes()
-    start = time.process_time()
-    P = blue(problem, TwoPass())
-    planned = time.process_time()
-    P @ y
-    applied = time.process_time()
-    P.variances()
+    P, plan = timed(lambda: blue(problem, TwoPass()))
+    apply, variances = (timed(run)[1] for run in (lambda: P @ y, P.variances))
     return {
-        "in": float(y.size),
-        "projected": projected,
-        "plan": planned - start,
-        "apply": applied - planned,
-        "variances": time.process_time() - applied,
-        "memory": float(peak_bytes() - before),
+        "cells in": y.size,
+        "projected s": projected,
+        "plan s": plan,
+        "apply s": apply,
+        "variances s": variances,
+        "peak MB": (peak_bytes() - before) / 1e6,
     }
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1])))

@@ -12,70 +12,76 @@ that are what compares between machines.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from bench.measuring import print_table
-from blue_solvers import SOLVERS, benchmark
+from bench.measuring import parser_of, print_table, row_of
+from blue_solvers import SOLVERS, Solver, benchmark
 from constraint_builders import Problem, gallery
 
 CASES: dict[str, Callable[[], Problem]] = {
-    "3^3": lambda: gallery.cube(3, 3),
-    "4^4": lambda: gallery.cube(4, 4),
-    "5^5": lambda: gallery.cube(5, 5),
-    "6^6": lambda: gallery.cube(6, 6),
+    "3^3": partial(gallery.cube, 3, 3),
+    "4^4": partial(gallery.cube, 4, 4),
+    "5^5": partial(gallery.cube, 5, 5),
+    "6^6": partial(gallery.cube, 6, 6),
     "pl94": gallery.pl94,
-    "pl94 x 55": lambda: gallery.pl94_counties(55),
+    "pl94 x 55": partial(gallery.pl94_counties, 55),
     "dhc": gallery.dhc,
     "adult": gallery.adult,
     "50 x 10": gallery.wide,
-    "2^12": lambda: gallery.cube(12, 2),
+    "2^12": partial(gallery.cube, 12, 2),
 }
 QUICK = ("3^3", "4^4", "pl94")
-COLUMNS = 64
-TIMEOUT = 300.0
-SEED = 2024
-HEADER = ["case", "cells in", "out", "solver", "prepare s", "apply s", "x copy", "64 columns s", "x copy",
-          "variances s", "peak MiB", "x in+out", "iterations", "error"]  # fmt: skip
+SEED, COLUMNS_AT_ONCE, TIMEOUT = 2024, 64, 300.0
+COLUMNS = {
+    "case": "", "cells in": ",", "out": ",", "solver": "", "prepare s": ".4f", "apply s": ".5f", "x copy": ".1f",
+    "64 columns s": ".4f", "x copies": ".1f", "variances s": ".5f", "peak MiB": ".1f", "x in+out": ".1f",
+    "iterations": "", "error": ".1e",
+}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
-    parser = argparse.ArgumentParser(prog="python -m bench solvers", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small cases only")
+    parser = parser_of("solvers", __doc__, "small cases only")
     parser.add_argument("--case", action="append", choices=CASES, help="one case, may be repeated")
     parser.add_argument("--solver", action="append", choices=SOLVERS, help="one solver, may be repeated")
     parser.add_argument("--resume", metavar="FILE", help="keep figures in a file, and go on where it ends")
     options = parser.parse_args(argv)
-    solvers = options.solver or [name for name in SOLVERS if name != "auto"]
-    rows = []
-    for case in options.case or (QUICK if options.quick else tuple(CASES)):
-        if sys.stderr.isatty():
-            print(f"\r{case}".ljust(60), end="\r", file=sys.stderr, flush=True)
-        own = {case: CASES[case]()}
-        frame = benchmark(own, solvers, columns=COLUMNS, resume=options.resume, timeout=TIMEOUT, seed=SEED)
-        rows += [_row(figures) for figures in frame.iter_rows(named=True)]
-    print_table(HEADER, rows)
+    solvers = {name: SOLVERS[name]() for name in options.solver or SOLVERS if name != "auto" or options.solver}
+    cases = options.case or (QUICK if options.quick else CASES)
+    found = (measured(name, CASES[name](), solvers, options.resume) for name in cases)
+    print_table(COLUMNS, (row_of(COLUMNS, figures) for some in found for figures in some))
 
 
-def _row(figures: dict[str, Any]) -> list[str]:
-    cells = [figures["problem"], f"{figures['cells_in']:,}", f"{figures['cells_out']:,}"]
-    if figures["status"] != "done":
-        return [*cells, figures["solver"], figures["status"][-110:], *[""] * (len(HEADER) - len(cells) - 2)]
-    columns, copy, variances = figures["many_columns"], figures["copy"], figures["variances"]
-    return [
-        *cells,
-        figures["by"],
-        f"{figures['prepare']:.4f}",
-        f"{figures['apply']:.5f}",
-        f"{figures['apply'] / copy:.1f}",
-        "" if columns is None else f"{columns:.4f}",
-        "" if columns is None else f"{columns / copy / COLUMNS:.1f}",
-        "" if variances is None else f"{variances:.5f}",
-        f"{figures['memory'] / 2**20:.1f}",
-        f"{figures['memory'] / 8 / (figures['cells_in'] + figures['cells_out']):.1f}",
-        f"{figures['iterations']}",
-        "" if figures["error"] is None else f"{figures['error']:.1e}",
-    ]
+def measured(
+    case: str,
+    problem: Problem,
+    solvers: Mapping[str, Solver],
+    resume: str | None = None,
+    columns: int = COLUMNS_AT_ONCE,
+    timeout: float = TIMEOUT,
+) -> Iterator[dict[str, Any]]:
+    """Figures of solvers on a problem by the headings of columns, or why there are none, as soon as each is there."""
+    for label, solver in solvers.items():
+        frame = benchmark({case: problem}, {label: solver}, columns=columns, resume=resume, timeout=timeout, seed=SEED)
+        own = frame.row(0, named=True)
+        sizes = {"case": case, "cells in": own["cells_in"], "out": own["cells_out"]}
+        if own["status"] != "done":
+            yield {**sizes, "solver": f"{label}: {own['status'][-110:]}"}
+            continue
+        many, copy = own["many_columns"], own["copy"]
+        yield {
+            **sizes,
+            "solver": own["by"] if own["by"] == label else f"{label}: {own['by']}",
+            "prepare s": own["prepare"],
+            "apply s": own["apply"],
+            "x copy": own["apply"] / copy,
+            f"{columns} columns s": many,
+            "x copies": many and many / copy / columns,
+            "variances s": own["variances"],
+            "peak MiB": own["memory"] / 2**20,
+            "x in+out": own["memory"] / 8 / (own["cells_in"] + own["cells_out"]),
+            "iterations": own["iterations"],
+            "error": own["error"],
+        }

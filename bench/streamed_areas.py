@@ -11,19 +11,15 @@ memory; cutting into parts, which holds the measurements; and streaming, which r
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from bench.areas import with_second_partition
-from bench.invented_state import block_geoids
-from bench.measuring import in_own_process, peak_bytes, print_table
-from bench.spine import problem_of_a_state
+from bench.measuring import figures_apart, is_quick, peak_bytes, print_table, timed
+from bench.problems import block_geoids, state
 from blue_solvers import blue
 from blue_solvers.streaming import Partitions, partition, stream
 
@@ -35,48 +31,34 @@ HEADER = ["cells", "cut at", "parts", "in memory s", "peak GB", "cut s", "peak G
 
 def main(argv: list[str]) -> None:
     """Print the table, three processes a row."""
-    parser = argparse.ArgumentParser(prog="python -m bench streamed_areas", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the smallest case")
-    options = parser.parse_args(argv)
+    quick = is_quick(argv, "streamed_areas", __doc__, "the smallest case")
     print(block_geoids()[0])
-    rows = []
-    for size, at in QUICK if options.quick else FULL:
-        with tempfile.TemporaryDirectory() as folder:
-            row = [size, at]
-            for step in ("memory", "cut", "stream"):
-                output = in_own_process("bench.streamed_areas", step, size, at, folder, timeout=TIMEOUT)
-                try:
-                    row += [f"{figure:,.2f}" for figure in json.loads(output)]
-                except json.JSONDecodeError:
-                    row += [output.strip()[-100:], ""]
-            row.insert(2, str(len(Partitions.open(Path(folder) / "in").parts)))
-        rows.append(row)
-    print_table(HEADER, rows)
+    print_table(HEADER, (list(_row(*case)) for case in (QUICK if quick else FULL)))
 
 
-def measure(step: str, size: str, at: str, folder: Path) -> tuple[float, float]:
+def _row(size: str, at: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        steps = ("memory", "cut", "stream")
+        found = [figures_apart("streamed_areas", step, size, at, folder, timeout=TIMEOUT) for step in steps]
+        yield from (size, at, str(len(Partitions.open(Path(folder) / "in").parts)))
+        for own in found:
+            yield from (own, "") if isinstance(own, str) else (f"{figure:,.2f}" for figure in own)
+
+
+def measure(step: str, size: str, at: str, folder: str) -> tuple[float, float]:
     """Processor seconds of one step, and the peak of this process in GB."""
+    place = Path(folder)
     if step == "stream":
-        start = time.process_time()
-        stream(folder / "in", folder / "out", certify=False)
-        return time.process_time() - start, peak_bytes() / 1e9
-    alone = problem_of_a_state(size, 1)
-    start = time.process_time()
-    problem = with_second_partition(alone)
-    described = time.process_time() - start
+        seconds = timed(lambda: stream(place / "in", place / "out", certify=False))[1]
+        return seconds, peak_bytes() / 1e9
+    alone = state(size)
+    problem, described = timed(lambda: with_second_partition(alone))
     y = np.round(np.random.default_rng(0).normal(0, 10, problem.observed.size))
-    start = time.process_time()
-    if step == "cut":
-        if at[0].isdigit():
-            partition(folder / "in", problem, y, memory=float(at))
-        else:
-            partition(folder / "in", problem, y, at=at)
-    else:
+    where = {"memory": float(at)} if at[0].isdigit() else {"at": at}
+
+    def estimates() -> None:
         P = blue(problem)
-        x, variances = P @ y, P.variances()
-        assert x.size == variances.size
-    return described + time.process_time() - start, peak_bytes() / 1e9
+        assert (P @ y).size == P.variances().size
 
-
-if __name__ == "__main__":
-    print(json.dumps(measure(*sys.argv[1:4], Path(sys.argv[4]))))
+    seconds = timed((lambda: partition(place / "in", problem, y, **where)) if step == "cut" else estimates)[1]
+    return described + seconds, peak_bytes() / 1e9

@@ -20,18 +20,13 @@ Times are processor times, the best of several runs: the machine may have other 
 
 from __future__ import annotations
 
-import argparse
-import gc
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench.invented_state import BLOCKS
-from bench.measuring import print_table
-from bench.spine import problem_of_a_state as rhode_island
+from bench.measuring import is_quick, print_table, shortest
+from bench.problems import BLOCKS, state
 from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import equations_of
@@ -40,84 +35,85 @@ from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams
 from constraint_builders import Problem, Spine, gallery
+from constraint_builders.arrays import Float
 from constraint_builders.geography import Entities, leaves
 from noise_mechanisms import draw_noise
 
 SEED = 7
 DRAWS = 199
 DISTRICTS = 5
+IN_A_RUN = 50  # applies
+Rows = Iterator[list[str]]
 
 
-def best(run: Callable[[], object], repeats: int = 5) -> float:
-    """Least processor time of several runs, in seconds."""
-    times = []
-    for _ in range(repeats):
-        gc.collect()
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
+def main(argv: list[str]) -> None:
+    """Print the five."""
+    quick = is_quick(argv, "uncertainty", __doc__, "a smaller cube, and fewer counties")
+    print_table(["what", "seconds", "beside", "seconds", "ratio", "target", ""], rows(quick))
 
 
-def closed_form(problem: Problem) -> list[list[str]]:
+def rows(quick: bool) -> Rows:
+    """The printed rows."""
+    yield from closed_form(gallery.pl94() if quick else gallery.dhc())
+    yield from selected_inversion(gallery.cube(4, 5 if quick else 10))
+    yield from of_every_cell(gallery.pl94())
+    yield from monte_carlo(gallery.pl94_counties(5 if quick else 55))
+    if BLOCKS.exists():
+        yield from functionals_on_a_spine(state("16" if quick else "2016"))
+
+
+def closed_form(problem: Problem) -> Rows:
     """Variances beside an apply."""
-    P = blue(problem)
-    y = np.random.default_rng(SEED).standard_normal(problem.observed.size)
-    apply, variances = best(lambda: P @ y), best(P.variances)
-    return [_row(f"all exact variances, {problem.desired.size:,} cells", variances, "apply", apply, 1)]
+    P, y = blue(problem), _measurements(problem)
+    apply, variances = shortest(lambda: P @ y, P.variances)
+    yield _row(f"all exact variances, {problem.desired.size:,} cells", variances, "apply", apply, 1)
 
 
-def selected_inversion(problem: Problem) -> list[list[str]]:
+def _measurements(problem: Problem) -> Float:
+    return np.random.default_rng(SEED).standard_normal(problem.observed.size)
+
+
+def selected_inversion(problem: Problem) -> Rows:
     """Variances of cellwise noise beside the factorisation of A Sigma A'."""
-    assert problem.schema is not None
     rng = np.random.default_rng(SEED)
     sizes = {str(name): rng.uniform(1, 3, problem.observed.shape(name)) for name in problem.observed.names}
     cellwise = Problem(problem.schema, sizes)
-    equations = equations_of(cellwise, "independent")[-1]
-    N = equations.normal_matrix()
-    factorisation = best(lambda: factorise(N))
+    N = equations_of(cellwise, "independent")[-1].normal_matrix()
     L = factorise(N, shown=True).triangle()[0]
-    inverse = best(partial(inverse_on_factor, L))
-    whole = best(partial(variances_by_selected_inversion, cellwise))
-    return [
-        _row("selected inversion alone", inverse, "factorisation", factorisation, 3),
-        _row("all variances with it", whole, "factorisation", factorisation, 3),
-    ]
+    inversion, whole = partial(inverse_on_factor, L), partial(variances_by_selected_inversion, cellwise)
+    factorisation, inverse, all_of_it = shortest(lambda: factorise(N), inversion, whole)
+    yield _row("selected inversion alone", inverse, "factorisation", factorisation, 3)
+    yield _row("all variances with it", all_of_it, "factorisation", factorisation, 3)
 
 
-def of_every_cell(problem: Problem) -> list[list[str]]:
+def of_every_cell(problem: Problem) -> Rows:
     """Variances of cellwise noise beside applies."""
     rng = np.random.default_rng(SEED)
     cellwise = problem.with_variances(rng.uniform(1, 3, problem.observed.size))
     y = rng.standard_normal(problem.observed.size)
-    equal = blue(problem)
-    closed = _in_runs(equal, y)
-    found = []
+    (closed,) = shortest(partial(_run_of, blue(problem), y))
     for name, solver in {"cholesky": "cholesky", "iterations": ConjugateGradient(preconditioner="two_pass")}.items():
         P = blue(cellwise, solver)
-        apply, seconds = _in_runs(P, y), best(P.variances)
+        apply, seconds = shortest(partial(_run_of, P, y), P.variances)
         what = f"all exact variances, {problem.desired.size:,} cells in ratio 3, {name}"
-        found.append(_row(what, seconds, "its apply", apply, 200))
-        found.append(_row(what, seconds, "apply of equal variances", closed, 200))
-    return found
+        yield _row(what, seconds, "its apply", apply / IN_A_RUN, 200)
+        yield _row(what, seconds, "apply of equal variances", closed / IN_A_RUN, 200)
 
 
-def _in_runs(P: BlueOperator, y: NDArray, number: int = 50) -> float:
-    """Least processor time of an apply among others like it."""
-    return best(lambda: [P @ y for _ in range(number)]) / number
+def _run_of(P: BlueOperator, y: Float) -> None:
+    """An apply among others like it."""
+    for _ in range(IN_A_RUN):
+        P @ y
 
 
-def monte_carlo(problem: Problem) -> list[list[str]]:
+def monte_carlo(problem: Problem) -> Rows:
     """Replicates beside an apply, less the time that drawing their noise takes by itself."""
-    P = blue(problem)
-    y = np.random.default_rng(SEED).standard_normal(problem.observed.size)
-    apply = best(lambda: P @ y, repeats=20)
-    drawing = best(lambda: _draw(P), repeats=3)
-    found = []
+    P, y = blue(problem), _measurements(problem)
+    (apply,) = shortest(lambda: P @ y, rounds=20)
+    (drawing,) = shortest(partial(_draw, P), rounds=3)
     for method in ("t", "distribution_free"):
-        seconds = best(partial(half_widths, P, 0.95, method, DRAWS, SEED), repeats=4) - drawing
-        found.append(_row(f"{DRAWS} replicates, {method}", seconds, "apply", apply, 250))
-    return found
+        (seconds,) = shortest(partial(half_widths, P, 0.95, method, DRAWS, SEED), rounds=4)
+        yield _row(f"{DRAWS} replicates, {method}", seconds - drawing, "apply", apply, 250)
 
 
 def _draw(P: BlueOperator) -> None:
@@ -126,24 +122,18 @@ def _draw(P: BlueOperator) -> None:
         draw_noise(P.problem, width, stream)
 
 
-def functionals_on_a_spine(base: Problem) -> list[list[str]]:
+def functionals_on_a_spine(base: Problem) -> Rows:
     """Functionals of districts by a pass up their branches, beside one adjoint apply for each of them."""
-    assert base.spine is not None
-    assert base.schema is not None
-    observed: dict[str, dict[str, NDArray]] = {}
-    for (level, table), variances in zip(base.observed.names, base.geounit_variances or [], strict=True):  # type: ignore[misc]
+    observed: dict[str, dict[str, Float]] = {}
+    for (level, table), variances in zip(base.observed.names, base.geounit_variances, strict=True):
         observed.setdefault(level, {})[table] = variances
-    found = []
     for name, levels in {"fewest geounits": base.spine.levels, "all blocks": base.spine.levels[-1:]}.items():
         problem = Problem(base.schema, observed, {level: ["votingage"] for level in levels}, spine=base.spine)
         P = blue(problem, "two_pass")
         W = entity_workload(problem, _districts(base.spine), "votingage")
-        column = W[:, [0]].toarray()
-        adjoint = W.shape[1] * best(partial(P.T.dot, column), repeats=2)
-        seconds = best(partial(P.functional_covariance, W))
+        adjoint, seconds = shortest(partial(P.T.dot, W[:, [0]].toarray()), partial(P.functional_covariance, W))
         what = f"covariance of {W.shape[1]} functionals, {W.nnz:,} weights: {name}"
-        found.append(_row(what, seconds, "adjoint applies", adjoint, 0.1))
-    return found
+        yield _row(what, seconds, "adjoint applies", W.shape[1] * adjoint, 0.1)
 
 
 def _districts(spine: Spine) -> Entities:
@@ -154,26 +144,5 @@ def _districts(spine: Spine) -> Entities:
 
 def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> list[str]:
     ratio = seconds / unit
-    return [
-        what,
-        f"{seconds:.4g}",
-        beside,
-        f"{unit:.4g}",
-        f"{ratio:.3g}",
-        f"{target:g}",
-        "" if ratio <= target else "MISSED",
-    ]
-
-
-def main(argv: list[str]) -> None:
-    """Print the five."""
-    parser = argparse.ArgumentParser(prog="python -m bench uncertainty", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a smaller cube, and fewer counties")
-    options = parser.parse_args(argv)
-    rows = closed_form(gallery.pl94() if options.quick else gallery.dhc())
-    rows += selected_inversion(gallery.cube(4, 5 if options.quick else 10))
-    rows += of_every_cell(gallery.pl94())
-    rows += monte_carlo(gallery.pl94_counties(5 if options.quick else 55))
-    if BLOCKS.exists():
-        rows += functionals_on_a_spine(rhode_island("16" if options.quick else "2016", 1))
-    print_table(["what", "seconds", "beside", "seconds", "ratio", "target", ""], rows)
+    missed = "" if ratio <= target else "MISSED"
+    return [what, f"{seconds:.4g}", beside, f"{unit:.4g}", f"{ratio:.3g}", f"{target:g}", missed]

@@ -1,0 +1,122 @@
+"""Problems of several benchmarks: a state's blocks, tables of all ways, summing matrices, variances for every cell.
+
+`bench versions` runs this file with the packages of another version, so that it calls public API that both have, and
+imports nothing of `bench`. Blocks are those of Rhode Island where the shared data folder is at hand, of an invented
+state of its shape elsewhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders.files.settings import production_settings
+
+BLOCKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "ri_2010_blocks.csv.gz"
+WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
+COUNTIES, TRACTS, GROUPS = 5, 244, 815
+MEAN_BLOCKS = 25_181 / GROUPS
+TABLES_OF_16 = {"total": "total", "votingage": "votingage", "cenrace": "race", "detailed": "detailed"}
+ITEMS_OF_DEPARTMENT = (416, 149, 532, 515, 216, 398, 823)
+CATEGORY_OF_DEPARTMENT = (0, 0, 1, 1, 2, 2, 2)
+STATE_OF_STORE = (0, 0, 0, 0, 1, 1, 1, 2, 2, 2)
+CHILDREN = (51, 62, 27, 3, 33)  # on average: states, counties, tracts, block groups, blocks
+SEED, SEED_OF_BLOCKS = 2024, 44
+
+
+def block_geoids(path: Path = BLOCKS) -> tuple[str, list[str]]:
+    """What the place is called, and the sorted GEOIDs of its blocks."""
+    if not path.exists():
+        return "an invented state", invented_geoids()
+    with gzip.open(path, "rt") as file:
+        return "Rhode Island", [line.split(",", 1)[0] for line in file][1:]
+
+
+def invented_geoids(tracts: int = TRACTS) -> list[str]:
+    """GEOIDs of about as many blocks, tracts, block groups and counties as Rhode Island has, by chance."""
+    rng = np.random.default_rng(SEED_OF_BLOCKS)
+    county = np.sort(rng.integers(COUNTIES, size=tracts))
+    geoids = []
+    for number in range(tracts):
+        code = number - int(np.searchsorted(county, county[number]))
+        tract = f"44{2 * county[number] + 1:03}{10 * (code // 4) + code % 4 + 101:04}00"
+        for group in range(1, 2 + int(rng.integers(2 * GROUPS // TRACTS + 1))):
+            blocks = 1 + rng.geometric(1 / MEAN_BLOCKS)
+            geoids += [f"{tract}{group}{block:03}" for block in range(blocks)]
+    return sorted(geoids)
+
+
+def redistricting(cells: str, levels: Sequence[str]) -> tuple[Schema, dict[str, dict[str, float]]]:
+    """Schema of 16 or 2,016 cells, and the variances of the 2020 redistricting release by geolevel and table."""
+    variances = production_settings("pl94_us_persons").variances()
+    if cells == "16":
+        schema = Schema({"votingage": 2, "race": 8})
+        return schema, {o: {TABLES_OF_16[q]: v for q, v in variances[o].items() if q in TABLES_OF_16} for o in levels}
+    return gallery.pl94().schema, {level: dict(variances[level]) for level in levels}
+
+
+def state(cells: str, copies: int = 1) -> Problem:
+    """Redistricting tables of a state's blocks, at 16 or 2,016 cells, as one state or several under one root."""
+    _, geoids = block_geoids()
+    if copies > 1:  # states that differ in their first digits
+        geoids = [f"{copy:02}{geoid[2:]}" for copy in range(copies) for geoid in geoids]
+    spine = Spine.from_geoids(geoids, WIDTHS, root="US" if copies > 1 else None)
+    schema, observed = redistricting(cells, [level for level in spine.levels if level != "US"])
+    desired = None if cells == "16" else {level: ["detailed"] for level in observed}
+    return Problem(schema, observed, spine=spine, desired=desired)
+
+
+def dhc_persons() -> Problem:
+    """Every query group of the persons' demographic and housing characteristics, at one state."""
+    settings = production_settings("dhc_us_persons")
+    return Problem(settings.schema, settings.variances()["State"])
+
+
+def margins(levels: Sequence[int], ways: int, detailed: bool = False) -> Problem:
+    """All tables of up to so many variables, in three precisions, and the one of them all where that is wanted."""
+    names = [f"v{i}" for i in range(len(levels))]
+    sizes = [*range(ways + 1), *([len(names)] if detailed else [])]
+    tables = [" * ".join(chosen) or "total" for size in sizes for chosen in combinations(names, size)]
+    precisions = {table: 1.0 + number % 3 for number, table in enumerate(tables)}
+    return Problem(Schema(dict(zip(names, levels, strict=True))), precisions)
+
+
+def cellwise(problem: Problem, ratio: float = 3.0, law: str = "uniform") -> Problem:
+    """The same tables with a variance between 1 and the ratio for every noisy cell, or with a uniform logarithm."""
+    share = np.random.default_rng(SEED).random(problem.observed.size)
+    drawn = 1 + (ratio - 1) * share if law == "uniform" else ratio**share
+    return problem.with_variances(np.where(problem.exact | problem.unmeasured, problem.variances, drawn))
+
+
+def m5(part: int = 1) -> sparse.csr_array:
+    """The M5 competition's sums, from the total down to the items in stores; of one in so many of its items."""
+    department = np.repeat(np.arange(len(ITEMS_OF_DEPARTMENT)), np.array(ITEMS_OF_DEPARTMENT) // part)
+    item, store = (grid.ravel() for grid in np.indices((department.size, len(STATE_OF_STORE))))
+    dept, state = department[item], np.array(STATE_OF_STORE)[store]
+    cat, every = np.array(CATEGORY_OF_DEPARTMENT)[dept], np.zeros_like(item)
+    return sums([every], [state], [store], [cat], [dept], [state, cat], [state, dept], [store, cat], [store, dept],
+                [item], [item, state], [item, store])  # fmt: skip
+
+
+def tree(leaves: int, children: Sequence[int] = CHILDREN) -> sparse.csr_array:
+    """A tree's sums; with the depth and the fan-outs of the census spine."""
+    labels = [np.arange(leaves)]
+    for count in reversed(children):
+        labels.append(labels[-1] // count)
+    return sums(*([own] for own in reversed(labels)))
+
+
+def sums(*levels: Sequence[NDArray[np.int64]]) -> sparse.csr_array:
+    """Nodes that sum leaves whose keys are equal, level by level."""
+    rows = []
+    for keys in levels:
+        group = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
+        rows.append(sparse.csr_array((np.ones(group.size, dtype=np.int8), (group, np.arange(group.size)))))
+    return sparse.csr_array(sparse.vstack(rows))
