@@ -13,14 +13,14 @@ is measured again first. Ratios that were kept of releases are compared by `pyth
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.measuring import print_table, verdict
+from bench.measuring import parser_of, print_table, verdict
 from bench.version_cases import CASES
 
 HERE = Path(__file__).resolve().parents[1]
@@ -36,21 +36,14 @@ class Version:
     def __init__(self, root: Path, case: str) -> None:
         script = Path(__file__).with_name("version_cases.py")
         environment = os.environ | KEEP_FREED_MEMORY | {"PYTHONPATH": str(root)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(script), case],
-            cwd=root,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command, pipe = [sys.executable, "-P", str(script), case], subprocess.PIPE
+        self._process = subprocess.Popen(command, cwd=root, env=environment, stdin=pipe, stdout=pipe, text=True)
         found = self._line()
         if Path(found) != root:
             raise RuntimeError(f"{root} is not a checkout of this project: its packages come from {found}")
 
     def figure(self, step: str) -> float | str:
         """A figure, or what went wrong."""
-        assert self._process.stdin is not None
         self._process.stdin.write(f"{step}\n")
         self._process.stdin.flush()
         answer = self._line()
@@ -64,7 +57,6 @@ class Version:
         self._process.communicate()
 
     def _line(self) -> str:
-        assert self._process.stdout is not None
         line = self._process.stdout.readline().strip()
         if not line:
             raise RuntimeError(f"the measuring process ended with exit code {self._process.wait()}")
@@ -107,37 +99,33 @@ def compare(step: str, before: Version, now: Version) -> Comparison:
 
 def main(argv: list[str]) -> None:
     """Print the table, one row a step."""
-    parser = argparse.ArgumentParser(prog="python -m bench versions", description=(__doc__ or "").splitlines()[0])
+    parser = parser_of("versions", __doc__, "without the slow cases")
     parser.add_argument("other", type=Path, help="root of a checkout of the version to compare with")
     parser.add_argument("--only", action="append", default=[], help="cases whose name holds this text")
     parser.add_argument("--step", action="append", default=[], help="these steps only")
-    parser.add_argument("--quick", action="store_true", help="without the slow cases")
     options = parser.parse_args(argv)
     other = options.other.resolve()
     if not (other / "blue_solvers/__init__.py").exists():
         sys.exit(f"{options.other} has no package blue_solvers: give the root of a checkout of this project")
     names = [name for name in CASES if not options.only or any(text in name for text in options.only)]
-    rows = []
-    for name in names:
-        if options.quick and name in SLOW:
-            continue
-        before, now = Version(other, name), Version(HERE, name)
-        for step in CASES[name].steps:
-            if not options.step or step in options.step:
-                row = _row(name, step, compare(step, before, now))
-                rows.append(row)
-                print("  ".join(row), file=sys.stderr, flush=True)
-        before.close()
-        now.close()
-    print_table(["case", "step", "before", "now", "now / before", ""], rows)
+    names = [name for name in names if not options.quick or name not in SLOW]
+    header = ["case", "step", "before", "now", "now / before", ""]
+    print_table(header, (row for name in names for row in _rows(other, name, options.step)))
+
+
+def _rows(other: Path, name: str, wanted: list[str]) -> Iterator[list[str]]:
+    before, now = Version(other, name), Version(HERE, name)
+    for step in CASES[name].steps:
+        if not wanted or step in wanted:
+            yield _row(name, step, compare(step, before, now))
+    before.close()
+    now.close()
 
 
 def _row(name: str, step: str, found: Comparison) -> list[str]:
     if found.refused:
         return [name, step, "", "", "", "; ".join(f"{which}: {why[:80]}" for which, why in found.refused.items())]
-    shown = [_shown(step, figure) for figure in (found.before, found.now)]
+    shown = [
+        f"{own / 1e6:,.2f} MB" if step == "memory" else f"{own * 1e3:,.2f} ms" for own in (found.before, found.now)
+    ]
     return [name, step, *shown, f"{found.ratio:.2f}", verdict(found.ratio, WORSE)]
-
-
-def _shown(step: str, figure: float) -> str:
-    return f"{figure / 1e6:,.2f} MB" if step == "memory" else f"{figure * 1e3:,.2f} ms"
