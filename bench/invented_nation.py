@@ -16,14 +16,14 @@ from importlib import resources
 
 import numpy as np
 
+from bench.problems import redistricting
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.streaming.cutting import choose_cut, members_of_parts
 from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.subtrees import part_bytes
-from constraint_builders import Schema, Spine, gallery
+from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.settings import production_settings
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 US, STATE, GROUP, BLOCK = 0, 1, 4, 5
@@ -155,7 +155,8 @@ class Nation:
 
     def __init__(self, cells: str, states: Sequence[State], limit: float = LIMIT, seed: int = 2020) -> None:
         self.cells, self.states, self.limit, self.seed = cells, tuple(states), limit, seed
-        schema, self.measured = _measured(cells)
+        schema, self.measured = redistricting(cells, LEVELS)
+        self.measured["US"] = {"total": 0.0, **self.measured["US"]}
         observed = [
             (level, parse_table(schema, name).in_schema_order())
             for level, tables in enumerate(self.measured.values())
@@ -282,20 +283,6 @@ class Nation:
             values.append(noise)
             variances.append(np.full(len(table), variance))
         return Measured(Part(parent, level_of, geocodes, variances, values), truth, counts[level_of[0]][0])
-
-
-def _measured(cells: str) -> tuple[Schema, dict[str, dict[str, float]]]:
-    """The schema, and by geolevel the tables with their variances."""
-    variances = production_settings("pl94_us_persons").variances()
-    if cells == "16":
-        schema = Schema({"votingage": 2, "race": 8})
-        names = {"total": "total", "votingage": "votingage", "cenrace": "race", "detailed": "detailed"}
-        chosen = {level: {names[q]: v for q, v in variances[level].items() if q in names} for level in LEVELS}
-    else:
-        schema = gallery.pl94().domain.schema
-        chosen = {level: dict(variances[level]) for level in LEVELS}
-    chosen["US"] = {"total": 0.0, **chosen["US"]}
-    return schema, chosen
 
 
 def _fan_outs(rng: np.random.Generator, parents: int, children: int) -> Index:
