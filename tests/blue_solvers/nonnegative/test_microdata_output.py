@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from bench.datasets import SETTINGS, benchmark_problem, puma_datasets, synthetic_datasets
+from bench.papers.datasets import SETTINGS, benchmark_problem, puma_datasets, synthetic_datasets
 from blue_solvers import blue
 from blue_solvers.nonnegative import (
     METHODS,
@@ -220,7 +220,7 @@ def test_ols_errors_are_those_of_the_closed_forms():
 
 
 def test_the_benchmark_runs_and_reports(capsys):
-    bench = importlib.import_module("bench.microdata")
+    bench = importlib.import_module("bench.papers.microdata")
     datasets = {"Level00-2d": synthetic_datasets()["Level00-2d"]}
     results = bench.run(datasets, [SETTINGS[1]], runs=5)
     bench.report(results)

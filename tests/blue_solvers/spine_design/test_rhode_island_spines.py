@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bench import geography as bench
-from bench.invented_state import BLOCKS, block_geoids
+from bench.papers import geography as bench
+from bench.problems import BLOCKS, block_geoids
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.contributions import functional_variances as total_variances
 from blue_solvers.spine_design.regrouping import optimise_spine

@@ -3,28 +3,25 @@
     python -m bench paper_tables                         all, a quarter of an hour
     python -m bench paper_tables --quick                 few replicates, small designs: a minute
     python -m bench paper_tables --table 2 --table 5
-    python -m bench paper_tables --data ../shared/data   where the counts of Rhode Island lie
 
 A figure is marked when it differs from the paper's by more than three standard errors: ours, that of the paper's as the
 same spread over its number of replicates, and its rounding, together. Table 2, times, is printed beside ours without
-being judged. Designs, and the seeds, are stated where they are: `bench.unequal_variances` for Table 3, by the paper's
-text and as its authors computed it, `bench.interval_designs` for Tables 4 to 6, `bench.paper_times` for Table 2.
+being judged. Designs, and the seeds, are stated where they are: `unequal_variances` for Table 3, by the paper's text
+and as its authors computed it, `interval_designs` for Tables 4 to 6, `paper_times` for Table 2.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from math import isfinite
-from pathlib import Path
 
 import numpy as np
 
-from bench import paper_times
-from bench.interval_designs import LEVEL, METHODS, QUICK, REPLICATES, SEED, designs, tables_4_to_6
-from bench.measuring import print_table
-from bench.printed_figures import TABLE_1, Comparison
-from bench.unequal_variances import as_computed, by_the_text
+from bench.measuring import parser_of, print_table
+from bench.papers import paper_times
+from bench.papers.interval_designs import LEVEL, METHODS, QUICK, REPLICATES, SEED, designs, tables_4_to_6
+from bench.papers.printed_figures import TABLE_1, Comparison
+from bench.papers.unequal_variances import as_computed, by_the_text
 from blue_solvers import blue
 from blue_solvers.uncertainty import half_widths
 from constraint_builders import Problem, Schema
@@ -41,14 +38,13 @@ def table_1(replicates: int, rng: np.random.Generator) -> Iterator[Comparison]:
     z = half_widths(P, LEVEL)
     for draws, printed in TABLE_1.items():
         seed = int(rng.integers(2**63))
-        t, free = (half_widths(P, LEVEL, method, draws, seed) for method in METHODS[1:])
-        for figure, ratio, paper in zip(
-            ("t / z", "DF / z", "DF / t"), (t / z, free / z, free / t), printed, strict=True
-        ):
+        t, free = (half_widths(P, LEVEL, method, int(draws), seed) for method in METHODS[1:])
+        ratios = {"t / z": t / z, "DF / z": free / z, "DF / t": free / t}
+        for (figure, ratio), paper in zip(ratios.items(), printed, strict=True):
             yield Comparison("1", f"R = {draws}", figure, ratio, paper, PAPER_REPLICATES)
 
 
-def comparisons(wanted: set[str], quick: bool, data: Path) -> Iterator[Comparison]:
+def comparisons(wanted: set[str], quick: bool) -> Iterator[Comparison]:
     """All figures of the tables, without the times of Table 2."""
     if "1" in wanted:
         yield from table_1(10_000 if quick else 100_000, np.random.default_rng([SEED, 1]))
@@ -57,32 +53,29 @@ def comparisons(wanted: set[str], quick: bool, data: Path) -> Iterator[Compariso
         yield from as_computed(400 if quick else 4000, np.random.default_rng([SEED, 3, 1]))
     if {"4", "5", "6"} & wanted:
         replicates = QUICK if quick else REPLICATES
-        for number, design in enumerate(designs(replicates, data)):
+        for number, design in enumerate(designs(replicates)):
             found = tables_4_to_6(design, replicates[design.name], np.random.default_rng([SEED, 4, number]))
             yield from (c for c in found if set(c.table) & wanted)
 
 
 def main(argv: list[str]) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m bench paper_tables", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few replicates, small designs")
+    parser = parser_of("paper_tables", __doc__, "few replicates, small designs")
     parser.add_argument("--table", action="append", choices=TABLES, help="one table, may be repeated")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the real counts")
     options = parser.parse_args(argv)
     wanted = set(options.table or TABLES)
     if "2" in wanted:
         print_table(paper_times.HEADER, paper_times.rows(options.quick))
         print()
-    found = sorted(comparisons(wanted, options.quick, options.data), key=lambda c: c.table)
-    if found:
-        print_table(HEADER, [comparison.cells() for comparison in found])
-        print()
-        _print_count("by the paper's text of Table 3", [c for c in found if c.table == BY_THE_TEXT])
-        _print_count("of the paper's own designs", [c for c in found if c.table != BY_THE_TEXT])
-
-
-def _print_count(what: str, figures: list[Comparison]) -> None:
-    compared = [c for c in figures if isfinite(c.scores)]
-    if compared:
+    found: list[Comparison] = []
+    print_table(HEADER, (_noted(own, found) for own in comparisons(wanted, options.quick)))
+    print()
+    for what, is_meant in (("by the paper's text of Table 3", True), ("of the paper's own designs", False)):
+        compared = [c for c in found if isfinite(c.scores) and (c.table == BY_THE_TEXT) == is_meant]
         differing = sum(c.differs for c in compared)
         print(f"{differing} of {len(compared)} figures {what} differ by more than three standard errors")
+
+
+def _noted(own: Comparison, found: list[Comparison]) -> list[str]:
+    found.append(own)
+    return own.cells()

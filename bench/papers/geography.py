@@ -12,18 +12,14 @@ one thread.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
-from bench.invented_state import BLOCKS, block_geoids
-from bench.measuring import print_table
+from bench.measuring import is_quick, print_table, timed
+from bench.problems import block_geoids
 from blue_solvers.spine_design.allocation import allocate_budget
 from blue_solvers.spine_design.objective import Objective
 from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload
@@ -33,6 +29,7 @@ from constraint_builders.geography import Entities, Strategy, bypass, osed, regr
 from constraint_builders.geography.presets import minor_civil_divisions_and_places
 
 SEED = 2010
+HEADER = ["spine", "mean OSED", "worst", "mean variance", "worst", "rho", "CPU s", ""]
 PARTITIONS, PIECES = 5, 200
 QUICK_TRACTS, QUICK_PIECES = 20, 20
 OBJECTIVES: tuple[Objective, ...] = ("mean", "worst")
@@ -40,31 +37,34 @@ TOTALS = Schema({"person": 1})
 RHO = Fraction(293764, 114921)
 PERSONS = {"State": 1440, "County": 447, "Tract": 687, "Block_Group": 1256, "Block": 165}
 
-T = TypeVar("T")
-
 
 def main(argv: list[str]) -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m bench geography", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help=f"the first {QUICK_TRACTS} tracts only")
-    parser.add_argument("--data", type=Path, default=BLOCKS, help="blocks of Rhode Island; default: %(default)s")
-    options = parser.parse_args(argv)
-    place, geoids = block_geoids(options.data)
-    if options.quick:
-        tracts = sorted({geoid[:11] for geoid in geoids})[:QUICK_TRACTS]
-        geoids = [geoid for geoid in geoids if geoid[:11] in tracts]
+    quick = is_quick(argv, "geography", __doc__, f"the first {QUICK_TRACTS} tracts only")
+    place, geoids = first_tracts(QUICK_TRACTS if quick else None)
     plain = Spine.from_geoids(geoids)
     print(f"{place}: {plain}, seed {SEED}")
     rng = np.random.default_rng(SEED)
     families = {
-        "partitions": random_partitions(geoids, QUICK_PIECES if options.quick else PIECES, rng),
+        "partitions": random_partitions(geoids, QUICK_PIECES if quick else PIECES, rng),
         "runs": tract_crossing_runs(geoids),
         "stand-in MCDs": stand_in_mcds(geoids),
     }
-    print_distances(plain, families["partitions"])
+    entities = families["partitions"]
+    _, seconds = timed(lambda: osed(plain, entities))
+    print(f"OSED of {entities.size:,} entities: {seconds:.3f} CPU s (target: less than 1)\n")
     for name, entities in families.items():
-        print_spines(name, plain, entities)
+        print(f"{name}: {entities.size:,} entities")
+        print_table(HEADER, list(rows(plain, entities)))
+        print()
     print_allocation(plain, families["stand-in MCDs"])
+
+
+def first_tracts(count: int | None) -> tuple[str, list[str]]:
+    """What the place is called, and the GEOIDs of the blocks of so many of its tracts, or of all."""
+    place, geoids = block_geoids()
+    kept = set(sorted({geoid[:11] for geoid in geoids})[:count])
+    return place, [geoid for geoid in geoids if geoid[:11] in kept]
 
 
 def random_partitions(geoids: Sequence[str], pieces: int, rng: np.random.Generator) -> Entities:
@@ -99,27 +99,12 @@ def strategy_on(spine: Spine) -> Strategy:
     return Strategy.from_levels(spine, RHO, shares, {level: {"total": 1} for level in PERSONS})
 
 
-def timed(run: Callable[[], T]) -> tuple[T, float]:
-    """What a function returns, and the CPU seconds that it took."""
-    start = time.process_time()
-    result = run()
-    return result, time.process_time() - start
-
-
-def print_distances(plain: Spine, entities: Entities) -> None:
-    """Seconds of Algorithm 1."""
-    _, seconds = timed(lambda: osed(plain, entities))
-    print(f"OSED of {entities.size:,} entities: {seconds:.3f} CPU s (target: less than 1)\n")
-
-
-def print_spines(name: str, plain: Spine, entities: Entities) -> None:
-    """The table of spines for one family of entities."""
-    paper, paper_seconds = timed(lambda: bypass(strategy_on(regroup_blocks(plain, entities))))
-    production, production_seconds = timed(
-        lambda: bypass(strategy_on(regroup_blocks(plain, entities, variant="production")))
-    )
-    strategies = {"census": strategy_on(plain), "paper": paper, "production": production}
-    seconds = {"census": 0.0, "paper": paper_seconds, "production": production_seconds}
+def rows(plain: Spine, entities: Entities) -> Iterator[list[str]]:
+    """Spines for one family of entities."""
+    strategies, seconds = {"census": strategy_on(plain)}, {"census": 0.0}
+    for name in ("paper", "production"):
+        made = partial(regroup_blocks, plain, entities, variant=name)
+        strategies[name], seconds[name] = timed(lambda made=made: bypass(strategy_on(made())))
     notes = dict.fromkeys(strategies, "")
     for objective in OBJECTIVES:
         name_of_ours = f"ours, {objective}"
@@ -129,16 +114,10 @@ def print_spines(name: str, plain: Spine, entities: Entities) -> None:
         notes[name_of_ours] = (
             f"{ended}; the paper's groups improved {groups.objective:.4g}, at most {groups.gap:.0%} above the best"
         )
-    report = compare_spines(strategies, TOTALS, entities)
-    rows = []
-    for spine, near, far, mean, worst in report.summary():
+    for spine, near, far, mean, worst in compare_spines(strategies, TOTALS, entities).summary():
         loss = f"{float(strategies[spine].loss):.4f}"
         figures = [f"{near:.2f}", str(far), f"{mean:.4f}", f"{worst:.3f}", loss, f"{seconds[spine]:.1f}"]
-        rows.append([spine, *figures, notes[spine]])
-    print(f"{name}: {entities.size:,} entities")
-    header = ["spine", "mean OSED", "worst", "mean variance", "worst", "rho", "CPU s", ""]
-    print_table(header, rows)
-    print()
+        yield [spine, *figures, notes[spine]]
 
 
 def optimised(plain: Spine, entities: Entities, objective: Objective) -> BestSpine:

@@ -9,13 +9,13 @@ intersected with known bounds (`refine_intervals`).
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 
 import numpy as np
 
-from bench.datasets import benchmark_problem, synthetic_datasets
-from bench.measuring import print_table
-from bench.microdata import SHOWN
+from bench.measuring import parser_of, print_table
+from bench.papers.datasets import benchmark_problem, synthetic_datasets
+from bench.papers.microdata import SHOWN
 from blue_solvers import blue
 from blue_solvers.nonnegative import inverted_intervals, refine_intervals
 from noise_mechanisms import draw_noise
@@ -27,25 +27,20 @@ MULTIPLE = 1.959964
 
 def main(argv: list[str]) -> None:
     """Print one table."""
-    parser = argparse.ArgumentParser(prog="python -m bench inverted_tests", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="4 runs")
+    parser = parser_of("inverted_tests", __doc__, "4 runs")
     parser.add_argument("--runs", type=int, help="runs of each data set (default 100)")
     options = parser.parse_args(argv)
     runs = options.runs or (4 if options.quick else 100)
     header = ["data", "cell", "truth", "cover", "BLUE", "width", "BLUE", "bias", "root mean square", "BLUE"]
-    rows = []
-    for name in DATASETS:
-        rows += measure(name, runs)
     print(f"{runs} runs, {DRAWS} simulations a critical value; standard error of coverage {0.22 / runs**0.5:.2f}")
-    print_table(header, rows)
+    print_table(header, (row for name in DATASETS for row in measure(name, runs)))
 
 
-def measure(name: str, runs: int) -> list[list[str]]:
+def measure(name: str, runs: int) -> Iterator[list[str]]:
     """One row for each of three cells."""
     counts = synthetic_datasets()[name]
     problem = benchmark_problem(counts, SHOWN)
     rng = np.random.default_rng(8)
-    assert problem.truth is not None
     detailed = problem.desired.slice("detailed").start
     flat = counts.ravel()
     cells = {
@@ -65,14 +60,11 @@ def measure(name: str, runs: int) -> list[list[str]]:
         x = P @ y + P.offset
         bounds = refine_intervals(problem, y, x - spread, x + spread)
         plain[:, run] = x[places], bounds[0][places], bounds[1][places]
-    rows = []
     for i, cell in enumerate(cells):
-        covers = [
-            np.mean((part[1, :, i] <= true[i] + 1e-6) & (true[i] <= part[2, :, i] + 1e-6)) for part in (found, plain)
-        ]
-        widths = [(part[2, :, i] - part[1, :, i]).mean() for part in (found, plain)]
-        errors = [np.sqrt(np.square(part[0, :, i] - true[i]).mean()) for part in (found, plain)]
+        both = (found[:, :, i], plain[:, :, i])
+        covers = [np.mean((low <= true[i] + 1e-6) & (true[i] <= high + 1e-6)) for _, low, high in both]
+        widths = [(high - low).mean() for _, low, high in both]
+        errors = [np.sqrt(np.square(x - true[i]).mean()) for x, _, _ in both]
         bias = (found[0, :, i] - true[i]).mean()
         figures = [*(f"{c:.2f}" for c in covers), *(f"{w:.1f}" for w in widths), f"{bias:+.1f}"]
-        rows.append([name, cell, f"{true[i]:,.0f}", *figures, *(f"{e:.1f}" for e in errors)])
-    return rows
+        yield [name, cell, f"{true[i]:,.0f}", *figures, *(f"{e:.1f}" for e in errors)]

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.printed_figures import TABLE_3, Comparison
+from bench.papers.printed_figures import TABLE_3, Comparison
 from blue_solvers import SeaBlue, blue
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
@@ -49,22 +49,20 @@ def by_the_text(replicates: int, rng: np.random.Generator) -> Iterator[Compariso
 
 def random_variances(row: str, rng: np.random.Generator) -> Problem:
     """The 4 x 4 cube with variances of 1, 2 or 3 at random in the row's tables, of 2 in the others."""
-    return _cube(row, lambda name, places: rng.choice([1.0, 2.0, 3.0], places.shape))
+    return _cube(row, lambda places: rng.choice([1.0, 2.0, 3.0], places.shape))
 
 
 def cyclic_variances(row: str) -> Problem:
     """The 4 x 4 cube with variances of 1, 2 and 3 in turn in the row's tables, of 2 in the others."""
-    return _cube(row, lambda name, places: 1.0 + places % 3)
+    return _cube(row, lambda places: 1.0 + places % 3)
 
 
-def _cube(row: str, unequal: Callable[[str, NDArray[np.int64]], Float]) -> Problem:
-    base = gallery.cube(VARIABLES, LEVELS)
-    assert base.schema is not None
+def _cube(row: str, unequal: Callable[[NDArray[np.int64]], Float]) -> Problem:
     variances: dict[str, object] = {}
     for ways in TABLES:
         name = _name(ways)
-        variances[name] = unequal(name, places_of(ways)) if UNEQUAL[row](name, len(ways)) else 2.0
-    return Problem(base.schema, variances)
+        variances[name] = unequal(places_of(ways)) if UNEQUAL[row](name, len(ways)) else 2.0
+    return Problem(gallery.cube(VARIABLES, LEVELS).schema, variances)
 
 
 def places_of(ways: Ways) -> NDArray[np.int64]:

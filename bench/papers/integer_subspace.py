@@ -1,26 +1,26 @@
-"""The three experiments of the paper on integer subspaces, its samplers against exact ones, and the targets."""
+"""The three experiments of the paper on integer subspaces, its samplers against exact ones, and the targets.
+
+python -m bench integer_subspace [--quick] [--pictures FOLDER]
+"""
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import math
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.invented_state import BLOCKS
-from bench.measuring import best_seconds, print_table
+from bench.measuring import best_seconds, parser_of, print_table, timed
+from bench.problems import BLOCKS
 from constraint_builders import Schema, gallery
 from constraint_builders.compiled import has_numba
 from noise_mechanisms.integer_subspace import (
@@ -43,9 +43,8 @@ from noise_mechanisms.integer_subspace.jumps import norm_of
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
+from noise_mechanisms.integer_subspace.sampler import Sampler
 from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
-
-Result = TypeVar("Result")
 
 EPSILON = 0.25  # fits the paper's printed tables
 COUNTY_EPSILON = 0.19  # fits the paper's "within 30" for counties
@@ -84,8 +83,7 @@ QUICK = Scale(draws=2000, projections=20, couplings=20, trace=1000, timing_moves
 
 def main(argv: list[str]) -> None:
     """Print the tables of all three experiments, and the targets."""
-    parser = argparse.ArgumentParser(prog="python -m bench integer_subspace", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few draws and runs: seconds instead of minutes")
+    parser = parser_of("integer_subspace", __doc__, "few draws and runs: seconds instead of minutes")
     parser.add_argument("--pictures", type=Path, help="an existing folder for pictures of convergence and noise")
     options = parser.parse_args(argv)
     scale = QUICK if options.quick else FULL
@@ -93,7 +91,8 @@ def main(argv: list[str]) -> None:
     intersecting(scale, options.pictures)
     children(scale, options.pictures)
     counties(scale, options.pictures)
-    targets(scale)
+    title("Targets")
+    print_table(["what", "target", "measured"], targets(scale))
 
 
 def venn() -> Invariants:
@@ -111,12 +110,11 @@ def intersecting(scale: Scale, pictures: Path | None) -> None:
         noise, row = describe(f"L{norm}", mechanism, scale)
         print_table(NOISE_HEADER, [row])
         save(pictures, f"intersecting_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
-        effort(mechanism, "intersecting", scale)
+        print_table(EFFORT_HEADER, effort(mechanism, "intersecting", scale))
     kernels: dict[str, tuple[Kernel, int]] = {"heat bath, L1": (HeatBathKernel(Lattice(venn()), EPSILON), 300)}
     if scale.slow_couplings:
         for norm, lag in ((1, 5000), (2, 2000)):
-            kernel = JumpKernel(Lattice(venn()), EPSILON, norm, BEST_A["intersecting", norm])
-            kernels[f"paper's kernel, L{norm}"] = (kernel, lag)
+            kernels[f"paper's kernel, L{norm}"] = (jump_kernel(Lattice(venn()), "intersecting", norm), lag)
     meetings = convergence(kernels, runs=min(scale.couplings, 60))
     save(pictures, "intersecting_convergence", lambda axes: total_variation(axes, meetings))
 
@@ -125,8 +123,6 @@ def children(scale: Scale, pictures: Path | None) -> None:
     """Experiment 2: delinquent children by county and education, margins fixed."""
     title(f"2. Delinquent children, both margins fixed, epsilon {EPSILON}")
     problem = gallery.delinquent_children()
-    assert problem.schema is not None
-    assert problem.truth is not None
     invariants = Invariants.from_margins(problem.schema, ["county", "education"])
     counts = problem.observed.tables(problem.truth)["detailed"].ravel()
     for norm in (1, 2):
@@ -137,19 +133,16 @@ def children(scale: Scale, pictures: Path | None) -> None:
         print_table(NOISE_HEADER, [row])
         printed(mechanism, noise)
         save(pictures, f"children_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
-        effort(mechanism, "children", scale)
+        print_table(EFFORT_HEADER, effort(mechanism, "children", scale))
     lattice = Lattice(invariants)
-    kernels: dict[str, tuple[Kernel, int]] = {
-        f"heat bath, L1, lag {lag}": (HeatBathKernel(lattice, EPSILON), lag) for lag in (200, 1000)
-    }
+    bath, jumps = HeatBathKernel(lattice, EPSILON), {n: jump_kernel(lattice, "children", n) for n in (1, 2)}
+    kernels = {f"heat bath, L1, lag {lag}": (bath, lag) for lag in (200, 1000)}
     for norm, lag in ((1, 1000), (1, 5000), (2, 2000)):
-        kernels[f"paper's kernel, L{norm}, lag {lag}"] = (
-            JumpKernel(lattice, EPSILON, norm, BEST_A["children", norm]),
-            lag,
-        )
+        kernels[f"paper's kernel, L{norm}, lag {lag}"] = (jumps[norm], lag)
     meetings = convergence(kernels, runs=scale.couplings)
     save(pictures, "children_convergence", lambda axes: total_variation(axes, meetings))
-    against_exact(lattice, scale)
+    header = ["chain", "iterations", "distance of norms from exact", "expected of equal laws", "scale reduction"]
+    print_table(header, against_exact(lattice, scale))
 
 
 def printed(mechanism: GeneralizedLaplace, noise: np.ndarray) -> None:
@@ -183,7 +176,7 @@ def counties(scale: Scale, pictures: Path | None) -> None:
         save(pictures, f"counties_{sizes.size}_noise", draw_noise)
         for whole in (True, False):
             project = partial(projected_noise, invariants, COUNTY_EPSILON, scale.projections, 1, whole)
-            seconds, noise = timed(project)
+            noise, seconds = timed(project)
             label = f"double geometric, projected{', whole' if whole else ''}"
             rows.append(noise_row(label, noise, seconds / scale.projections, sizes))
         print_table(NOISE_HEADER, rows)
@@ -193,7 +186,7 @@ def counties(scale: Scale, pictures: Path | None) -> None:
             f"{1000 * sizes.size * np.exp(-COUNTY_EPSILON * smallest):.2g} expected; the paper found none"
         )
         if sizes.size > 50:
-            effort(mechanism, "counties", scale)
+            print_table(EFFORT_HEADER, effort(mechanism, "counties", scale))
             kernel = HeatBathKernel(mechanism.lattice, COUNTY_EPSILON, has_numba())
             print(f"scale reduction over 4 chains from dispersed starts, worst county: {reduction(kernel, scale):.4f}")
 
@@ -213,9 +206,14 @@ def describe(
     """Draw noise with a mechanism's automatic sampler, and describe it in one row."""
     choice = mechanism.automatic
     choice.sampler.sample(2, 0)
-    seconds, noise = timed(lambda: choice.sampler.sample(scale.draws, 1))
+    noise, seconds = timed(lambda: choice.sampler.sample(scale.draws, 1))
     print(f"{label}: sampler {choice.sampler.name!r}, {choice.reason}")
     return noise, noise_row(label, noise, seconds / scale.draws, sizes)
+
+
+def jump_kernel(lattice: Lattice, problem: str, norm: int, compiled: bool = False) -> JumpKernel:
+    """The paper's kernel, with the best proposals."""
+    return JumpKernel(lattice, EPSILON, norm, BEST_A[problem, norm], compiled)
 
 
 def save(folder: Path | None, name: str, draw: Callable[[Axes], object]) -> None:
@@ -226,16 +224,10 @@ def save(folder: Path | None, name: str, draw: Callable[[Axes], object]) -> None
         figure.savefig(folder / f"{name}.png", dpi=120)
 
 
-NOISE_HEADER = [
-    "noise",
-    "largest mean / its s.e.",
-    "s.d. of cells",
-    "0.5, 99.5 %",
-    "beyond 30",
-    "mean L1",
-    "us a draw",
-    "correlation of mean, log size",
-]
+Rows = Iterator[list[str]]
+EFFORT_HEADER = ["sampler", "iterations a sample", "us an iteration", "us an independent sample"]
+NOISE_HEADER = ["noise", "largest mean / its s.e.", "s.d. of cells", "0.5, 99.5 %", "beyond 30", "mean L1", "us a draw",
+                "correlation of mean, log size"]  # fmt: skip
 
 
 def noise_row(label: str, noise: np.ndarray, seconds: float, sizes: np.ndarray | None) -> list[str]:
@@ -255,22 +247,18 @@ def noise_row(label: str, noise: np.ndarray, seconds: float, sizes: np.ndarray |
     ]
 
 
-def effort(mechanism: GeneralizedLaplace, problem: str, scale: Scale) -> None:
+def effort(mechanism: GeneralizedLaplace, problem: str, scale: Scale) -> Rows:
     """Time for one effective independent sample, of the exact sampler and of each chain."""
     exact = mechanism.automatic.sampler
     exact.sample(2, 0)
-    seconds, _ = timed(lambda: exact.sample(scale.draws, 2))
-    rows = [[f"exact: {exact.name}", "1", "", f"{1e6 * seconds / scale.draws:.2f}"]]
-    kernels: list[Kernel] = []
-    if mechanism.norm == 1:
-        kernels.append(HeatBathKernel(mechanism.lattice, mechanism.epsilon, has_numba()))
-    a = BEST_A[problem, mechanism.norm]
-    kernels.append(JumpKernel(mechanism.lattice, mechanism.epsilon, mechanism.norm, a, has_numba()))
-    for kernel in kernels:
+    _, seconds = timed(lambda: exact.sample(scale.draws, 2))
+    yield [f"exact: {exact.name}", "1", "", f"{1e6 * seconds / scale.draws:.2f}"]
+    lattice, epsilon, norm = mechanism.lattice, mechanism.epsilon, mechanism.norm
+    kernels = {"heat bath": HeatBathKernel(lattice, epsilon, has_numba())} if norm == 1 else {}
+    kernels["paper's kernel"] = JumpKernel(lattice, epsilon, norm, BEST_A[problem, norm], has_numba())
+    for name, kernel in kernels.items():
         iterations, each = correlation(kernel, scale), iteration_seconds(kernel, scale)
-        name = "heat bath" if isinstance(kernel, HeatBathKernel) else "paper's kernel"
-        rows.append([name, f"{iterations:.0f}", f"{1e6 * each:.3f}", f"{1e6 * each * iterations:.2f}"])
-    print_table(["sampler", "iterations a sample", "us an iteration", "us an independent sample"], rows)
+        yield [name, f"{iterations:.0f}", f"{1e6 * each:.3f}", f"{1e6 * each * iterations:.2f}"]
 
 
 def correlation(kernel: Kernel, scale: Scale) -> float:
@@ -292,12 +280,7 @@ def iteration_seconds(kernel: Kernel, scale: Scale) -> float:
     states = np.zeros((1, kernel.lattice.records), dtype=np.int64)
     moves = scale.timing_moves if kernel.compiled else scale.timing_moves // 100
     kernel.advance(states, 10, np.random.default_rng(0))
-    times = []
-    for seed in range(5):
-        start = time.process_time()
-        kernel.advance(states, moves, np.random.default_rng(seed))
-        times.append(time.process_time() - start)
-    return min(times) / moves
+    return min(timed(partial(kernel.advance, states, moves, np.random.default_rng(i)))[1] for i in range(5)) / moves
 
 
 def convergence(kernels: dict[str, tuple[Kernel, int]], runs: int) -> dict[str, MeetingTimes]:
@@ -316,13 +299,12 @@ def convergence(kernels: dict[str, tuple[Kernel, int]], runs: int) -> dict[str, 
     return found
 
 
-def against_exact(lattice: Lattice, scale: Scale) -> None:
+def against_exact(lattice: Lattice, scale: Scale) -> Rows:
     """Chains from zero against the exact sampler, and their potential scale reduction from dispersed starts."""
     exact = GeneralizedLaplace(lattice.invariants, EPSILON).sample(scale.draws, rng=5)
-    rows = []
     for kernel, stops in (
         (HeatBathKernel(lattice, EPSILON, has_numba()), (30, 100, 512)),
-        (JumpKernel(lattice, EPSILON, 1, BEST_A["children", 1], has_numba()), (100, 400, 2048)),
+        (jump_kernel(lattice, "children", 1, has_numba()), (100, 400, 2048)),
     ):
         rng = np.random.default_rng(6)
         factor = reduction(kernel, scale)
@@ -330,9 +312,7 @@ def against_exact(lattice: Lattice, scale: Scale) -> None:
             states = np.zeros((scale.draws, lattice.records), dtype=np.int64)
             kernel.advance(states, stop, rng)
             distance, floor = distance_of_norms(states, exact)
-            rows.append([kernel.name, str(stop), f"{distance:.3f}", f"{floor:.3f}", f"{factor:.3f}"])
-    header = ["chain", "iterations", "distance of norms from exact", "expected of equal laws", "scale reduction"]
-    print_table(header, rows)
+            yield [kernel.name, str(stop), f"{distance:.3f}", f"{floor:.3f}", f"{factor:.3f}"]
 
 
 def reduction(kernel: Kernel, scale: Scale) -> float:
@@ -344,59 +324,43 @@ def reduction(kernel: Kernel, scale: Scale) -> float:
     return float(potential_scale_reduction(kernel.trace(states, scale.trace // 10, thinning, rng)).max())
 
 
-def targets(scale: Scale) -> None:
+def targets(scale: Scale) -> Rows:
     """The targets of the project, measured."""
-    title("Targets")
-    illinois = Invariants.from_subsets([range(102)], 102)
-    two_way = margins(9, 24)
-    block = GeneralizedLaplace(illinois, COUNTY_EPSILON).automatic.sampler
-    gaussian = GeneralizedGaussian(two_way, 4.0).automatic.sampler
+    block = GeneralizedLaplace(Invariants.from_subsets([range(102)], 102), COUNTY_EPSILON).automatic.sampler
+    gaussian = GeneralizedGaussian(margins(9, 24), 4.0).automatic.sampler
     gaussian.sample(2, 0)
-    rows_sampler = GeneralizedLaplace(margins(4, 4), EPSILON).automatic.sampler
+    rows = GeneralizedLaplace(margins(4, 4), EPSILON).automatic.sampler
     four = Lattice(margins(4, 4))
-    bath = HeatBathKernel(four, EPSILON, has_numba())
-    jumps = JumpKernel(four, EPSILON, 1, BEST_A["children", 1], has_numba())
-    gain = correlation(jumps, scale) * iteration_seconds(jumps, scale)
-    gain /= correlation(bath, scale) * iteration_seconds(bath, scale)
+    jumps, bath = jump_kernel(four, "children", 1, has_numba()), HeatBathKernel(four, EPSILON, has_numba())
+    each = [correlation(kernel, scale) * iteration_seconds(kernel, scale) for kernel in (jumps, bath)]
     large = margins(40, 50)
-    rows = [
-        [
-            "exact blocks, 102 counties, of 1,000",
-            "< 50 us",
-            f"{1e3 * best_seconds(lambda: block.sample(1000, 0)):.1f} us",
-        ],
-        ["exact blocks, 102 counties, one by one", "", f"{1e6 * best_seconds(lambda: block.sample(1, 0)):.1f} us"],
-        ["exact Gaussian, 9 x 24, of 500", "< 1 ms", f"{2 * best_seconds(lambda: gaussian.sample(500, 0)):.3f} ms"],
-        ["exact Gaussian, 9 x 24, one by one", "", f"{1e3 * best_seconds(lambda: gaussian.sample(1, 0)):.2f} ms"],
-        ["heat bath over paper's kernel, 4 x 4", "> 10 x", f"{gain:.1f} x"],
-        [
-            "basis of 40 x 50 margins, closed form",
-            "< 50 ms",
-            f"{1e3 * best_seconds(lambda: Lattice(large).basis):.2f} ms",
-        ],
-        ["the same by elimination", "", f"{1e3 * best_seconds(lambda: unimodular_null_basis(large.matrix)):.0f} ms"],
-    ]
-    seconds, _ = timed(lambda: check_basis(large, Lattice(large).basis))
-    rows.append(["check of that basis, ranks modulo 2, 3, 5, 7", "", f"{1e3 * seconds:.0f} ms"])
+    of_blocks, of_gaussian = (partial(_of, sampler) for sampler in (block, gaussian))
+    yield ["exact blocks, 102 counties, of 1,000", "< 50 us", f"{1e3 * of_blocks(1000):.1f} us"]
+    yield ["exact blocks, 102 counties, one by one", "", f"{1e6 * of_blocks(1):.1f} us"]
+    yield ["exact Gaussian, 9 x 24, of 500", "< 1 ms", f"{2 * of_gaussian(500):.3f} ms"]
+    yield ["exact Gaussian, 9 x 24, one by one", "", f"{1e3 * of_gaussian(1):.2f} ms"]
+    yield ["heat bath over paper's kernel, 4 x 4", "> 10 x", f"{each[0] / each[1]:.1f} x"]
+    closed, eliminated = best_seconds(lambda: Lattice(large).basis), lambda: unimodular_null_basis(large.matrix)
+    yield ["basis of 40 x 50 margins, closed form", "< 50 ms", f"{1e3 * closed:.2f} ms"]
+    yield ["the same by elimination", "", f"{1e3 * best_seconds(eliminated):.0f} ms"]
+    _, seconds = timed(lambda: check_basis(large, Lattice(large).basis))
+    yield ["check of that basis, ranks modulo 2, 3, 5, 7", "", f"{1e3 * seconds:.0f} ms"]
     if find_spec("opendp") is not None:
-        release_grade = {"blocks, 102 counties": block, "Gaussian, 9 x 24": gaussian, "rows, 4 x 4": rows_sampler}
+        release_grade = {"blocks, 102 counties": block, "Gaussian, 9 x 24": gaussian, "rows, 4 x 4": rows}
         for name, sampler in release_grade.items():
             sampler.release_sample()
-            seconds, _ = timed(lambda sampler=sampler: [sampler.release_sample() for _ in range(20)])
-            rows.append([f"release grade, {name}, mean of 20", "", f"{1e3 * seconds / 20:.1f} ms"])
-    print_table(["what", "target", "measured"], rows)
+            seconds = sum(timed(sampler.release_sample)[1] for _ in range(20))
+            yield [f"release grade, {name}, mean of 20", "", f"{1e3 * seconds / 20:.1f} ms"]
+
+
+def _of(sampler: Sampler, draws: int) -> float:
+    """Least seconds of so many draws."""
+    return best_seconds(lambda: sampler.sample(draws, 0))
 
 
 def margins(rows: int, columns: int) -> Invariants:
     """Both margins of a two-way table."""
     return Invariants.from_margins(Schema({"row": rows, "column": columns}), ["row", "column"])
-
-
-def timed(run: Callable[[], Result]) -> tuple[float, Result]:
-    """Seconds that one run took, and what it returned."""
-    start = time.perf_counter()
-    result = run()
-    return time.perf_counter() - start, result
 
 
 def title(text: str) -> None:

@@ -8,48 +8,40 @@ applying `dense` once, the projection with a matrix, where that has at most 10,0
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import isfinite
-from typing import TypeVar
 
 import numpy as np
 
-from bench.measuring import best_seconds
-from bench.printed_figures import TABLE_2
+from bench.measuring import best_seconds, timed
+from bench.papers.printed_figures import TABLE_2
 from blue_solvers import Dense, SeaBlue, blue
 from constraint_builders import Problem, gallery
-
-T = TypeVar("T")
 
 SEED = 2
 MOST_DENSE = 10_000  # counts
 PROBLEMS: dict[str, Callable[[], Problem]] = {
-    **{f"{k} x {k}": lambda k=k: gallery.cube(k, k) for k in (3, 4, 5, 6)},
+    **{f"{k} x {k}": partial(gallery.cube, k, k) for k in (3, 4, 5, 6)},
     "PL94 Block": gallery.pl94_block,
-    "PL94 Multi": lambda: gallery.pl94_counties(55, recoded=False),
+    "PL94 Multi": partial(gallery.pl94_counties, 55, recoded=False),
     "DHC State": gallery.dhc,
 }
 QUICK = ("3 x 3", "4 x 4", "PL94 Block")
 HEADER = ["table", "row", "counts", "prepare s", "apply s", "paper's SEA BLUE s", "dense s", "paper's projection s"]
+wall = partial(timed, clock=time.perf_counter)
 
 
-def rows(quick: bool) -> list[list[str]]:
+def rows(quick: bool) -> Iterator[list[str]]:
     """The printed rows."""
-    return [_row(name) for name in (QUICK if quick else PROBLEMS)]
+    return map(_row, QUICK if quick else PROBLEMS)
 
 
 def _row(name: str) -> list[str]:
     problem, (counts, paper, projection) = PROBLEMS[name](), TABLE_2[name]
-    assert problem.desired.size == counts
     y = np.random.default_rng(SEED).standard_normal(problem.observed.size) * np.sqrt(problem.variances)
-    P, preparing = _timed(lambda: blue(problem, SeaBlue()))
-    applying = best_seconds(lambda: P @ y)
-    dense = f"{_timed(lambda: blue(problem, Dense()) @ y)[1]:.2f}" if counts <= MOST_DENSE else ""
-    return ["2", name, f"{counts:,}", f"{preparing:.4f}", f"{applying:.5f}", f"{paper:g}", dense,
-            f"{projection:g}" if isfinite(projection) else "did not fit"]  # fmt: skip
-
-
-def _timed(work: Callable[[], T]) -> tuple[T, float]:
-    start = time.perf_counter()
-    done = work()
-    return done, time.perf_counter() - start
+    P, preparing = wall(lambda: blue(problem, SeaBlue()))
+    ours = [f"{preparing:.4f}", f"{best_seconds(lambda: P @ y):.5f}"]
+    dense = f"{wall(lambda: blue(problem, Dense()) @ y)[1]:.2f}" if counts <= MOST_DENSE else ""
+    theirs = f"{projection:g}" if isfinite(projection) else "did not fit"
+    return ["2", name, f"{counts:,}", *ours, f"{paper:g}", dense, theirs]

@@ -13,17 +13,13 @@ is spent on totals, with zCDP and, where the measure is "pure", Laplace noise.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 
-from bench.geography import PERSONS, RHO, TOTALS
-from bench.invented_state import BLOCKS, block_geoids
-from bench.measuring import print_table
+from bench.measuring import is_quick, print_table
+from bench.papers.geography import PERSONS, RHO, TOTALS, first_tracts
 from blue_solvers.spine_design import entity_variances, optimise_bypasses
 from constraint_builders import Spine
-from constraint_builders.arrays import Float
 from constraint_builders.budget import Measure
 from constraint_builders.geography import Entities, Strategy, bypass, partitions
 
@@ -35,17 +31,11 @@ HEADER = ["measure", "shares", "rule", "measured geounits", "mean query", "made 
 
 def main(argv: list[str]) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench squared_error_rule", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--quick", action="store_true", help=f"the first {QUICK_TRACTS} tracts only")
-    parser.add_argument("--data", type=Path, default=BLOCKS, help="blocks of Rhode Island; default: %(default)s")
-    options = parser.parse_args(argv)
-    place, geoids = block_geoids(options.data)
-    kept = sorted({geoid[:11] for geoid in geoids})[: QUICK_TRACTS if options.quick else TRACTS]
-    spine = Spine.from_geoids([geoid for geoid in geoids if geoid[:11] in kept])
+    quick = is_quick(argv, "squared_error_rule", __doc__, f"the first {QUICK_TRACTS} tracts only")
+    place, geoids = first_tracts(QUICK_TRACTS if quick else TRACTS)
+    spine = Spine.from_geoids(geoids)
     print(f"{place}: {spine}; all figures relative to the spine as it is")
-    print_table(HEADER, [row for measure in MEASURES for row in rows(spine, measure)])
+    print_table(HEADER, (row for measure in MEASURES for row in rows(spine, measure)))
 
 
 def budgets(spine: Spine) -> dict[str, Mapping[str, Fraction]]:
@@ -64,15 +54,13 @@ def rows(spine: Spine, measure: Measure) -> Iterator[list[str]]:
     for name, shares in budgets(spine).items():
         strategy = Strategy.from_levels(spine, RHO, shares, tables, measure)
         before = entity_variances(strategy, TOTALS, queries)
-        least = optimise_bypasses(strategy, TOTALS, queries, "mean")
-        yield _row([measure, name, "squared error"], least.strategy, queries, least.variances / before)
-        after = bypass(strategy)
-        ratio = entity_variances(after, TOTALS, queries) / before
-        yield _row([measure, name, "Algorithm 3"], after, queries, ratio)
-
-
-def _row(start: list[str], strategy: Strategy, queries: Entities, ratio: Float) -> list[str]:
-    measured = sum(share > 0 for share in strategy.shares)
-    worst = queries.names[int(ratio.argmax())].partition(" ")[0] if ratio.max() > 1 + SAME else ""
-    return [*start, f"{measured:,}", f"{ratio.mean():.2f}", f"{(ratio > 1 + SAME).mean():.1%}", f"{ratio.max():.2f}",
-            worst]  # fmt: skip
+        rules = {
+            "squared error": optimise_bypasses(strategy, TOTALS, queries, "mean").strategy,
+            "Algorithm 3": bypass(strategy),
+        }
+        for rule, after in rules.items():
+            ratio = entity_variances(after, TOTALS, queries) / before
+            measured = sum(share > 0 for share in after.shares)
+            worst = queries.names[int(ratio.argmax())].partition(" ")[0] if ratio.max() > 1 + SAME else ""
+            figures = [f"{ratio.mean():.2f}", f"{(ratio > 1 + SAME).mean():.1%}", f"{ratio.max():.2f}"]
+            yield [measure, name, rule, f"{measured:,}", *figures, worst]

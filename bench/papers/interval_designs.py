@@ -30,22 +30,24 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from bench.printed_figures import TABLE_4, TABLE_5, TABLE_6, Comparison
+from bench.papers.printed_figures import TABLE_4, TABLE_5, TABLE_6, Comparison
+from bench.problems import BLOCKS as STATE
 from blue_solvers import BlueOperator, blue
 from blue_solvers.uncertainty import half_widths, refine_to_integers
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
+from constraint_builders.description.table import Table
 from noise_mechanisms import draw_noise
 
+Draw = Callable[[np.random.Generator], Float]  # of true counts
 SEED = 2025
+MULTI = "PL94 Multi"
 LEVEL = 0.95
 RELEASED_LEVEL = 0.975  # of the order statistic in the released code
 NOISY_MULTIPLE = 1.96
@@ -74,7 +76,7 @@ class Design:
 
     name: str
     P: BlueOperator
-    truth: Callable[[np.random.Generator], Float] | None = None
+    truth: Draw | None = None
     draws: int = DRAWS
     free_level: float = LEVEL
     paper_replicates: int = PAPER_REPLICATES
@@ -82,22 +84,19 @@ class Design:
 
     def half_widths(self, seed: int) -> list[Float]:
         """Exact, t and distribution-free, (m,) each."""
-        return [
-            half_widths(self.P, LEVEL),
-            half_widths(self.P, LEVEL, "t", self.draws, seed),
-            half_widths(self.P, self.free_level, "distribution_free", self.draws, seed),
-        ]
+        levels = {"t": LEVEL, "distribution_free": self.free_level}
+        drawn = [half_widths(self.P, level, method, self.draws, seed) for method, level in levels.items()]
+        return [half_widths(self.P, LEVEL), *drawn]
 
 
-def designs(names: Iterable[str], data: Path) -> Iterator[Design]:
+def designs(names: Iterable[str]) -> Iterator[Design]:
     """The designs of some rows."""
     for name in names:
         if name == "PL94 Block":
             P = blue(_discrete(gallery.pl94_block()))
-            truth = _blocks_of_rhode_island(data)
-            truth = truth or _simulated_counts(int(np.prod(P.problem.domain.schema.shape)))
+            truth = _blocks_of_rhode_island() or _simulated_counts(int(np.prod(P.problem.schema.shape)))
             yield Design(name, P, truth, covered=SUMMARY_FILE)
-        elif name == "PL94 Multi":
+        elif name == MULTI:
             P = blue(_discrete(gallery.pl94_counties(55, recoded=False)))
             covered = SUMMARY_FILE + ABOVE_BLOCKS
             yield Design(name, P, None, PAPER_REPLICATES * DRAWS, RELEASED_LEVEL, 1, covered)
@@ -112,10 +111,10 @@ def _discrete(base: Problem) -> Problem:
     """The same problem with discrete Gaussian noise."""
     variances = {str(name): values for name, values in base.observed.tables(base.variances).items()}
     desired = [str(name) for name in base.desired.names]
-    return Problem(base.domain.schema, variances, desired=desired, noise="discrete_gaussian")
+    return Problem(base.schema, variances, desired=desired, noise="discrete_gaussian")
 
 
-def _simulated_counts(size: int) -> Callable[[np.random.Generator], Float]:
+def _simulated_counts(size: int) -> Draw:
     def draw(rng: np.random.Generator) -> Float:
         counts = np.zeros(size)
         filled = rng.choice(size, size // 2, replace=False)
@@ -128,13 +127,12 @@ def _simulated_counts(size: int) -> Callable[[np.random.Generator], Float]:
 RACES = {"white": 0, "black": 1, "aian": 2, "asian": 3, "nhpi": 4, "other": 5, "two": 6, "hisp": 5}
 
 
-def _blocks_of_rhode_island(data: Path) -> Callable[[np.random.Generator], Float] | None:
+def _blocks_of_rhode_island() -> Draw | None:
     """What draws one of 40 blocks, (hhgq, voting age, hispanic, race) in a row; None without the file."""
-    path = data / "ri_2010_blocks.csv.gz"
-    if not path.exists():
+    if not STATE.exists():
         return None
     populated = []
-    with gzip.open(path, "rt", newline="") as file:
+    with gzip.open(STATE, "rt", newline="") as file:
         for record in csv.DictReader(file):
             counts = np.zeros((8, 2, 2, 63))
             for column in record.keys() - {"geoid"}:
@@ -151,14 +149,13 @@ def tables_4_to_6(design: Design, replicates: int, rng: np.random.Generator) -> 
     measure = _Replicates(design, rng)
     for _ in range(replicates):
         measure.add()
-    multi = design.name == "PL94 Multi"
-    figures = [f"{method} {kind}" for method in ("noisy", *METHODS) for kind in KINDS]
-    if design.name in TABLE_4:
-        yield from measure.compared("4", METHODS, measure.covered, TABLE_4, digits=4)
-    yield from measure.compared("5", figures, measure.given, TABLE_5, split=multi)
-    if design.name in TABLE_6:
-        yield from measure.compared("6", figures[2:], measure.others, TABLE_6, split=multi)
-    if multi:
+    row, figures = design.name, [f"{method} {kind}" for method in ("noisy", *METHODS) for kind in KINDS]
+    if row in TABLE_4:
+        yield from measure.compared("4", METHODS, measure.covered, TABLE_4[row], digits=4)
+    yield from measure.compared("5", figures, measure.given, TABLE_5[row])
+    if row in TABLE_6:
+        yield from measure.compared("6", figures[2:], measure.others, TABLE_6[row])
+    if row == MULTI:
         yield from measure.of_all_tables(figures[2:])
 
 
@@ -168,13 +165,16 @@ class _Replicates:
     def __init__(self, design: Design, rng: np.random.Generator) -> None:
         self.design, self.rng = design, rng
         problem = self.problem = design.P.problem
-        self.measured = np.isin(np.arange(problem.desired.size), _places_of_observed(problem))
-        self.judged = _places_of(problem, design.covered) if design.covered else slice(None)
+        names = {table.name for table in problem.observed_tables}
+        self.measured = _is_in(problem, lambda table: table.name in names)
+        wanted = {frozenset(() if name == "total" else name.split(" * ")) for name in design.covered or ()}
+        self.judged = _is_in(problem, lambda table: not wanted or frozenset(table.factors) - {"county"} in wanted)
         self.covered: list[list[float]] = []
         self.given: list[list[float]] = []
         self.others: list[list[float]] = []
         if design.truth is not None:
-            self.to_observed, self.to_desired = problem.marginal_matrix(), _desired_matrix(problem)
+            wanted_alone = Problem(problem.schema, {str(name): 1.0 for name in problem.desired.names})
+            self.to_observed, self.to_desired = problem.marginal_matrix(), wanted_alone.marginal_matrix()
 
     def add(self) -> None:
         """One more replicate."""
@@ -192,18 +192,11 @@ class _Replicates:
             self.others.append([float(w.mean()) for w in others])
 
     def compared(
-        self,
-        table: str,
-        figures: Sequence[str],
-        ours: list[list[float]],
-        printed: Mapping[str, tuple[float, ...]],
-        *,
-        digits: int = 3,
-        split: bool = False,
+        self, table: str, figures: Sequence[str], ours: list[list[float]], printed: Sequence[float], digits: int = 3
     ) -> Iterator[Comparison]:
-        """Figures of one table; of a `split` that does not come out only the noisy ones are compared."""
-        row = self.design.name
-        for figure, values, paper in zip(figures, np.array(ours).T, printed[row], strict=True):
+        """Figures of one table; of a split that does not come out only the noisy ones are compared."""
+        row, split = self.design.name, self.design.name == MULTI and table in "56"
+        for figure, values, paper in zip(figures, np.array(ours).T, printed, strict=True):
             if not np.isnan(values).any():
                 comparable = not split or figure.startswith("noisy")
                 yield Comparison(table, row, figure, values, paper, self.design.paper_replicates, comparable, digits)
@@ -213,9 +206,7 @@ class _Replicates:
         share, row = float(self.measured.mean()), self.design.name
         ours = share * np.array(self.given)[:, 2:] + (1 - share) * np.array(self.others)
         printed = share * np.array(TABLE_5[row][2:]) + (1 - share) * np.array(TABLE_6[row])
-        for figure, values, paper in zip(figures, ours.T, printed, strict=True):
-            if not np.isnan(values).any():
-                yield Comparison("5 and 6", row, figure, values, float(paper), self.design.paper_replicates)
+        yield from self.compared("5 and 6", figures, ours.tolist(), printed.tolist())
 
 
 def _widths(half: Float, centre: Float | None) -> tuple[Float, Float]:
@@ -226,20 +217,6 @@ def _widths(half: Float, centre: Float | None) -> tuple[Float, Float]:
     return 2 * half, np.maximum(high - low, 0)
 
 
-def _desired_matrix(problem: Problem) -> sparse.csr_array:
-    return Problem(problem.domain.schema, {str(name): 1.0 for name in problem.desired.names}).marginal_matrix()
-
-
-def _places_of(problem: Problem, tables: Iterable[str]) -> NDArray[np.int64]:
-    """Positions in the desired layout of some tables, and of these by county."""
-    wanted = {frozenset(() if name == "total" else name.split(" * ")) for name in tables}
-    found = [i for i, table in enumerate(problem.desired_tables) if frozenset(table.factors) - {"county"} in wanted]
-    places = [problem.desired.block(i) for i in found]
-    return np.concatenate([np.arange(place.start, place.stop) for place in places])
-
-
-def _places_of_observed(problem: Problem) -> NDArray[np.int64]:
-    """Positions in the desired layout of tables that were measured."""
-    desired = {table.name: i for i, table in enumerate(problem.desired_tables)}
-    places = [problem.desired.block(desired[table.name]) for table in problem.observed_tables]
-    return np.concatenate([np.arange(place.start, place.stop) for place in places])
+def _is_in(problem: Problem, is_meant: Callable[[Table], bool]) -> NDArray[np.bool_]:
+    """Which cells of the desired layout are of tables that are meant."""
+    return np.repeat([is_meant(table) for table in problem.desired_tables], [t.size for t in problem.desired_tables])

@@ -1,0 +1,343 @@
+"""The benchmark of "An Uncertainty Principle is a Price of Privacy-Preserving Microdata", without failures.
+
+    python -m bench microdata             31 data sets x 6 privacy settings x 6 methods x 1,000 runs
+    python -m bench microdata --quick     3 data sets x 2 settings x 20 runs: a minute, for continuous integration
+    python -m bench microdata --timing    milliseconds a solve beside scipy's nnls and two general QP solvers, and sizes
+
+Where the shared data folder is not at hand the synthetic data sets run alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import nnls as scipy_nnls
+
+from bench.measuring import parser_of, print_table, timed
+from bench.papers.datasets import SETTINGS, Privacy, benchmark_problem, puma_datasets, synthetic_datasets
+from bench.problems import BLOCKS
+from blue_solvers.nonnegative import Fit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
+from blue_solvers.nonnegative.price.bounds import PureDP, least_sum_error
+from blue_solvers.nonnegative.programme import NotConvergedError
+from constraint_builders import Problem, Schema, gallery
+from constraint_builders.arrays import Float, Integers
+from noise_mechanisms import draw_noise
+
+METHODS: dict[str, Callable[[Problem, Float], Fit]] = {
+    "OLS": ols,
+    "NNLS": nnls,
+    "MaxFit": max_fit,
+    "Seq": sequential_fit,
+    "ReWeight": reweighted_fit,
+    "Anchored": anchored_fit,
+}
+SHOWN = PureDP(0.5)
+QUICK = ("Level00-2d", "Stair-1d", "Step16-2d")
+SEED = 20211206
+PUMA = BLOCKS.with_name("puma")
+PRINTED = Path(__file__).with_name("uncertainty_principle.csv")  # of Laplace noise, epsilon = 0.5
+TABLES = {  # by what it is called where the paper's figures are: the title, and where ours are
+    "sum": ("Table 1: squared error of the sum, ours / paper", "total", "total"),
+    "largest": ("Table 2: largest squared error of a cell, ours / paper", "detailed", "max"),
+    "total": ("Table 2: total squared error of cells, ours / paper", "detailed", "total"),
+}
+RIVALS = {
+    "sum / OLS": ("total", "total", "OLS"),
+    "worst cell / NNLS": ("detailed", "max", "NNLS"),
+    "all cells / NNLS": ("detailed", "total", "NNLS"),
+}
+Results = list[dict[str, Any]]
+Solve = Callable[[Float], Float]
+
+
+def main(argv: list[str]) -> None:
+    """Run the benchmark as the command line says, and print its tables."""
+    parser = parser_of("microdata", __doc__, "3 data sets, 2 settings, 20 runs")
+    parser.add_argument("--timing", action="store_true", help="milliseconds a solve instead of errors")
+    parser.add_argument("--runs", type=int, help="runs for each data set and setting (default 1000)")
+    parser.add_argument("--out", type=Path, help="JSON file for all errors")
+    parser.add_argument("--picture", type=Path, help="picture of the trade-off (needs matplotlib)")
+    options = parser.parse_args(argv)
+    if not PUMA.is_dir():
+        print(f"no folder {PUMA}: the 15 real data sets are left out", file=sys.stderr)
+    datasets = synthetic_datasets() | (puma_datasets(PUMA) if PUMA.is_dir() else {})
+    if options.timing:
+        print_timings(datasets, options.runs or 20)
+        print_sizes()
+        return
+    settings = SETTINGS
+    if options.quick:
+        datasets, settings = {name: datasets[name] for name in QUICK}, (SHOWN, SETTINGS[-1])
+    runs = options.runs or (20 if options.quick else 1000)
+    results, seconds = timed(lambda: run(datasets, settings, runs), time.perf_counter)
+    print(
+        f"{len(datasets)} data sets x {len(settings)} settings x {len(METHODS)} methods x {runs} runs: {seconds:.0f} s"
+    )
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1))
+    report(results)
+    if options.picture:
+        draw(results, options.picture)
+
+
+def run(datasets: dict[str, Integers], settings: Iterable[Privacy], runs: int) -> Results:
+    """Errors of every method on every data set and setting; all data sets of one shape share their noise.
+
+    Returns
+    -------
+    list of dict
+        One for each data set, setting and method: mean squared errors by table (largest, total and quantiles over its
+        cells, with standard errors of the mean), the worst residuals relative to the largest count, failures, and
+        milliseconds a solve.
+    """
+    results = []
+    for setting in settings:
+        for name, counts in datasets.items():
+            problem = benchmark_problem(counts, setting)
+            y = problem.truth[:, None] + draw_noise(problem, runs, SEED)
+            for method, fit in METHODS.items():
+                fit(problem, y[:, 0])  # compiled once, before it is timed
+                found = _errors(problem, partial(fit, problem, y), float(counts.max()))
+                results.append({"dataset": name, "setting": repr(setting), "method": method, **found})
+    return results
+
+
+def _errors(problem: Problem, fit: Callable[[], Fit], largest: float) -> dict[str, Any]:
+    try:
+        fitted, seconds = timed(fit)
+    except NotConvergedError as error:
+        return {"failures": str(error)}
+    squares = (fitted.observed - problem.truth[:, None]) ** 2
+    return {
+        "failures": 0,
+        "milliseconds": 1e3 * seconds / squares.shape[1],
+        "kkt": fitted.kkt_residual / largest,
+        "margin": fitted.margin_residual / largest,
+        "iterations": fitted.iterations,
+        "tables": {str(table): _summary(squares[problem.observed.slice(table)]) for table in problem.observed.names},
+    }
+
+
+def _summary(squares: Float) -> dict[str, float]:
+    means, totals = squares.mean(axis=1), squares.sum(axis=0)
+    worst = int(means.argmax())
+    runs = np.sqrt(max(squares.shape[1] - 1, 1))
+    return {
+        **{f"q{q}": float(np.quantile(means, q / 100)) for q in (50, 75, 90)},
+        "max": float(means[worst]),
+        "max_se": float(squares[worst].std() / runs),
+        "total": float(totals.mean()),
+        "total_se": float(totals.std() / runs),
+    }
+
+
+def report(results: Results) -> None:
+    """Print Tables 1 and 2 beside the paper's, and how well everything was solved."""
+    failed = [r for r in results if r["failures"]]
+    print("\n   ".join([f"failures: {len(failed)}", *map(str, failed)]))
+    solved = [r for r in results if not r["failures"]]
+    worst = {figure: max(r[figure] for r in solved) for figure in ("kkt", "margin", "iterations")}
+    print(
+        f"relative to the largest count: KKT residual {worst['kkt']:.1e} at most, held answers missed by "
+        f"{worst['margin']:.1e}; Newton steps {worst['iterations']} at most"
+    )
+    shown = {(r["dataset"], r["method"]): r["tables"] for r in solved if r["setting"] == repr(SHOWN)}
+    with PRINTED.open(newline="") as file:
+        printed = [row for row in csv.DictReader(file) if (row["dataset"], "OLS") in shown]
+    for figure, (title, table, of) in TABLES.items():
+        print(f"\n{title}")
+        rows = [row for row in printed if row["figure"] == figure]
+        print_table(["data set", *METHODS], list(_beside(shown, rows, table, of)))
+    print("\nclosed forms: measured against exact, in standard errors, the most over all settings")
+    for what, deviation in _from_closed_forms(solved).items():
+        print(f"  {what:20} {deviation:.1f}")
+    print("\nmean squared errors over all data sets and settings: ratio at most, and in how many pairs above 1.01")
+    print_table(["method", *RIVALS], list(_beside_rivals(solved)))
+
+
+def _beside(shown: dict, printed: list[dict[str, str]], table: str, figure: str) -> Iterator[list[str]]:
+    """Ours and the paper's figures by data set and method, then the means of their ratios."""
+    ratios: dict[str, list[float]] = {method: [] for method in METHODS}
+    for row in printed:
+        cells = []
+        for method in METHODS:
+            ours, theirs = shown[row["dataset"], method][table][figure], float(row.get(method, "nan"))
+            ratios[method].append(ours / theirs)
+            cells.append(f"{ours:.1f} / {theirs:.1f}" if method in row else f"{ours:.1f} / -")
+        yield [row["dataset"], *cells]
+    if len(printed) > 1:
+        known = [r for r in ratios.values() if np.isfinite(r).all()]
+        yield ["ratio (sd)", *(f"{np.mean(r):.3f} ({np.std(r):.3f})" for r in known)]
+
+
+def _from_closed_forms(results: Results) -> dict[str, float]:
+    """OLS's errors and the sum error of sequential fitting are known in closed form."""
+    deviations: dict[str, float] = {}
+    for result in results:
+        sides = {"Level00-2d": (10, 10), "PUMA0101301": (9, 24)}.get(result["dataset"])
+        if sides is None or result["method"] not in ("OLS", "Seq"):
+            continue
+        a, b = sides
+        v = next(s for s in SETTINGS if repr(s) == result["setting"]).even_split_variance(4)
+        exact = {"sum": v}
+        if result["method"] == "OLS":
+            exact = {"sum": v / ((1 + 1 / a) * (1 + 1 / b)), "cells": v * (a - 1 + 1 / (a + 1)) * (b - 1 + 1 / (b + 1))}
+        for what, value in exact.items():
+            summary = result["tables"]["total" if what == "sum" else "detailed"]
+            key = f"{result['method']} {what} {a} x {b}"
+            deviations[key] = max(deviations.get(key, 0.0), abs(summary["total"] - value) / summary["total_se"])
+    return deviations
+
+
+def _beside_rivals(results: Results) -> Iterator[list[str]]:
+    """How near the method of our own comes to OLS on the sum and to NNLS on the cells, over everything that was run."""
+    found = {(r["dataset"], r["setting"], r["method"]): r["tables"] for r in results}
+    keys = sorted({key[:2] for key in found})
+    for method in list(METHODS)[1:]:
+        row = [method]
+        for table, figure, rival in RIVALS.values():
+            ratios = [found[*k, method][table][figure] / found[*k, rival][table][figure] for k in keys]
+            row.append(f"{max(ratios):.3f}, {sum(r > 1.01 for r in ratios)} of {len(keys)}")
+        yield row
+
+
+def print_timings(datasets: dict[str, Integers], runs: int) -> None:
+    """Milliseconds a solve for each method and data set, beside three solvers of the same least squares."""
+    print(f"Laplace, epsilon = 0.5, {runs} runs: milliseconds of processor a solve, others' matrices beforehand")
+    rows = ([name, *_milliseconds(benchmark_problem(counts, SHOWN), runs)] for name, counts in datasets.items())
+    print_table(["data set", *METHODS, *OTHERS], rows)
+
+
+def _milliseconds(problem: Problem, runs: int) -> Iterator[str]:
+    y = problem.truth[:, None] + draw_noise(problem, runs, SEED)
+    for fit in METHODS.values():
+        fit(problem, y)
+        yield f"{1e3 * timed(partial(fit, problem, y))[1] / runs:.3f}"
+    for other in OTHERS:
+        solve, columns = _solver(other, problem), (y / np.sqrt(problem.variances)[:, None]).T
+        yield f"{1e3 * sum(timed(partial(solve, column))[1] for column in columns) / runs:.3f}"
+
+
+def _solver(other: str, problem: Problem) -> Solve:
+    """One of the others, given the measurements in their standard deviations."""
+    scale = sparse.diags_array(1 / np.sqrt(problem.variances))
+    return OTHERS[other](sparse.csc_array(scale @ problem.marginal_matrix()))
+
+
+def _scipy_nnls(A: sparse.csc_array) -> Solve:
+    dense = A.toarray()
+    return lambda b: scipy_nnls(dense, b)[0]
+
+
+def _quadratic_programme(A: sparse.csc_array, sign: float) -> tuple[sparse.csc_matrix, sparse.csc_matrix]:
+    """Residuals r as variables: minimise r'r / 2 subject to A x - r = b and sign x in its cone."""
+    n, d = A.shape
+    quadratic = sparse.block_diag([sparse.csc_array((d, d)), sparse.eye_array(n)])
+    rows = sparse.block_array([[A, -sparse.eye_array(n)], [sign * sparse.eye_array(d), None]])
+    return sparse.csc_matrix(quadratic), sparse.csc_matrix(rows)
+
+
+def _clarabel(A: sparse.csc_array) -> Solve:
+    import clarabel
+
+    n, d = A.shape
+    quadratic, rows = _quadratic_programme(A, -1.0)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.ZeroConeT(n), clarabel.NonnegativeConeT(d)]
+
+    def solve(b: Float) -> Float:
+        right = np.concatenate([b, np.zeros(d)])
+        return np.array(clarabel.DefaultSolver(quadratic, np.zeros(n + d), rows, right, cones, settings).solve().x[:d])
+
+    return solve
+
+
+def _osqp(A: sparse.csc_array) -> Solve:
+    """Tolerances 1e-7 and polishing, as the paper's code has them."""
+    import osqp
+
+    n, d = A.shape
+    quadratic, rows = _quadratic_programme(A, 1.0)
+    options = {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iter": 20_000, "polishing": True, "verbose": False}
+
+    def solve(b: Float) -> Float:
+        low, high = np.concatenate([b, np.zeros(d)]), np.concatenate([b, np.full(d, np.inf)])
+        solver = osqp.OSQP()
+        solver.setup(quadratic, np.zeros(n + d), rows, low, high, **options)
+        return np.array(solver.solve().x[:d])
+
+    return solve
+
+
+OTHERS: dict[str, Callable[[sparse.csc_array], Solve]] = {
+    "scipy nnls": _scipy_nnls,
+    "clarabel": _clarabel,
+    "osqp": _osqp,
+}
+
+
+def tree(leaves: int, leaves_per_group: int = 100, variance: float = 128.0) -> Problem:
+    """A root, groups and leaves, as a variable with one recode."""
+    groups = np.repeat(np.arange(leaves // leaves_per_group), leaves_per_group)
+    schema = Schema({"leaf": leaves}, {"leaf": {"group": groups.tolist()}})
+    return Problem(schema, {"total": variance, "group": variance, "detailed": variance}, noise="laplace")
+
+
+def print_sizes() -> None:
+    """Seconds for one non-negative fit of large problems, nine cells in ten being zero, beside general QP solvers."""
+    trees = {f"tree {leaves:,}": tree(leaves) for leaves in (30_000, 100_000, 300_000)}
+    problems = {"PL94": gallery.pl94(), **trees, "6^6": gallery.cube(6, 6)}
+    header = ["seconds a solve", "cells", "nnls", "first", "kkt", "clarabel", "osqp"]
+    print()
+    print_table(
+        header, ([name, *_seconds(problem, list(trees)[:2].count(name) > 0)] for name, problem in problems.items())
+    )
+
+
+def _seconds(problem: Problem, beside: bool) -> Iterator[str]:
+    rng = np.random.default_rng(SEED)
+    M = problem.marginal_matrix()
+    cells = np.where(rng.random(M.shape[1]) < 0.1, rng.integers(1, 50, M.shape[1]), 0)
+    y = M @ cells + draw_noise(problem, 1, rng)[:, 0]
+    _, first = timed(partial(nnls, problem, y))
+    fit, seconds = timed(partial(nnls, problem, y))
+    yield from (f"{cells.size:,}", f"{seconds:.3f}", f"{first:.3f}", f"{fit.kkt_residual / fit.observed.max():.1e}")
+    for other in ("clarabel", "osqp") if beside else ():
+        yield f"{timed(partial(_solver(other, problem), y / np.sqrt(problem.variances)))[1]:.3f}"
+
+
+def draw(results: Results, path: Path) -> None:
+    """Error of the sum against error of the worst cell for each method, and what Theorem 3 rules out.
+
+    A point is one data set; a guarantee must hold on all of them, so only the worst point of a method is comparable
+    with the shaded region.
+    """
+    import matplotlib.pyplot as plt
+
+    shown = [r for r in results if not r["failures"] and r["setting"] == repr(SHOWN)]
+    figure, axes = plt.subplots(figsize=(7, 5.5), layout="constrained")
+    for method, marker in zip(METHODS, "osv^DP", strict=True):
+        tables = [r["tables"] for r in shown if r["method"] == method]
+        x, y = ([np.sqrt(t[table][of]) for t in tables] for table, of in (("detailed", "max"), ("total", "total")))
+        axes.scatter(x, y, marker=marker, s=26, alpha=0.7, label=method)
+    points = np.geomspace(0.3, 30, 120)
+    d = 216
+    for form, shade in (("sharp", 0.12), ("paper", 0.25)):
+        bound = [max(least_sum_error(float(C), d, SHOWN, form), 1e-3) for C in points]
+        axes.fill_between(points, 1e-3, bound, color="black", alpha=shade, label=f"impossible, d = {d} ({form} bound)")
+    axes.set(xscale="log", yscale="log", ylim=(0.1, 300), xlim=(0.3, 30))
+    axes.set(xlabel="worst cell: root mean squared error", ylabel="sum: root mean squared error")
+    axes.set_title("Laplace noise, epsilon = 0.5; one point for each data set")
+    axes.legend(fontsize=8, loc="lower right")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
