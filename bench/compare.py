@@ -11,16 +11,26 @@ now, `python -m bench versions` tells more, in one run.
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import platform
 import sys
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bench.contests import Result
 from bench.measuring import print_table, verdict
-from bench.release_history import read
+from constraint_builders import __version__
 
 WORSE = 1.10
 NEAR = 1e-6  # standard errors that no distance is told apart below
 HEADER = ["problem", "peer", "peer / ours before", "now", "ours slower by", ""]
+FOLDER = Path(__file__).with_name("history")
+PACKAGES = ("numpy", "scipy", "numba", "hierarchicalforecast", "clarabel", "mbi")
 
 
 def main(argv: list[str]) -> None:
@@ -37,11 +47,13 @@ def main(argv: list[str]) -> None:
     rows = [_row(before["results"][key], now["results"][key]) for key in common]
     print_table(HEADER, rows)
     for part in ("machine", "versions"):
-        _tell_changes(part, before[part], now[part])
+        for name in sorted({*before[part], *now[part]}):
+            was, is_now = (record[part].get(name) for record in (before, now))
+            if was != is_now:
+                print(f"{part}: {name} was {was}, is {is_now}")
     for name, one, other in (("before", before, now), ("now", now, before)):
-        for problem, peer in one["results"]:
-            if (problem, peer) not in other["results"]:
-                print(f"{name} only: {problem}, {peer}")
+        for problem, peer in one["results"].keys() - other["results"].keys():
+            print(f"{name} only: {problem}, {peer}")
     if not common:
         sys.exit("nothing is in both files")
     if any(row[-1] for row in rows):
@@ -58,7 +70,43 @@ def _row(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [before["problem"], before["peer"], f"{before['ratio']:.3g}", f"{now['ratio']:.3g}", f"{slower:.2f}", said]
 
 
-def _tell_changes(part: str, before: dict[str, Any], now: dict[str, Any]) -> None:
-    for name in sorted({*before, *now}):
-        if before.get(name) != now.get(name):
-            print(f"{part}: {name} was {before.get(name)}, is {now.get(name)}")
+def write(path: Path, results: list[Result], absent: dict[str, str], note: str) -> None:
+    """Keep what a run found, in a file, or in a folder under the day and the version; `note` is of the machine."""
+    today = date.today().isoformat()
+    if path.suffix != ".json":
+        path.mkdir(parents=True, exist_ok=True)
+        path = path / f"{today}_{__version__}.json"
+    record = {
+        "date": today,
+        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count(), "note": note},
+        "versions": _versions(),
+        "results": [asdict(own) for own in results],
+        "absent": absent,
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"kept in {path}", file=sys.stderr)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What was kept in a file; `ValueError` if the file is not one that `write` made."""
+    try:
+        record = json.loads(path.read_text())
+        record["results"] = {(own["problem"], own["peer"]): own for own in record["results"]}
+        _ = record["machine"], record["versions"], [float(own["ratio"]) for own in record["results"].values()]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} holds no results of python -m bench peers --keep: {error}") from None
+    return dict(record)
+
+
+def _versions() -> dict[str, str]:
+    found = {"blue-solvers": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _processor() -> str:
+    source = Path("/proc/cpuinfo")
+    lines = source.read_text().splitlines() if source.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -11,50 +11,128 @@ with what these need installed; each that is not there is named. What they gave 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from bench import forecast_peers
 from bench.forecast_peers import Answer
-from bench.hierarchies import m5, tree
-from bench.measuring import print_table
+from bench.measuring import parser_of, print_table, timed
 from bench.other_systems import SYSTEMS, cases_of
+from bench.problems import m5, tree
 from blue_solvers import certify, estimate
 from blue_solvers.adapters import ExactMinTrace, judge
 from constraint_builders import Problem
+from constraint_builders.arrays import Float
 
 SEED = 2024
 MOST_DENSE = 3_000  # series above which dense matrices are not made
+FIRST = ["hierarchy", "variances", "answer", "seconds"]
 
 
 def main(argv: list[str]) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench judged", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small hierarchies only")
+    """Print the tables."""
+    parser = parser_of("judged", __doc__, "small hierarchies only")
     parser.add_argument("--peers", metavar="FOLDER", type=Path, help="where clones of the other systems lie")
     options = parser.parse_args(argv)
-    hierarchies = {"tree of 1,000 leaves": tree(1_000)}
-    if not options.quick:
-        hierarchies["M5"] = m5()
-    header = ["hierarchy", "variances", "answer", "seconds", "distance", "worst leaf", "leaf error", "disagreement"]
-    print_table(header, [row for name, S in hierarchies.items() for row in _rows(name, S)])
+    hierarchies = {"tree of 1,000 leaves": tree(1_000)} | ({} if options.quick else {"M5": m5()})
+    found = [own for name, S in hierarchies.items() for own in forecasts_of(name, S)]
+    header = [*FIRST, "distance", "worst leaf", "leaf error", "disagreement"]
+    print_table(header, (row for own in found for row in judged(own)))
     print("\nnot negative")
-    header = ["hierarchy", "variances", "answer", "seconds", "weighted squares over the least", "leaf error"]
-    print_table(header, [row for name, S in hierarchies.items() for row in _non_negative(name, S)])
+    header = [*FIRST, "weighted squares over the least", "leaf error"]
+    print_table(header, (row for own in found for row in not_negative(own)))
     print()
-    _judge_systems(options.peers)
+    absent: list[str] = []
+    print_table(["tables", "answer", "seconds", "distance", "disagreement"], of_systems(options.peers, absent))
+    print("\n".join(absent))
 
 
-def _judge_systems(folder: Path | None) -> None:
-    """Print the table of systems for tables, then what was not there."""
-    rows, absent = [], []
+@dataclass(frozen=True)
+class Forecasts:
+    """Forecasts `y` of a hierarchy, that err by known variances, and the truth."""
+
+    name: str
+    kind: str
+    S: sparse.csr_array
+    variances: Float
+    truth: Float
+    y: Float
+
+    def answered(self, answers: dict[str, Answer]) -> Iterator[tuple[list[str], Float | None]]:
+        """The row that each answer begins, and the answer; what others' code raises is told as its answer."""
+        for called, answer in answers.items():
+            start = [self.name, self.kind, called]
+            try:
+                x, seconds = timed(partial(answer, self.S, self.variances, self.y), time.perf_counter)
+            except Exception as error:
+                yield [*start, "", f"{type(error).__name__}: {error}"[:60]], None
+            else:
+                yield [*start, f"{seconds:.2f}"], x
+
+    def leaves(self, x: Float) -> Float:
+        """The bottom series."""
+        return x[-self.S.shape[1] :]
+
+    def leaf_error(self, x: Float) -> float:
+        """Root mean square of what the bottom series are off."""
+        return float(np.sqrt(np.mean(self.leaves(x - self.truth) ** 2)))
+
+
+def forecasts_of(name: str, S: sparse.csr_array) -> Iterator[Forecasts]:
+    """Each kind of variances, with the truth and forecasts that err so."""
+    leaves = np.asarray(S.sum(axis=1)).ravel()
+    rng = np.random.default_rng(SEED)
+    kinds = {"by leaves": leaves, "spread 1 to 10,000": leaves * 10 ** rng.uniform(-2, 2, leaves.size)}
+    for kind, variances in kinds.items():
+        truth = S @ rng.gamma(0.3, 4, S.shape[1])
+        yield Forecasts(name, kind, S, variances, truth, truth + rng.normal(size=S.shape[0]) * np.sqrt(variances))
+
+
+def judged(own: Forecasts) -> Iterator[list[str]]:
+    """The distance of every answer from the best forecasts, and what it is off the truth."""
+    problem = Problem.from_summing_matrix(own.S, own.variances)
+    best = estimate(problem, own.y)
+    answers: dict[str, Answer] = {
+        "ExactMinTrace": _ours,
+        "scipy lsqr, default": _least_squares,
+        "MinTraceSparse": forecast_peers.of_arrays("MinTraceSparse"),
+        "MinTraceSparse, wls_struct": forecast_peers.of_arrays("MinTraceSparse", "wls_struct"),
+    }
+    if own.S.shape[0] <= MOST_DENSE:
+        answers |= {"normal equations, dense": _normal_equations, "MinTrace": forecast_peers.of_arrays("MinTrace")}
+    for start, x in own.answered(answers):
+        figures = []
+        if x is not None:
+            (found,) = judge(problem, own.y, {"it": x}).iter_rows(named=True)
+            worst = abs(own.leaves((x - best.values) / best.std_errors)).max()
+            figures = [found["distance"], worst, own.leaf_error(x), found["disagreement"]]
+        yield [*start, *("" if figure is None else f"{figure:.2g}" for figure in figures)]
+
+
+def not_negative(own: Forecasts) -> Iterator[list[str]]:
+    """The best forecasts that are not negative, beside the peer's two ways to some."""
+    answers: dict[str, Answer] = {"ExactMinTrace": partial(_ours, nonnegative=True)}
+    for qp in (True, False):
+        answers[f"MinTraceSparse, qp={qp}"] = forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=qp)
+    least = None
+    for start, x in own.answered(answers):
+        if x is None:
+            yield start
+            continue
+        squares = float(np.sum((x - own.y) ** 2 / own.variances))
+        least = least or squares
+        yield [*start, f"{squares / least:.4f}", f"{own.leaf_error(x):.3g}"]
+
+
+def of_systems(folder: Path | None, absent: list[str]) -> Iterator[list[str]]:
+    """The answers of systems for tables; those that are not there are told."""
     for repository in SYSTEMS:
         try:
             cases = cases_of(repository, folder)
@@ -64,91 +142,19 @@ def _judge_systems(folder: Path | None) -> None:
         for case in cases:
             proof = certify(case.problem, case.y, case.x)
             bound = proof.reason if proof.bound is None else f"{proof.bound:.1e}"
-            rows.append([case.task, case.system, f"{case.seconds:.4f}", bound, f"{proof.violation:.1e}"])
-    if rows:
-        print_table(["tables", "answer", "seconds", "distance", "disagreement"], rows)
-    print("\n".join(absent))
+            yield [case.task, case.system, f"{case.seconds:.4f}", bound, f"{proof.violation:.1e}"]
 
 
-def _hierarchy(S: sparse.csr_array) -> Iterator[tuple[str, NDArray, NDArray, NDArray]]:
-    """Each kind of variances, with the truth and forecasts that err so."""
-    leaves = np.asarray(S.sum(axis=1)).ravel()
-    rng = np.random.default_rng(SEED)
-    kinds = {"by leaves": leaves, "spread 1 to 10,000": leaves * 10 ** rng.uniform(-2, 2, leaves.size)}
-    for kind, variances in kinds.items():
-        truth = S @ rng.gamma(0.3, 4, S.shape[1])
-        yield kind, variances, truth, truth + rng.normal(size=S.shape[0]) * np.sqrt(variances)
+def _ours(S: sparse.csr_array, variances: Float, y: Float, **options: bool) -> Float:
+    return ExactMinTrace(covariance=variances, **options).fit_predict(S, y[:, None])["mean"][:, 0]
 
 
-def _rows(name: str, S: sparse.csr_array) -> list[list[str]]:
-    return [row for own in _hierarchy(S) for row in _judged(name, S, *own)]
-
-
-def _judged(
-    name: str, S: sparse.csr_array, kind: str, variances: NDArray, truth: NDArray, y: NDArray
-) -> list[list[str]]:
-    problem = Problem.from_summing_matrix(S, variances)
-    best = estimate(problem, y)
-    answers: dict[str, Answer] = {"ExactMinTrace": _ours, "scipy lsqr, default": _least_squares}
-    answers["MinTraceSparse"] = forecast_peers.of_arrays("MinTraceSparse")
-    answers["MinTraceSparse, wls_struct"] = forecast_peers.of_arrays("MinTraceSparse", "wls_struct")
-    if S.shape[0] <= MOST_DENSE:
-        answers |= {"normal equations, dense": _normal_equations, "MinTrace": forecast_peers.of_arrays("MinTrace")}
-    rows = []
-    for called, answer in answers.items():
-        start = time.perf_counter()
-        try:
-            x = answer(S, variances, y)
-        except Exception as error:  # of others' code, told as its answer
-            rows.append([name, kind, called, "", f"{type(error).__name__}: {error}"[:60], "", "", ""])
-            continue
-        seconds = time.perf_counter() - start
-        (found,) = judge(problem, y, {called: x}).iter_rows(named=True)
-        worst = abs((x - best.values) / best.std_errors)[-S.shape[1] :].max()
-        numbers = [found["distance"], worst, _leaf_error(S, x, truth), found["disagreement"]]
-        rows.append([name, kind, called, f"{seconds:.2f}", *("" if own is None else f"{own:.2g}" for own in numbers)])
-    return rows
-
-
-def _leaf_error(S: sparse.csr_array, x: NDArray, truth: NDArray) -> float:
-    """Root mean square of what the bottom series are off."""
-    return float(np.sqrt(np.mean((x - truth)[-S.shape[1] :] ** 2)))
-
-
-def _non_negative(name: str, S: sparse.csr_array) -> list[list[str]]:
-    """The best forecasts that are not negative, beside the peer's two ways to some."""
-    rows = []
-    for kind, variances, truth, y in _hierarchy(S):
-        least = None
-        answers: dict[str, Answer] = {
-            "ExactMinTrace": lambda S, v, y: ExactMinTrace(covariance=v, nonnegative=True).fit_predict(S, y[:, None])[
-                "mean"
-            ][:, 0],
-            "MinTraceSparse, qp=True": forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=True),
-            "MinTraceSparse, qp=False": forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=False),
-        }
-        for called, answer in answers.items():
-            start = time.perf_counter()
-            x = answer(S, variances, y)
-            seconds = time.perf_counter() - start
-            squares = float(np.sum((x - y) ** 2 / variances))
-            least = squares if least is None else least
-            rows.append(
-                [name, kind, called, f"{seconds:.2f}", f"{squares / least:.4f}", f"{_leaf_error(S, x, truth):.3g}"]
-            )
-    return rows
-
-
-def _ours(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
-    return ExactMinTrace(covariance=variances).fit_predict(S, y[:, None])["mean"][:, 0]
-
-
-def _least_squares(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
+def _least_squares(S: sparse.csr_array, variances: Float, y: Float) -> Float:
     weights = 1 / np.sqrt(variances)
     return np.asarray(S @ lsqr(sparse.diags_array(weights) @ S, weights * y)[0])
 
 
-def _normal_equations(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
+def _normal_equations(S: sparse.csr_array, variances: Float, y: Float) -> Float:
     dense = S.toarray()
     weighed = dense.T / variances
     return dense @ np.linalg.solve(weighed @ dense, weighed @ y)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from bench.measuring import timed
 from blue_solvers import blue
 from blue_solvers.adapters import answer_from, problem_from_measurements
 from constraint_builders import Problem, Schema, Spine
@@ -45,8 +46,8 @@ class Case:
         Its answer over the observed layout.
     seconds : float
         Of the system's own work, after it was loaded; of ours from the problem to the estimate, proof apart.
-    again : callable
-        The same work once more.
+    work : callable
+        The same once more; it may print.
     """
 
     system: str
@@ -55,7 +56,47 @@ class Case:
     y: NDArray
     x: NDArray
     seconds: float
-    again: Callable[[], object]
+    work: Callable[[], object]
+
+    def again(self) -> None:
+        """The same work once more, without a word."""
+        _timed(self.work)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """All margins of a table of so many levels."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Of its variables."""
+        return [f"v{axis}" for axis in range(len(self.shape))]
+
+    @property
+    def schema(self) -> Schema:
+        """Of its cells."""
+        return Schema(dict(zip(self.names, self.shape, strict=True)))
+
+    @property
+    def task(self) -> str:
+        """What it is called."""
+        return f"all margins of {' x '.join(map(str, self.shape))}"
+
+    @property
+    def tables(self) -> list[tuple[int, ...]]:
+        """The axes of each, the total first."""
+        axes = range(len(self.shape))
+        return [own for size in range(len(axes) + 1) for own in itertools.combinations(axes, size)]
+
+    def called(self, axes: tuple[int, ...]) -> str:
+        """What a table is called."""
+        return " * ".join(self.names[axis] for axis in axes) or "total"
+
+    def matrix(self, axes: tuple[int, ...]) -> NDArray:
+        """The matrix that sums cells in C order to a table."""
+        return _kron([np.eye(n) if axis in axes else np.ones((1, n)) for axis, n in enumerate(self.shape)])
 
 
 @contextmanager
@@ -76,25 +117,11 @@ def _on_path(folder: Path | None) -> Iterator[None]:
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """What work without a word gives, and its seconds."""
     with redirect_stdout(StringIO()):
-        start = time.perf_counter()
-        found = work()
-    return found, time.perf_counter() - start
-
-
-def _subsets(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return [own for size in range(len(shape) + 1) for own in itertools.combinations(range(len(shape)), size)]
-
-
-def _marginal(shape: tuple[int, ...], axes: tuple[int, ...]) -> NDArray:
-    """The matrix that sums cells in C order to a table."""
-    return np.asarray(_kron([np.eye(size) if axis in axes else np.ones((1, size)) for axis, size in enumerate(shape)]))
+        return timed(work, time.perf_counter)
 
 
 def _kron(factors: list[NDArray]) -> NDArray:
-    product = np.ones((1, 1))
-    for factor in factors:
-        product = np.kron(product, factor)
-    return product
+    return reduce(np.kron, factors, np.ones((1, 1)))
 
 
 def sea_blue(folder: Path) -> Iterator[Case]:
@@ -104,9 +131,8 @@ def sea_blue(folder: Path) -> Iterator[Case]:
     for shape in SHAPES:
         random.seed(SEED)  # its own generators
         np.random.seed(SEED)  # noqa: NPY002
-        made = theirs.Histogram(
-            num_vars=len(shape), var_levels=list(shape), num_children=0, max_detail=len(shape), max_depth=1
-        )
+        ways = len(shape)
+        made = theirs.Histogram(num_vars=ways, var_levels=list(shape), num_children=0, max_detail=ways, max_depth=1)
         problem, y = _problem_of_histogram(made, shape)
 
         def passes(made: Any = made) -> Any:
@@ -117,15 +143,14 @@ def sea_blue(folder: Path) -> Iterator[Case]:
         tables = {key: np.asarray(own, dtype=float) for key, own in tables.items()}
         for order, said in (("C", "lists as documented"), ("F", 'lists read with order="F"')):
             x = answer_from(problem, tables, order=order)
-            task = f"all margins of {' x '.join(map(str, shape))}"
-            yield Case(f"SEA BLUE, {said}", task, problem, y, x, seconds, partial(_timed, passes))
+            yield Case(f"SEA BLUE, {said}", Margins(shape).task, problem, y, x, seconds, passes)
 
 
 def _problem_of_histogram(made: Any, shape: tuple[int, ...]) -> tuple[Problem, NDArray]:
     """Its cells by their indices, 0 where a variable is summed out and levels from 1."""
     names = list(made.var_list)
     schema = Schema(dict(zip(names, shape, strict=True)))
-    keys = [tuple(names[axis] for axis in own) for own in _subsets(shape)]
+    keys = [tuple(names[axis] for axis in own) for own in Margins(shape).tables]
     values = {key: np.full([shape[names.index(name)] for name in key], np.nan) for key in keys}
     variances = {key: own.copy() for key, own in values.items()}
     for row, value, variance in zip(made.variables, made.noised_data, made.variance, strict=True):
@@ -142,11 +167,10 @@ def hdmm(folder: Path) -> Iterator[Case]:
     """HDMM's least squares for a strategy of weighted marginals."""
     with _on_path(folder / "src"):
         workload = import_module("hdmm.workload")
-    for shape in SHAPES:
-        rng = np.random.default_rng(SEED)
-        names = [f"v{axis}" for axis in range(len(shape))]
+    for margins in map(Margins, SHAPES):
+        rng, shape = np.random.default_rng(SEED), margins.shape
         cells = rng.poisson(40, shape).astype(float)
-        weights = {axes: float(rng.uniform(0.5, 2)) for axes in _subsets(shape)}
+        weights = {axes: float(rng.uniform(0.5, 2)) for axes in margins.tables}
         A = workload.Marginals.fromtuples(shape, weights)
         observed: dict[str, float] = {}
         values: dict[str, NDArray] = {}
@@ -154,29 +178,19 @@ def hdmm(folder: Path) -> Iterator[Case]:
         for sub, axes in zip(A.matrices, _order_of(A, shape), strict=True):
             noisy = (sub @ cells.ravel()) + rng.normal(size=sub.shape[0])  # of the weighted table: variance 1
             answers.append(noisy)
-            name = " * ".join(names[axis] for axis in axes) or "total"
-            observed[name] = 1 / weights[axes] ** 2
-            values[name] = (noisy / weights[axes]).reshape([shape[axis] for axis in axes])
-        problem = Problem(Schema(dict(zip(names, shape, strict=True))), observed)
+            observed[margins.called(axes)] = 1 / weights[axes] ** 2
+            values[margins.called(axes)] = (noisy / weights[axes]).reshape([shape[axis] for axis in axes])
+        problem = Problem(margins.schema, observed)
         y = problem.vector(values)
 
         def solve(A: Any = A, answers: list[NDArray] = answers) -> NDArray:
             return A.pinv() @ np.concatenate(answers)
 
         found, seconds = _timed(solve)
-        tables = {}
-        for axes in weights:
-            tables[tuple(names[axis] for axis in axes)] = _marginal(shape, axes) @ np.asarray(found)
-        task = f"all margins of {' x '.join(map(str, shape))}, variances from 1/4 to 4"
-        yield Case(
-            "HDMM, least squares of marginals",
-            task,
-            problem,
-            y,
-            answer_from(problem, tables),
-            seconds,
-            partial(_timed, solve),
-        )
+        names, cells = margins.names, np.asarray(found)
+        x = answer_from(problem, {tuple(names[a] for a in axes): margins.matrix(axes) @ cells for axes in weights})
+        task = f"{margins.task}, variances from 1/4 to 4"
+        yield Case("HDMM, least squares of marginals", task, problem, y, x, seconds, solve)
 
 
 def _order_of(A: Any, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -191,13 +205,12 @@ def residual_planner(folder: Path) -> Iterator[Case]:
         theirs = import_module("resplan.ResPlan")
     import pandas as pd
 
-    for shape in SHAPES:
-        rng = np.random.default_rng(SEED)
+    for margins in map(Margins, SHAPES):
+        rng, shape, names = np.random.default_rng(SEED), margins.shape, margins.names
         np.random.seed(SEED)  # noqa: NPY002  its own generator
         planner = theirs.ResPlanSum(list(shape), ["I"] * len(shape))
-        names = [f"v{axis}" for axis in range(len(shape))]
         people = pd.DataFrame({name: rng.integers(0, size, 2000) for name, size in zip(names, shape, strict=True)})
-        for axes in _subsets(shape):
+        for axes in margins.tables:
             planner.input_mech(axes)
         planner.input_data(people, names)
 
@@ -207,32 +220,26 @@ def residual_planner(folder: Path) -> Iterator[Case]:
             planner.reconstruction()
 
         _, seconds = _timed(plan)
-        schema = Schema(dict(zip(names, shape, strict=True)))
-        tables = Problem(schema, {" * ".join(names[a] for a in axes) or "total": 1.0 for axes in _subsets(shape)})
-        answer = answer_from(tables, planner, names)
-        problem, y, x = _of_residuals(planner, shape, names, answer)
-        task = f"all margins of {' x '.join(map(str, shape))}, from its own residuals"
-        yield Case("ResidualPlanner+", task, problem, y, x, seconds, partial(_timed, plan))
+        tables = Problem(margins.schema, {margins.called(axes): 1.0 for axes in margins.tables})
+        problem, y, x = _of_residuals(planner, margins, answer_from(tables, planner, names))
+        yield Case("ResidualPlanner+", f"{margins.task}, from its own residuals", problem, y, x, seconds, plan)
 
 
-def _of_residuals(
-    planner: Any, shape: tuple[int, ...], names: list[str], answer: NDArray
-) -> tuple[Problem, NDArray, NDArray]:
+def _of_residuals(planner: Any, margins: Margins, answer: NDArray) -> tuple[Problem, NDArray, NDArray]:
     """What its measurements alone say of the cells, and what its tables, which must agree, say of them."""
     rows, measured = [], []
     for axes, own in planner.res_dict.items():
         R, G = (_kron([np.asarray(m.todense() if sparse.issparse(m) else m) for m in found])
                 for found in (own.res_mat_list, own.gamma_mat_list))  # fmt: skip
         root = linalg.cholesky(own.noise_level * G @ G.T, lower=True)
-        rows.append(linalg.solve_triangular(root, R @ _marginal(shape, axes), lower=True))
+        rows.append(linalg.solve_triangular(root, R @ margins.matrix(axes), lower=True))
         measured.append(linalg.solve_triangular(root, np.ravel(own.noisy_answer_vector), lower=True))
-    cells = answer[-int(np.prod(shape)) :]  # the last table is the finest
-    tables = np.concatenate([_marginal(shape, axes) @ cells for axes in _subsets(shape)])
+    cells = answer[-int(np.prod(margins.shape)) :]  # the last table is the finest
+    tables = np.concatenate([margins.matrix(axes) @ cells for axes in margins.tables])
     if abs(tables - answer).max() > 1e-6:
         raise ValueError(f"tables disagree by {abs(tables - answer).max():.1g}")
     back = np.linalg.inv(np.vstack(rows))  # as many differences as cells
-    schema = Schema(dict(zip(names, shape, strict=True)))
-    problem = Problem(schema, {"detailed": None}, covariance=sparse.csr_array(back @ back.T))
+    problem = Problem(margins.schema, {"detailed": None}, covariance=sparse.csr_array(back @ back.T))
     return problem, back @ np.concatenate(measured), cells
 
 
@@ -279,36 +286,26 @@ def blue_down(folder: Path) -> Iterator[Case]:
     split = {}
     for level, frame in found.items():
         rows = [
-            (code, list(queries[table]), _marginal(shape, kept) @ np.asarray(own.val))
+            (code, list(queries[table]), Margins(shape).matrix(kept) @ np.asarray(own.val))
             for code, own in zip(frame["geocode"], frame["estimate"], strict=True)
             for table, kept in axes.items()
         ]  # fmt: skip
         split[level] = pd.DataFrame(rows, columns=["geocode", "query_shape", "value"])
-    task = "a state of 25 geounits, four tables each"
-    yield Case(
-        "census-bluedown, linear passes",
-        task,
-        problem,
-        y,
-        answer_from(problem, split, names),
-        seconds,
-        partial(_timed, passes),
-    )
+    x, task = answer_from(problem, split, names), "a state of 25 geounits, four tables each"
+    yield Case("census-bluedown, linear passes", task, problem, y, x, seconds, passes)
 
 
 def private_pgm(folder: Path | None) -> Iterator[Case]:
     """private-pgm's mirror descent, its total known; from its clone, or as installed from PyPI."""
     with _on_path(folder and folder / "src"):
         mbi = import_module("mbi")
-    shape = (4, 4, 4)
-    names = ("v0", "v1", "v2")
-    rng = np.random.default_rng(SEED)
-    cells = rng.poisson(40, shape).astype(float)
+    margins, rng = Margins((4, 4, 4)), np.random.default_rng(SEED)
+    cells, names = rng.poisson(40, margins.shape).astype(float), margins.names
     measurements = []
-    for axes in _subsets(shape)[1:]:
-        noisy = (_marginal(shape, axes) @ cells.ravel()) + 2 * rng.normal(size=int(np.prod([shape[a] for a in axes])))
+    for axes in margins.tables[1:]:
+        noisy = margins.matrix(axes) @ cells.ravel() + 2 * rng.normal(size=4 ** len(axes))
         measurements.append(mbi.LinearMeasurement(noisy, tuple(names[a] for a in axes), 2.0))
-    domain = mbi.Domain(names, shape)
+    domain = mbi.Domain(tuple(names), margins.shape)
     problem, y = problem_from_measurements(measurements, domain)
     estimation = import_module("mbi.estimation")
     total = float(cells.sum())
@@ -316,10 +313,8 @@ def private_pgm(folder: Path | None) -> Iterator[Case]:
     descent = estimation.MirrorDescent().estimate if from_2_0 else estimation.mirror_descent
     descend = partial(descent, domain, measurements, known_total=total, iters=1000)
     model, seconds = _timed(descend)
-    task = "all margins of 4 x 4 x 4, standard deviation 2, cells around 40"
-    yield Case(
-        "private-pgm, mirror descent", task, problem, y, answer_from(problem, model), seconds, partial(_timed, descend)
-    )
+    x, task = answer_from(problem, model), f"{margins.task}, standard deviation 2, cells around 40"
+    yield Case("private-pgm, mirror descent", task, problem, y, x, seconds, descend)
 
 
 SYSTEMS: dict[str, Callable[[Any], Iterator[Case]]] = {  # by their repositories
@@ -353,11 +348,15 @@ def cases_of(repository: str, folder: Path | None) -> list[Case]:
     for case in SYSTEMS[repository](_source_of(repository, folder)):
         if not found or found[-1].problem is not case.problem:
             blue(case.problem) @ case.y
-            ours = partial(_timed, lambda case=case: blue(case.problem) @ case.y)
-            x, seconds = ours()
+            ours = partial(_ours, case)
+            x, seconds = _timed(ours)
             found.append(Case("ours", case.task, case.problem, case.y, x, seconds, ours))
         found.append(case)
     return found
+
+
+def _ours(case: Case) -> NDArray:
+    return blue(case.problem) @ case.y
 
 
 def _source_of(repository: str, folder: Path | None) -> Path | None:

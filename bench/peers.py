@@ -15,10 +15,9 @@ them from the problem. Who is not there is named below.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +25,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bench import forecast_peers, general_peers
-from bench.closed_forms import up_to
+from bench.compare import FOLDER, write
 from bench.contests import Contest, Result, Rival, distance_from, held
-from bench.hierarchies import m5, tree
 from bench.judged import MOST_DENSE
-from bench.measuring import print_table
+from bench.measuring import parser_of, print_table
 from bench.other_systems import SYSTEMS, Case, cases_of
-from bench.release_history import FOLDER, write
+from bench.problems import m5, margins, tree
 from blue_solvers import BlueOperator, blue
 from constraint_builders import Problem, gallery
 
@@ -47,33 +45,31 @@ GENERAL = {
 
 def main(argv: list[str]) -> None:
     """Print the table, then who was absent."""
-    parser = argparse.ArgumentParser(prog="python -m bench peers", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small problems, few rounds")
+    parser = parser_of("peers", __doc__, "small problems, few rounds")
     parser.add_argument("--peers", metavar="FOLDER", type=Path, help="where clones of the other systems lie")
-    parser.add_argument("--only", action="append", default=[], help="problems whose name holds this text")
     parser.add_argument("--keep", metavar="PLACE", type=Path, nargs="?", const=FOLDER, help="file or folder of JSON")
     parser.add_argument("--note", default="", help="what to keep about the machine, such as who shares it")
     options = parser.parse_args(argv)
-    budget = 0.2 if options.quick else 5.0
     results: list[Result] = []
     absent: dict[str, str] = {}
-    for contest in _contests(options.quick):
-        if not options.only or any(text in contest.problem for text in options.only):
-            found, lacking = held(contest, budget)
-            results += found
-            absent |= lacking
-    if not options.only:
-        for repository in SYSTEMS:
-            found, lacking = _of_system(repository, options.peers, budget)
-            results += found
-            absent |= lacking
-    print_table(HEADER, [_row(own) for own in results])
+    systems = (_of_system(repository, options.peers, absent) for repository in SYSTEMS)
+    contests = chain(_contests(options.quick), *systems)
+    print_table(HEADER, map(_row, _held(contests, 0.2 if options.quick else 5.0, results, absent)))
     for name, why in absent.items():
         print(f"not run: {name}: {why}")
     if options.keep is not None:
         write(options.keep, results, absent, options.note)
-    if not results:
-        sys.exit("no problem has such a name")
+
+
+def _held(
+    contests: Iterable[Contest], budget: float, results: list[Result], absent: dict[str, str]
+) -> Iterator[Result]:
+    """Results as they are found, kept along with who could not take part."""
+    for contest in contests:
+        found, lacking = held(contest, budget)
+        results += found
+        absent |= lacking
+        yield from found
 
 
 def _contests(quick: bool) -> Iterator[Contest]:
@@ -82,7 +78,7 @@ def _contests(quick: bool) -> Iterator[Contest]:
         named |= {
             "5^5": partial(gallery.cube, 5, 5),
             "Adult up to two-way": partial(gallery.adult, 2),
-            "2 to 9 levels, three-way": partial(up_to, [*range(2, 10)], 3),
+            "2 to 9 levels, three-way": partial(margins, [*range(2, 10)], 3),
         }
     for name, make in named.items():
         yield _of_tables(name, make())
@@ -167,28 +163,21 @@ def _refuse_dense(called: str, shape: tuple[int, int]) -> None:
         raise MemoryError(f"its dense matrices, {8 * shape[0] * shape[1] / 1e9:.1f} GB each, are not made here")
 
 
-def _of_system(repository: str, folder: Path | None, budget: float) -> tuple[list[Result], dict[str, str]]:
-    """A system that brings its problems, each in turns with ours."""
+def _of_system(repository: str, folder: Path | None, absent: dict[str, str]) -> Iterator[Contest]:
+    """A system that brings its problems."""
     try:
         cases = [case for case in cases_of(repository, folder) if case.system != "ours"]
     except Exception as error:  # of others' code, or of what it needs
-        return [], {repository: f"{type(error).__name__}: {error}".splitlines()[0]}
-    results: list[Result] = []
-    absent: dict[str, str] = {}
+        absent[repository] = f"{type(error).__name__}: {error}".splitlines()[0]
+        return
     for case in cases:
-        rivals = {case.system: partial(_rival_of, case)}
-        found, lacking = held(Contest(case.task, case.y.size, rivals), budget)
-        results += found
-        absent |= lacking
-    return results, absent
+        yield Contest(case.task, case.y.size, {case.system: partial(_rival_of, case)})
 
 
 def _rival_of(case: Case) -> Rival:
     P = blue(case.problem)
-    off = distance_from(P @ case.y, P.variances())(case.x)
-    return Rival(
-        case.system, "from the problem", lambda: blue(case.problem.replace()) @ case.y, case.again, lambda _: off
-    )
+    off, ours = distance_from(P @ case.y, P.variances())(case.x), lambda: blue(case.problem.replace()) @ case.y
+    return Rival(case.system, "from the problem", ours, case.again, lambda _: off)
 
 
 def _row(own: Result) -> list[str]:

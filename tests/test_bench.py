@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import paper_times, squared_error_rule, two_cores, unequal_variances
-from bench.__main__ import SHARED_CODE
+from bench import two_cores
+from bench.__main__ import measurements
 from bench.invented_answers import HEADER, broken, collect, read, table
-from bench.printed_figures import TABLE_2, TABLE_3, Comparison
+from bench.papers import paper_times, squared_error_rule, unequal_variances
+from bench.papers.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import Spine, gallery
@@ -18,18 +19,20 @@ from constraint_builders.budget import Measure
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
-NAMES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if not path.stem.startswith("__"))
+PATHS = sorted(path.relative_to(ROOT) for path in (ROOT / "bench").rglob("*.py") if not path.stem.startswith("__"))
 
 
-@every("name", NAMES)
+@every("name", [".".join(path.with_suffix("").parts) for path in PATHS])
 def test_a_benchmark_is_imported(name: str) -> None:
-    assert import_module(f"bench.{name}").__doc__
+    assert import_module(name).__doc__
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in SHARED_CODE])
-def test_a_benchmark_that_is_listed_says_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "module"), measurements().items())
+def test_a_benchmark_that_is_listed_says_its_options(
+    name: str, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
-        import_module(f"bench.{name}").main(["--help"])
+        import_module(module).main(["--help"])
     assert end.value.code == 0
     assert f"python -m bench {name.replace('_', '-')}" in capsys.readouterr().out.replace("_", "-")
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from bench import compare, contests, general_peers, peers, release_history
+from bench import compare, contests, general_peers, peers
 from bench.contests import Contest, Result, Rival, distance_from, held
-from bench.hierarchies import m5
 from bench.measuring import verdict
+from bench.problems import m5
 from constraint_builders import Problem
 
 RESULTS = [
@@ -98,7 +98,7 @@ def test_a_quick_run_needs_scipy_alone(
     assert "not run: MinTraceSparse on tree of 1,000 leaves" in shown
     for repository in peers.SYSTEMS:
         assert f"not run: {repository}: FileNotFoundError" in shown
-    kept = release_history.read(tmp_path / "kept.json")
+    kept = compare.read(tmp_path / "kept.json")
     assert kept["machine"]["note"] == "a test"
     assert kept["results"]["4^4", "scipy splu"]["distance"] < 1e-9
     assert any("clarabel" in name for name in kept["absent"])
@@ -110,7 +110,7 @@ def test_a_part_of_m5_has_its_levels() -> None:
 
 
 def kept(path: Path, results: list[Result]) -> str:
-    release_history.write(path, results, {}, "")
+    compare.write(path, results, {}, "")
     return str(path)
 
 
@@ -164,9 +164,9 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_the_files_that_are_kept_can_be_read() -> None:
-    paths = sorted(release_history.FOLDER.glob("*.json"))
+    paths = sorted(compare.FOLDER.glob("*.json"))
     assert paths
-    assert all(release_history.read(path)["results"] for path in paths)
+    assert all(compare.read(path)["results"] for path in paths)
 
 
 def test_slower_is_what_is_above_the_limit() -> None:
