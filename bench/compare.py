@@ -2,10 +2,10 @@
 
     python -m bench compare bench/history/A.json bench/history/B.json
 
-Files are those of `python -m bench peers --keep`. Compared is by how many times a peer is slower than ours, or a copy
-is faster, which other machines and days change less than times; a ratio that fell by more than 10 % is worse, and so is
-an answer that moved away from ours by 10 % and more than 1e-6 standard errors. Where both versions can be run here and
-now, `python -m bench versions` tells more, in one run.
+Files are those of `python -m bench peers --keep`. Compared is by how many times a peer is slower than ours, which
+other machines and days change less than times; a ratio that fell by more than 10 % is worse, and so is an answer that
+moved away from ours by 10 % and more than 1e-6 standard errors. Where both versions can be run here and now,
+`python -m bench versions` tells more, in one run.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.measuring import timed
+
 LEAST_TURN = 0.003  # seconds of processor that a turn takes at least
 LEAST_ROUNDS, MOST_ROUNDS = 3, 25
 Work = Callable[[], Any]
@@ -99,7 +101,7 @@ def _duel(contest: Contest, rival: Rival, budget: float) -> Result:
 
 def _repeats(work: Work) -> int:
     """Calls that take a turn's time."""
-    count, taken = 1, 0.0
+    count = 1
     while (taken := _turn(work, count) * count) < LEAST_TURN:
         count = max(2 * count, int(count * LEAST_TURN / max(taken, 1e-6)))
     return count
@@ -107,7 +109,4 @@ def _repeats(work: Work) -> int:
 
 def _turn(work: Work, count: int) -> float:
     """Seconds of processor for one call."""
-    start = time.process_time()
-    for _ in range(count):
-        work()
-    return (time.process_time() - start) / count
+    return timed(lambda: [work() for _ in range(count)])[1] / count

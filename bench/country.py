@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bench.invented_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
-from bench.measuring import print_table
+from bench.measuring import parser_of, print_table
 from bench.nation_passes import DOWN, UP, Passes
 
 QUICK_SHARES = {"16": 0.01, "2016": 0.003}  # of the blocks
@@ -29,19 +29,19 @@ QUICK_SHARES = {"16": 0.01, "2016": 0.003}  # of the blocks
 
 def main(argv: list[str]) -> None:
     """Run both passes, and print what they took and what they found."""
-    parser = argparse.ArgumentParser(prog="python -m bench country", description=__doc__.splitlines()[0])
+    parser = parser_of("country", __doc__, "few states, unless others are asked for")
     parser.add_argument("--cells", choices=("16", "2016"), default="16", help="in every geounit (16)")
     some = parser.add_mutually_exclusive_group()
     some.add_argument("--states", type=_count, metavar="N", help="the first N states (all 51)")
     some.add_argument("--share", type=_share, metavar="P", help="states that have at most this share of the blocks")
     parser.add_argument("--folder", type=Path, help="where records are kept, to go on there (a temporary folder)")
-    parser.add_argument("--quick", action="store_true", help="few states, unless others are asked for")
     options = parser.parse_args(argv)
     is_open = options.share is None and options.states is None
     share = QUICK_SHARES[options.cells] if options.quick and is_open else options.share
     states = all_states()[: options.states] if share is None else states_within(share)
     if not states:
-        parser.error(f"no state has so few blocks: --share is {share:g}, and {_smallest():.4f} is the least")
+        smallest = min(state.blocks for state in all_states()) / GEOUNITS["Block"]
+        parser.error(f"no state has so few blocks: --share is {share:g}, and {smallest:.4f} is the least")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         passes = Passes(Nation(options.cells, states), folder, lambda line: print(line, flush=True))
@@ -67,10 +67,6 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share: give a number above 0, at most 1")
     return share
-
-
-def _smallest() -> float:
-    return min(state.blocks for state in all_states()) / GEOUNITS["Block"]
 
 
 def print_seconds(passes: Passes, states: list[State]) -> None:

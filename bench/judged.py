@@ -106,7 +106,7 @@ def judged(own: Forecasts) -> Iterator[list[str]]:
         "MinTraceSparse, wls_struct": forecast_peers.of_arrays("MinTraceSparse", "wls_struct"),
     }
     if own.S.shape[0] <= MOST_DENSE:
-        answers |= {"normal equations, dense": _normal_equations, "MinTrace": forecast_peers.of_arrays("MinTrace")}
+        answers["MinTrace"] = forecast_peers.of_arrays("MinTrace")
     for start, x in own.answered(answers):
         figures = []
         if x is not None:
@@ -152,9 +152,3 @@ def _ours(S: sparse.csr_array, variances: Float, y: Float, **options: bool) -> F
 def _least_squares(S: sparse.csr_array, variances: Float, y: Float) -> Float:
     weights = 1 / np.sqrt(variances)
     return np.asarray(S @ lsqr(sparse.diags_array(weights) @ S, weights * y)[0])
-
-
-def _normal_equations(S: sparse.csr_array, variances: Float, y: Float) -> Float:
-    dense = S.toarray()
-    weighed = dense.T / variances
-    return dense @ np.linalg.solve(weighed @ dense, weighed @ y)

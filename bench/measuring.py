@@ -90,7 +90,7 @@ def print_apart(module: str, columns: Mapping[str, str], cases: Mapping[str, Seq
         found = figures_apart(module, *arguments)
         return [name, found] if isinstance(found, str) else row_of(columns, {first: name, **found})
 
-    print_table(columns, (row(name, arguments) for name, arguments in cases.items()))
+    print_table(columns, (row(name, arguments) for name, arguments in cases.items()), cases)
 
 
 def row_of(columns: Mapping[str, str], figures: Mapping[str, Any]) -> list[str]:
@@ -98,12 +98,15 @@ def row_of(columns: Mapping[str, str], figures: Mapping[str, Any]) -> list[str]:
     return ["" if figures.get(name) is None else format(figures[name], how) for name, how in columns.items()]
 
 
-def print_table(header: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under a header as they come; columns are aligned as far as their widths are known by then."""
+def print_table(header: Iterable[str], rows: Iterable[Sequence[str]], first: Iterable[str] = ()) -> None:
+    """Print rows under a header as they come, with what will be in the first column said beforehand.
+
+    Columns are aligned as far as their widths are known by then.
+    """
     names = list(header)
-    known = list(rows) if isinstance(rows, Sequence) else []
+    known = list(rows) if isinstance(rows, Sequence) else [[name] for name in first]
     widths = [max(map(len, column)) for column in zip(names, *(_filled(row, len(names)) for row in known), strict=True)]
-    for number, row in enumerate(known or rows):
+    for number, row in enumerate(rows):
         widths = [max(width, len(cell)) for width, cell in zip(widths, _filled(row, len(names)), strict=True)]
         if not number:
             _print_row(names, widths)

@@ -8,9 +8,8 @@
 A row is a problem and a peer. "apply": both were prepared, and answer again; "from the problem": both start with what
 was measured, loaded and described; "frames": both are given the same data frames. Times are medians, in milliseconds of
 processor on one BLAS thread; the ratio, peer over ours, is the median over rounds that time one after the other.
-Distance is the largest difference from our answer in any cell, in our standard errors. "copy" is input and output
-copied into memory at hand, the least that an apply can take. Peers for any equalities are given these, while ours finds
-them from the problem. Who is not there is named below.
+Distance is the largest difference from our answer in any cell, in our standard errors. Peers for any equalities are
+given these, while ours finds them from the problem. Who is not there is named below.
 """
 
 from __future__ import annotations
@@ -96,18 +95,6 @@ def _of_tables(name: str, problem: Problem) -> Contest:
     return Contest(name, y.size, _general(problem, P, y))
 
 
-def _copying(P: BlueOperator, y: NDArray) -> dict[str, Callable[[], Rival]]:
-    """Input and output, into memory at hand."""
-    x = P @ y
-    places = np.empty_like(x), np.empty_like(y)
-
-    def copy() -> None:
-        np.copyto(places[0], x)
-        np.copyto(places[1], y)
-
-    return {"copy": lambda: Rival("copy", "apply", lambda: P @ y, copy)}
-
-
 def _general(problem: Problem, P: BlueOperator, y: NDArray) -> dict[str, Callable[[], Rival]]:
     """Peers for any equalities."""
     distance = distance_from(P @ y, P.variances())
@@ -118,7 +105,7 @@ def _general(problem: Problem, P: BlueOperator, y: NDArray) -> dict[str, Callabl
         theirs = make(problem.constraint_matrix(), problem.variances, y)
         return Rival(name, timed, ours[timed], theirs, distance)
 
-    return _copying(P, y) | {name: partial(rival, name) for name in GENERAL}
+    return {name: partial(rival, name) for name in GENERAL}
 
 
 def _of_hierarchy(name: str, S: sparse.csr_array, horizon: int) -> Iterator[Contest]:

@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any
 
 from bench.measuring import parser_of, print_table, row_of
-from blue_solvers import SOLVERS, Solver, benchmark
+from blue_solvers import SOLVERS, benchmark
+from blue_solvers.contract import Solver
 from constraint_builders import Problem, gallery
 
 CASES: dict[str, Callable[[], Problem]] = {
@@ -73,7 +74,7 @@ def measured(
         many, copy = own["many_columns"], own["copy"]
         yield {
             **sizes,
-            "solver": own["by"] if own["by"] == label else f"{label}: {own['by']}",
+            "solver": own["by"] if own["by"].startswith(label) else f"{label}: {own['by']}",
             "prepare s": own["prepare"],
             "apply s": own["apply"],
             "x copy": own["apply"] / copy,

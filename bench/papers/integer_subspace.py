@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from bench.measuring import best_seconds, parser_of, print_table, timed
 from bench.problems import BLOCKS
 from constraint_builders import Schema, gallery
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import has_numba
 from noise_mechanisms.integer_subspace import (
     GeneralizedGaussian,
@@ -69,15 +70,14 @@ PRINTED: dict[int, list[list[int]]] = {
 class Scale:
     """How much is measured."""
 
-    draws: int
-    projections: int
-    couplings: int
-    trace: int
-    timing_moves: int
-    slow_couplings: bool
+    draws: int = 20_000
+    projections: int = 1000
+    couplings: int = 200
+    trace: int = 20_000
+    timing_moves: int = 300_000
+    slow_couplings: bool = True
 
 
-FULL = Scale(draws=20_000, projections=1000, couplings=200, trace=20_000, timing_moves=300_000, slow_couplings=True)
 QUICK = Scale(draws=2000, projections=20, couplings=20, trace=1000, timing_moves=20_000, slow_couplings=False)
 
 
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> None:
     parser = parser_of("integer_subspace", __doc__, "few draws and runs: seconds instead of minutes")
     parser.add_argument("--pictures", type=Path, help="an existing folder for pictures of convergence and noise")
     options = parser.parse_args(argv)
-    scale = QUICK if options.quick else FULL
+    scale = QUICK if options.quick else Scale()
     print(f"chains: {'compiled by numba' if has_numba() else 'numpy (numba, the extra fast, is missing)'}; one thread")
     intersecting(scale, options.pictures)
     children(scale, options.pictures)
@@ -106,15 +106,11 @@ def intersecting(scale: Scale, pictures: Path | None) -> None:
     """Experiment 1: intersecting constraints over 14 records."""
     title(f"1. Intersecting constraints, 14 records, epsilon {EPSILON}")
     for norm in (1, 2):
-        mechanism = GeneralizedLaplace(venn(), EPSILON, norm)
-        noise, row = describe(f"L{norm}", mechanism, scale)
-        print_table(NOISE_HEADER, [row])
-        save(pictures, f"intersecting_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
-        print_table(EFFORT_HEADER, effort(mechanism, "intersecting", scale))
-    kernels: dict[str, tuple[Kernel, int]] = {"heat bath, L1": (HeatBathKernel(Lattice(venn()), EPSILON), 300)}
-    if scale.slow_couplings:
-        for norm, lag in ((1, 5000), (2, 2000)):
-            kernels[f"paper's kernel, L{norm}"] = (jump_kernel(Lattice(venn()), "intersecting", norm), lag)
+        print_noise("intersecting", GeneralizedLaplace(venn(), EPSILON, norm), scale, pictures)
+    lattice = Lattice(venn())
+    kernels: dict[str, tuple[Kernel, int]] = {"heat bath, L1": (HeatBathKernel(lattice, EPSILON), 300)}
+    for norm, lag in ((1, 5000), (2, 2000)) if scale.slow_couplings else ():
+        kernels[f"paper's kernel, L{norm}"] = (jump_kernel(lattice, "intersecting", norm), lag)
     meetings = convergence(kernels, runs=min(scale.couplings, 60))
     save(pictures, "intersecting_convergence", lambda axes: total_variation(axes, meetings))
 
@@ -129,11 +125,7 @@ def children(scale: Scale, pictures: Path | None) -> None:
         mechanism = GeneralizedLaplace(invariants, EPSILON, norm)
         release = mechanism.add_noise(counts, rng=norm)
         print(f"one realisation of the noise, L{norm}: {(release.table - counts.astype(int)).reshape(4, 4).tolist()}")
-        noise, row = describe(f"L{norm}", mechanism, scale)
-        print_table(NOISE_HEADER, [row])
-        printed(mechanism, noise)
-        save(pictures, f"children_noise_L{norm}", partial(noise_by_cell, noise=noise[:1000]))
-        print_table(EFFORT_HEADER, effort(mechanism, "children", scale))
+        printed(mechanism, print_noise("children", mechanism, scale, pictures))
     lattice = Lattice(invariants)
     bath, jumps = HeatBathKernel(lattice, EPSILON), {n: jump_kernel(lattice, "children", n) for n in (1, 2)}
     kernels = {f"heat bath, L1, lag {lag}": (bath, lag) for lag in (200, 1000)}
@@ -145,7 +137,16 @@ def children(scale: Scale, pictures: Path | None) -> None:
     print_table(header, against_exact(lattice, scale))
 
 
-def printed(mechanism: GeneralizedLaplace, noise: np.ndarray) -> None:
+def print_noise(problem: str, mechanism: GeneralizedLaplace, scale: Scale, pictures: Path | None) -> Integers:
+    """Print what a mechanism's noise is like, and what its samples cost; return the noise."""
+    noise, row = describe(f"L{mechanism.norm}", mechanism, scale)
+    print_table(NOISE_HEADER, [row])
+    save(pictures, f"{problem}_noise_L{mechanism.norm}", partial(noise_by_cell, noise=noise[:1000]))
+    print_table(EFFORT_HEADER, effort(mechanism, problem, scale))
+    return noise
+
+
+def printed(mechanism: GeneralizedLaplace, noise: Integers) -> None:
     """The realisation that the paper prints: whether it leaves the margins alone, and how common its norm is."""
     table = np.array(PRINTED[mechanism.norm]).ravel()
     norm, norms = float(norm_of(table, mechanism.norm)), norm_of(noise, mechanism.norm)
@@ -171,14 +172,12 @@ def counties(scale: Scale, pictures: Path | None) -> None:
         invariants = Invariants.from_subsets([range(sizes.size)], sizes.size)
         mechanism = GeneralizedLaplace(invariants, COUNTY_EPSILON)
         noise, row = describe("generalized Laplace", mechanism, scale, sizes)
-        draw_noise = partial(noise_by_size, sizes=sizes, noise=noise)
         rows = [row]
-        save(pictures, f"counties_{sizes.size}_noise", draw_noise)
-        for whole in (True, False):
+        save(pictures, f"counties_{sizes.size}_noise", partial(noise_by_size, sizes=sizes, noise=noise))
+        for label, whole in {", whole": True, "": False}.items():
             project = partial(projected_noise, invariants, COUNTY_EPSILON, scale.projections, 1, whole)
             noise, seconds = timed(project)
-            label = f"double geometric, projected{', whole' if whole else ''}"
-            rows.append(noise_row(label, noise, seconds / scale.projections, sizes))
+            rows.append(noise_row(f"double geometric, projected{label}", noise, seconds / scale.projections, sizes))
         print_table(NOISE_HEADER, rows)
         smallest = 82  # the least populous county of the country, which the paper names
         print(
@@ -191,7 +190,7 @@ def counties(scale: Scale, pictures: Path | None) -> None:
             print(f"scale reduction over 4 chains from dispersed starts, worst county: {reduction(kernel, scale):.4f}")
 
 
-def rhode_island(digits: int) -> np.ndarray:
+def rhode_island(digits: int) -> Float:
     """Population by the first digits of the block codes: 5 for counties, 8 for groups of tracts."""
     totals: Counter[str] = Counter()
     with gzip.open(BLOCKS, "rt", newline="") as file:
@@ -201,8 +200,8 @@ def rhode_island(digits: int) -> np.ndarray:
 
 
 def describe(
-    label: str, mechanism: LatticeMechanism, scale: Scale, sizes: np.ndarray | None = None
-) -> tuple[np.ndarray, list[str]]:
+    label: str, mechanism: LatticeMechanism, scale: Scale, sizes: Float | None = None
+) -> tuple[Integers, list[str]]:
     """Draw noise with a mechanism's automatic sampler, and describe it in one row."""
     choice = mechanism.automatic
     choice.sampler.sample(2, 0)
@@ -230,7 +229,7 @@ NOISE_HEADER = ["noise", "largest mean / its s.e.", "s.d. of cells", "0.5, 99.5 
                 "correlation of mean, log size"]  # fmt: skip
 
 
-def noise_row(label: str, noise: np.ndarray, seconds: float, sizes: np.ndarray | None) -> list[str]:
+def noise_row(label: str, noise: Integers, seconds: float, sizes: Float | None) -> list[str]:
     """The noise's mean in standard errors, spread and tails, and whether its mean goes with the counties' sizes."""
     deviation = noise.std(axis=0)
     errors = noise.mean(axis=0) / (deviation / math.sqrt(noise.shape[0]))
@@ -285,17 +284,17 @@ def iteration_seconds(kernel: Kernel, scale: Scale) -> float:
 
 def convergence(kernels: dict[str, tuple[Kernel, int]], runs: int) -> dict[str, MeetingTimes]:
     """Print the iterations until the coupling's bound on the distance from the law is small; return the meetings."""
-    rows, found = [], {}
-    for name, (kernel, lag) in kernels.items():
-        meetings = meeting_times(kernel, lag, runs, max_iterations=400_000, rng=4)
-        found[name] = meetings
+    found: dict[str, MeetingTimes] = {}
+
+    def row(name: str, kernel: Kernel, lag: int) -> list[str]:
+        meetings = found[name] = meeting_times(kernel, lag, runs, max_iterations=400_000, rng=4)
         small = [meetings.iterations_for(eta) for eta in (0.25, 0.05, 0.01)]
         bound, error = meetings.bound(small[0])
-        rows.append(
-            [name, str(lag), f"{(meetings.times - lag).mean():,.0f}", f"{bound:.2f} +- {error:.2f}", *map(str, small)]
-        )
+        tau = f"{(meetings.times - lag).mean():,.0f}"
+        return [name, str(lag), tau, f"{bound:.2f} +- {error:.2f}", *map(str, small)]
+
     header = ["coupled chains", "lag", "mean tau - lag", "bound there", "bound .25 after", ".05 after", ".01 after"]
-    print_table(header, rows)
+    print_table(header, (row(name, *own) for name, own in kernels.items()))
     return found
 
 

@@ -157,9 +157,6 @@ def report(results: Results) -> None:
         print(f"\n{title}")
         rows = [row for row in printed if row["figure"] == figure]
         print_table(["data set", *METHODS], list(_beside(shown, rows, table, of)))
-    print("\nclosed forms: measured against exact, in standard errors, the most over all settings")
-    for what, deviation in _from_closed_forms(solved).items():
-        print(f"  {what:20} {deviation:.1f}")
     print("\nmean squared errors over all data sets and settings: ratio at most, and in how many pairs above 1.01")
     print_table(["method", *RIVALS], list(_beside_rivals(solved)))
 
@@ -177,25 +174,6 @@ def _beside(shown: dict, printed: list[dict[str, str]], table: str, figure: str)
     if len(printed) > 1:
         known = [r for r in ratios.values() if np.isfinite(r).all()]
         yield ["ratio (sd)", *(f"{np.mean(r):.3f} ({np.std(r):.3f})" for r in known)]
-
-
-def _from_closed_forms(results: Results) -> dict[str, float]:
-    """OLS's errors and the sum error of sequential fitting are known in closed form."""
-    deviations: dict[str, float] = {}
-    for result in results:
-        sides = {"Level00-2d": (10, 10), "PUMA0101301": (9, 24)}.get(result["dataset"])
-        if sides is None or result["method"] not in ("OLS", "Seq"):
-            continue
-        a, b = sides
-        v = next(s for s in SETTINGS if repr(s) == result["setting"]).even_split_variance(4)
-        exact = {"sum": v}
-        if result["method"] == "OLS":
-            exact = {"sum": v / ((1 + 1 / a) * (1 + 1 / b)), "cells": v * (a - 1 + 1 / (a + 1)) * (b - 1 + 1 / (b + 1))}
-        for what, value in exact.items():
-            summary = result["tables"]["total" if what == "sum" else "detailed"]
-            key = f"{result['method']} {what} {a} x {b}"
-            deviations[key] = max(deviations.get(key, 0.0), abs(summary["total"] - value) / summary["total_se"])
-    return deviations
 
 
 def _beside_rivals(results: Results) -> Iterator[list[str]]:
