@@ -9,10 +9,11 @@ release; the nation's total is known exactly. Nothing is bypassed and no cell is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
+from itertools import pairwise
 
 import numpy as np
 
@@ -192,36 +193,30 @@ class Nation:
     def piece(self, cut: Cut, number: int) -> Measured:
         """One of the pieces of a state."""
         state, members = cut.state, cut.members[number]
-        rng = self._rng(state.code, number)
         fan_outs = cut.blocks[members]
         above = np.searchsorted(members, cut.spine.parent[members])
         above[0] = -1
         parent = np.concatenate([above, np.repeat(np.arange(members.size), fan_outs)])
         level_of = np.concatenate([cut.spine.level_of[members] + STATE, np.full(fan_outs.sum(), BLOCK)])
-        counts = [np.zeros((0, self.size))] * STATE
-        counts.append(self._persons(rng, int(fan_outs.sum()), state.persons / state.blocks))
-        for level in range(BLOCK, level_of[0], -1):
-            parents = parent[level_of == level]
-            starts = np.flatnonzero(np.diff(parents, prepend=-1))
-            counts.insert(STATE, np.add.reduceat(counts[STATE], starts, axis=0))
-        counts[STATE:STATE] = [np.zeros((0, self.size))] * int(level_of[0] - STATE)
-        geocodes = tuple(f"{state.code}-{number}-{i}" for i in range(parent.size))
-        return self._noisy(rng, parent, level_of, geocodes, counts)
+        rng, counts = self._rng(state.code, number), np.zeros((parent.size, self.size))
+        counts[members.size :] = self._persons(rng, int(fan_outs.sum()), state.persons / state.blocks)
+        return self._measured(f"{state.code}-{number}", rng, parent, level_of, counts)
 
     def crown(self, cut: Cut, cells: Sequence[Float]) -> Measured:
         """What is above the pieces of a state, of whose roots these are the true counts."""
         parent = np.searchsorted(cut.top, cut.spine.parent[cut.top])
         parent[0] = -1
-        level_of = cut.spine.level_of[cut.top] + STATE
-        return self._above(
-            cut.state.code, len(cut.members), parent, level_of, dict(zip(cut.leaves, cells, strict=True))
-        )
+        counts = np.zeros((parent.size, self.size))
+        counts[cut.leaves] = cells
+        number = len(cut.members)
+        name, rng = f"{cut.state.code}-{number}", self._rng(cut.state.code, number)
+        return self._measured(name, rng, parent, cut.spine.level_of[cut.top] + STATE, counts)
 
     def top(self, cells: Sequence[Float]) -> Measured:
         """The nation above its states, of which these are the true counts."""
         parent = np.array([-1] + [0] * len(cells))
-        level_of = np.array([US] + [STATE] * len(cells))
-        return self._above("00", 0, parent, level_of, dict(enumerate(cells, 1)))
+        counts = np.stack([np.zeros(self.size), *cells])
+        return self._measured("00-0", self._rng("00", 0), parent, np.where(parent < 0, US, STATE), counts)
 
     @cached_property
     def size(self) -> int:
@@ -244,36 +239,25 @@ class Nation:
     def _rng(self, code: str, number: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, int(code), 1 + number])
 
-    def _persons(self, rng: np.random.Generator, blocks: int, mean: float) -> Float:
+    def _persons(self, rng: np.random.Generator, blocks: int, mean: float) -> Index:
         """Persons of some blocks, cell by cell, (blocks, cells)."""
         persons = rng.poisson(rng.exponential(mean, blocks))
         cell = self._cell_of_draw[rng.integers(RESOLUTION, size=persons.sum(), dtype=np.uint16)]
         cell += np.repeat(np.arange(blocks) * self.size, persons)
-        return np.bincount(cell, minlength=blocks * self.size).reshape(blocks, self.size).astype(float)
+        return np.bincount(cell, minlength=blocks * self.size).reshape(blocks, self.size)
 
-    def _above(self, code: str, number: int, parent: Index, level_of: Index, cells: Mapping[int, Float]) -> Measured:
-        found = np.zeros((parent.size, self.size))
-        for leaf, own in cells.items():
-            found[leaf] = own
-        for position in range(parent.size - 1, 0, -1):
-            found[parent[position]] += found[position]
-        counts = [found[level_of == level] for level in range(len(LEVELS))]
-        geocodes = tuple(f"{code}-{number}-{i}" for i in range(parent.size))
-        return self._noisy(self._rng(code, number), parent, level_of, geocodes, counts)
-
-    def _noisy(
-        self,
-        rng: np.random.Generator,
-        parent: Index,
-        level_of: Index,
-        geocodes: tuple[str, ...],
-        counts: Sequence[Float],
-    ) -> Measured:
-        """Noise on all tables of geounits whose counts are given by level."""
+    def _measured(self, name: str, rng: np.random.Generator, parent: Index, level_of: Index, counts: Float) -> Measured:
+        """Noise on all tables of geounits, of which those without children have their counts."""
+        bounds = np.searchsorted(level_of, np.arange(len(LEVELS) + 1)).tolist()
+        levels = [slice(*own) for own in pairwise(bounds)]
+        for level in reversed(levels[level_of[0] + 1 :]):
+            if level.start < level.stop:
+                starts = np.flatnonzero(np.diff(parent[level], prepend=-1))
+                counts[parent[level][starts]] += np.add.reduceat(counts[level], starts, axis=0)
         truth: list[Float] = [np.zeros((0, table.size)) for _, table in self.design.observed]
-        for level in np.unique(level_of).tolist():
-            tables = self._sums[level](counts[level].reshape(-1, *self.design.finest.shape, 1))
-            first = next(i for i, (own, _) in enumerate(self.design.observed) if own == level)
+        for number in np.unique(level_of).tolist():
+            tables = self._sums[number](counts[levels[number]].reshape(-1, *self.design.finest.shape, 1))
+            first = next(i for i, (own, _) in enumerate(self.design.observed) if own == number)
             truth[first : first + len(tables)] = [table.reshape(len(table), -1) for table in tables]
         values, variances = [], []
         for table, variance in zip(truth, self.variances, strict=True):
@@ -282,7 +266,8 @@ class Nation:
             noise += table
             values.append(noise)
             variances.append(np.full(len(table), variance))
-        return Measured(Part(parent, level_of, geocodes, variances, values), truth, counts[level_of[0]][0])
+        geocodes = tuple(f"{name}-{i}" for i in range(parent.size))
+        return Measured(Part(parent, level_of, geocodes, variances, values), truth, counts[0])
 
 
 def _fan_outs(rng: np.random.Generator, parents: int, children: int) -> Index:
