@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.measuring import parser_of, print_table, verdict
@@ -63,38 +62,19 @@ class Version:
         return line
 
 
-@dataclass
-class Comparison:
-    """Least figures of one step before and now, or why there are none."""
-
-    before: float = float("inf")
-    now: float = float("inf")
-    refused: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def ratio(self) -> float:
-        """Now in units of before."""
-        return self.now / self.before
-
-    def take_turn(self, step: str, before: Version, now: Version) -> None:
-        """Measure once with each."""
-        for name, version in (("before", before), ("now", now)):
+def compare(step: str, versions: dict[str, Version]) -> dict[str, float | str]:
+    """Least figure of each version, taking turns, more of them where it looks worse; or why there is none."""
+    least: dict[str, float | str] = {}
+    rounds = 1 if step == "memory" else ROUNDS + MORE_ROUNDS
+    for turn in range(rounds):
+        if turn >= ROUNDS and least["now"] / least["before"] <= WORSE:
+            break
+        for name, version in versions.items():
             figure = version.figure(step)
             if isinstance(figure, str):
-                self.refused[name] = figure
-            else:
-                setattr(self, name, min(getattr(self, name), figure))
-
-
-def compare(step: str, before: Version, now: Version) -> Comparison:
-    """Take turns, more of them where it looks worse."""
-    found = Comparison()
-    rounds = 1 if step == "memory" else ROUNDS
-    for turn in range(rounds + MORE_ROUNDS):
-        if found.refused or (turn >= rounds and (found.ratio <= WORSE or step == "memory")):
-            break
-        found.take_turn(step, before, now)
-    return found
+                return {name: figure}
+            least[name] = min(figure, least.get(name, figure))
+    return least
 
 
 def main(argv: list[str]) -> None:
@@ -109,23 +89,23 @@ def main(argv: list[str]) -> None:
         sys.exit(f"{options.other} has no package blue_solvers: give the root of a checkout of this project")
     names = [name for name in CASES if not options.only or any(text in name for text in options.only)]
     names = [name for name in names if not options.quick or name not in SLOW]
+    steps = {name: [step for step in CASES[name].steps if not options.step or step in options.step] for name in names}
     header = ["case", "step", "before", "now", "now / before", ""]
-    print_table(header, (row for name in names for row in _rows(other, name, options.step)))
+    print_table(header, (row for name in names if steps[name] for row in _rows(other, name, steps[name])))
 
 
-def _rows(other: Path, name: str, wanted: list[str]) -> Iterator[list[str]]:
-    before, now = Version(other, name), Version(HERE, name)
-    for step in CASES[name].steps:
-        if not wanted or step in wanted:
-            yield _row(name, step, compare(step, before, now))
-    before.close()
-    now.close()
+def _rows(other: Path, name: str, steps: list[str]) -> Iterator[list[str]]:
+    versions = {"before": Version(other, name), "now": Version(HERE, name)}
+    for step in steps:
+        yield [name, step, *_cells(step, compare(step, versions))]
+    for version in versions.values():
+        version.close()
 
 
-def _row(name: str, step: str, found: Comparison) -> list[str]:
-    if found.refused:
-        return [name, step, "", "", "", "; ".join(f"{which}: {why[:80]}" for which, why in found.refused.items())]
-    shown = [
-        f"{own / 1e6:,.2f} MB" if step == "memory" else f"{own * 1e3:,.2f} ms" for own in (found.before, found.now)
-    ]
-    return [name, step, *shown, f"{found.ratio:.2f}", verdict(found.ratio, WORSE)]
+def _cells(step: str, least: dict[str, float | str]) -> list[str]:
+    refused = [f"{which}: {why[:80]}" for which, why in least.items() if isinstance(why, str)]
+    if refused:
+        return ["", "", "", *refused]
+    scale, unit = (1e-6, "MB") if step == "memory" else (1e3, "ms")
+    ratio, shown = least["now"] / least["before"], [f"{own * scale:,.2f} {unit}" for own in least.values()]
+    return [*shown, f"{ratio:.2f}", verdict(ratio, WORSE)]
