@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
     for warm in (gallery.cube(6, 6), gallery.pl94()):
         blue(warm) @ np.zeros(warm.observed.size)  # loads compiled loops
     problems = SMALL if quick else SMALL | LARGE
-    print_table(COLUMNS, (row_of(COLUMNS, _measured(name, make)) for name, make in problems.items()))
+    print_table(COLUMNS, (row_of(COLUMNS, _measured(name, make)) for name, make in problems.items()), problems)
     print()
     found = [_measured(name, make) for name, make in _invented(5 if quick else 20)]
     worst = max(found, key=lambda figures: figures["x copy"])

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     variables, draws = (3, 1) if options.quick else (5, options.draws or 5)
     problem = near_empty(variables)
-    print_table(HEADER, ([kind, *measure(problem, draw, draws)] for kind, draw in KINDS.items()))
+    print_table(HEADER, ([kind, *measure(problem, draw, draws)] for kind, draw in KINDS.items()), KINDS)
 
 
 def near_empty(variables: int) -> Problem:

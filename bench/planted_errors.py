@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
         "a block group without counts": missing,
     }
     print(f"{problem.observed.size:,} cells")
-    print_table(HEADER, ([what, *_row(problem, P, variances, y, plant)] for what, plant in planted.items()))
+    print_table(HEADER, ([what, *_row(problem, P, variances, y, plant)] for what, plant in planted.items()), planted)
 
 
 def _tables(problem: Problem) -> tuple[tuple[str, str], float]:
