@@ -13,7 +13,6 @@ truth.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,14 @@ def main(argv: list[str]) -> None:
     parser = parser_of("country", __doc__, "few states, unless others are asked for")
     parser.add_argument("--cells", choices=("16", "2016"), default="16", help="in every geounit (16)")
     some = parser.add_mutually_exclusive_group()
-    some.add_argument("--states", type=_count, metavar="N", help="the first N states (all 51)")
-    some.add_argument("--share", type=_share, metavar="P", help="states that have at most this share of the blocks")
+    some.add_argument("--states", type=int, choices=range(1, 52), metavar="N", help="the first N states (all 51)")
+    some.add_argument("--share", type=float, metavar="P", help="states that have at most this share of the blocks")
     parser.add_argument("--folder", type=Path, help="where records are kept, to go on there (a temporary folder)")
     options = parser.parse_args(argv)
     is_open = options.share is None and options.states is None
     share = QUICK_SHARES[options.cells] if options.quick and is_open else options.share
+    if share is not None and not 0 < share <= 1:
+        parser.error(f"--share is {share:g}: give a number above 0, at most 1")
     states = all_states()[: options.states] if share is None else states_within(share)
     if not states:
         smallest = min(state.blocks for state in all_states()) / GEOUNITS["Block"]
@@ -51,22 +52,6 @@ def main(argv: list[str]) -> None:
             parser.error(str(error))
     print_seconds(passes, states)
     print_findings(found)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= len(all_states()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of states: give 1 to {len(all_states())}")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: give a number above 0, at most 1")
-    return share
 
 
 def print_seconds(passes: Passes, states: list[State]) -> None:
