@@ -34,8 +34,8 @@ from bench.measuring import print_table
 from bench.spine import problem_of_a_state as rhode_island
 from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations.inverses import inverse_on_factor
 from blue_solvers.normal_equations.noisy_equations import equations_of
-from blue_solvers.normal_equations.selected_inverse import inverse_on_factor
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams

@@ -7,6 +7,7 @@ estimate that mixes cells of several tables (Table 3 and Example 13 of the paper
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from itertools import combinations
 
@@ -42,7 +43,7 @@ class ObliqueDownPass(Prepared):
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y, and the largest difference between a table's sums and the estimates below it."""
-        estimates, violation = dict[str, Float](), 0.0
+        estimates, violation = dict[Hashable, Float](), 0.0
         for name, fit in self._fits.items():
             below = [estimates[coarse] for coarse in fit.problem.observed.names[:-1]]
             own = fit.apply(np.concatenate([*below, self._collections[name].apply(Y)]))[0]
@@ -53,7 +54,9 @@ class ObliqueDownPass(Prepared):
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        pending = {name: np.zeros((fit.problem.desired.size, V.shape[1])) for name, fit in self._fits.items()}
+        pending: dict[Hashable, Float] = {
+            name: np.zeros((fit.problem.desired.size, V.shape[1])) for name, fit in self._fits.items()
+        }
         for index, table in enumerate(self.problem.desired_tables):
             pending[table.name] += V[self.problem.desired.block(index)]
         result = np.zeros((self.problem.observed.size, V.shape[1]))

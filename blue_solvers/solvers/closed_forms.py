@@ -1,4 +1,4 @@
-"""The exact two-pass solver on a spine."""
+"""Closed forms under equal variances within tables: at one place, over a spine, and over areas that cross."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.assumptions import tree_refusal
+from blue_solvers.components import Components, components_of
+from blue_solvers.components.assumptions import flat_refusal, tree_refusal
 from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import Weights, functional_covariance
@@ -16,10 +17,44 @@ from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances
 from blue_solvers.contract.other_layout import InOtherLayout
+from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
-from blue_solvers.solvers.sea_blue import SeaBlueEstimate
+from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+
+
+@dataclass(frozen=True)
+class SeaBlue(Solver):
+    """The paper's Algorithms 1 and 2, both branches, for any tables.
+
+    With equal variances within tables (A1 to A3) the result is the BLUE, to rounding, in a few passes over the
+    data, and no matrix is formed. With unequal ones it is the paper's heuristic, and `info` says so.
+    """
+
+    name: ClassVar[str] = "sea_blue"
+    exact_for: ClassVar[str] = (
+        "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
+        "`info.exact` is False"
+    )
+    cost: ClassVar[str] = "a few passes over the data"
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but uncorrelated noise in tables of a schema; of unequal variances also recodes."""
+        return flat_refusal(problem)
+
+    def why_inexact(self, problem: Problem) -> str | None:
+        """Unequal variances within tables."""
+        return None if problem.is_alike_by_geounit else "variances differ within tables (A3 fails)"
+
+    def plan(self, problem: Problem) -> Prepared:
+        """Plan the passes."""
+        inexact = self.why_inexact(problem)
+        if inexact is None:
+            reason = "closed form: noise is uncorrelated and of equal variance within tables (A1-A3)"
+            return FormEstimate(problem, components_of(problem), Info(self.name, exact=True, reason=reason))
+        reason = f"heuristic, not the BLUE: {inexact}; cg and cholesky give the BLUE"
+        return ObliqueDownPass(problem, Info(self.name, exact=False, reason=reason))
 
 
 @dataclass(frozen=True)
@@ -51,11 +86,58 @@ class TwoPass(Solver):
             return InOtherLayout(problem, self.plan(over), observed, desired)
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.has_equalities:
-            return SeaBlueEstimate(problem, conditioned(problem), info)
+            return FormEstimate(problem, conditioned(problem), info)
         return _TwoPassEstimate(problem, TreeForm(StructuredProblem.of(problem)), info)
 
 
-class _TwoPassEstimate(SeaBlueEstimate):
+@dataclass(frozen=True)
+class AreaSolver(Solver):
+    """Every component of the schema by one sparse Cholesky factorisation over areas, which all its cells share.
+
+    Exact for areas that nest, overlap or cross, with weights of any sign, and any tables of any layer with any
+    variances by area, areas where nothing was measured and tables known exactly included, as long as noise is
+    uncorrelated and of equal variance within a table of an area. Recodes may nest, cross or be of unequal groups.
+    """
+
+    name: ClassVar[str] = "areas"
+    exact_for: ClassVar[str] = (
+        "the same within each of areas that overlap or cross, with any weights; spines and single places too"
+    )
+    cost: ClassVar[str] = "a sparse factorisation over areas for every component, and a few passes over the data"
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but equal variances within every table of an area, or geounit."""
+        return areas_refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
+        """Factorise every component."""
+        info = Info(self.name, exact=True, reason="a sparse factorisation over areas for every component, exact")
+        return FormEstimate(problem, exact_form_of_areas(problem), info)
+
+
+class FormEstimate(Prepared):
+    """Components of equal variances, made ready."""
+
+    def __init__(self, problem: Problem, method: Components, info: Info) -> None:
+        self.problem = problem
+        self.offset = getattr(method, "offset", np.zeros(problem.desired.size))
+        self._method = method
+        self.info = info
+
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        return self._method.apply(Y), self.info
+
+    def violation(self, Y: Float) -> float | None:
+        return self._method.violation(Y)
+
+    def adjoint(self, V: Float) -> Float:
+        return self._method.adjoint(V)
+
+    def variances(self) -> Float:
+        return self._method.variances()
+
+
+class _TwoPassEstimate(FormEstimate):
     """The two passes, and a third for chosen functionals."""
 
     def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
