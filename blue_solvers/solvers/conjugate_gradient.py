@@ -115,7 +115,7 @@ class ConjugateGradient(Solver):
             return NearestStructuredEstimate(problem, rtol, most_error, self.max_iterations, info)
         return self.plan_as(problem, self.name)
 
-    def plan_as(self, problem: Problem, name: str) -> Prepared:
+    def plan_as(self, problem: Problem, name: str) -> ConstrainedEstimate:
         """`plan`, reporting as another solver of which this is the engine."""
         rows = self.rows or "all"
         reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
