@@ -185,13 +185,13 @@ import sys
 import blue_solvers
 from blue_solvers import SOLVERS, Newcomer, blue
 from blue_solvers.cli import main
-from blue_solvers.solvers.capabilities import as_markdown
 from constraint_builders import gallery
 
 assert blue_solvers.__file__.startswith(sys.argv[1]), blue_solvers.__file__
 assert "Newcomer" in blue_solvers.__all__ and SOLVERS["newcomer"] is Newcomer
 assert blue(gallery.toy(), "newcomer").solver == Newcomer()
-assert "| `newcomer` | all that is new | nothing |" in as_markdown()
+(row,) = Newcomer.capabilities()
+assert (row.call, row.exact_for, row.cost) == ("newcomer", "all that is new", "nothing")
 sys.exit(main(["estimate", sys.argv[1] + "/table.csv", "--out", sys.argv[1] + "/out.csv", "--solver", "newcomer"]))
 """
 

@@ -33,6 +33,7 @@ INDEFINITE = (
     "covariance is singular; where variances and weights are very unequal that is rounding: use solver='dense'"
 )
 OTHERWISE = "use solver='cg'"
+version_of = cache(metadata.version)  # which takes milliseconds to read
 Triangle: TypeAlias = tuple[sparse.csc_matrix, Integers]
 Solve: TypeAlias = Callable[[Float], Float]
 
@@ -87,12 +88,6 @@ def norm_of_inverse(solve: Solve, size: int) -> float:
     for _ in range(POWER_STEPS):
         z = solve(z / np.linalg.norm(z))
     return float(np.linalg.norm(z))
-
-
-@cache
-def version_of(package: str) -> str:
-    """The installed version, which takes milliseconds to read."""
-    return metadata.version(package)
 
 
 def cholmod_gives_triangles() -> bool:

@@ -26,8 +26,6 @@ Takahashi, Fagan and Chen, Formation of a sparse bus impedance matrix and its ap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_solve, lapack
@@ -46,26 +44,21 @@ PAIR_BYTES = 64  # of a pair of rows: itself, its value, and their sorted copies
 MOST_PAIRS = 2**25  # at once
 
 
-@dataclass(frozen=True)
 class DenseFactor:
-    """A small symmetric positive definite matrix N by its lower Cholesky factor, (n, n)."""
+    """A small symmetric positive definite matrix N by its lower Cholesky factor, (n, n).
 
-    lower: Float
+    Raises
+    ------
+    UnsupportedProblemError
+        If the matrix is not positive definite.
+    """
+
     label = "LAPACK"
 
-    @classmethod
-    def of(cls, matrix: sparse.csr_array) -> DenseFactor:
-        """Factorise.
-
-        Raises
-        ------
-        UnsupportedProblemError
-            If the matrix is not positive definite.
-        """
-        lower, info = lapack.dpotrf(matrix.toarray(order="F"), lower=1, overwrite_a=1)
+    def __init__(self, matrix: sparse.csr_array) -> None:
+        self.lower, info = lapack.dpotrf(matrix.toarray(order="F"), lower=1, overwrite_a=1)
         if info:
             raise UnsupportedProblemError(INDEFINITE)
-        return cls(lower)
 
     def solve(self, R: Float) -> Float:
         """N^-1 R for (n, K)."""
@@ -97,7 +90,7 @@ def factor_and_squares(N: sparse.csr_array, U: sparse.csc_array) -> tuple[DenseF
     what = f"selected inversion for {U.shape[1]:,} cells in {U.shape[0]:,} equations"
     if is_cheaper_dense(U):
         require_memory(4 * 8.0 * U.shape[0] ** 2 + min(MOST_BYTES, 8.0 * U.shape[0] * U.shape[1]), what, INSTEAD)
-        dense = DenseFactor.of(N)
+        dense = DenseFactor(N)
         return dense, dense.squares(U)
     require_memory(PAIR_BYTES * float(min(pairs.sum(), pairs.max(initial=0) + MOST_PAIRS)), what, INSTEAD)
     factor = factorise(_with_pairs_of(U, N), INSTEAD, shown=True)

@@ -87,11 +87,10 @@ class ConstrainedEstimate(Prepared):
         That is 1 for measurements which equations with a right-hand side hold for, but for their noise.
         """
         products, squares = np.zeros(Y.shape[1]), 0.0
-        for stage in self._stages:
-            equations = stage.equations
-            weighed = equations.b / equations.deviations**2
-            products += weighed @ (equations.A @ Y)
-            squares += float(weighed @ equations.b)
+        for own in self.equations:
+            weighed = own.b / own.deviations**2
+            products += weighed @ (own.A @ Y)
+            squares += float(weighed @ own.b)
         return np.rint(products / squares) if squares > 0 else products
 
     def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Projected]]:

@@ -210,15 +210,9 @@ class ExtendedSweeps:
 
     def __init__(self, equations: Equations, solver: NormalSolver) -> None:
         self._equations, self._solver = equations, solver
+        self._transposed = equations.A_transposed.astype(np.longdouble)
+        self._Sigma = equations.entries().astype(np.longdouble)
         self._require_gain()
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return self._equations.A_transposed.astype(np.longdouble)
-
-    @cached_property
-    def _Sigma(self) -> sparse.csr_array:
-        return self._equations.entries().astype(np.longdouble)
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Flags]:
         """Cells X with A X = b, (n, K), and for every column whether the last sweep moved roundings only."""
@@ -290,18 +284,11 @@ class Settling:
         self._equations, self._solver = equations, solver
 
     @cached_property
-    def _moving(self) -> sparse.csr_array:
-        """A over the cells that do not stay as they are."""
-        return sparse.csr_array(self._equations.A @ sparse.diags_array(self._equations.moving.astype(float)))
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return self._moving.T.tocsr()
-
-    @cached_property
-    def _inverse_squares(self) -> Float:
-        squares = np.asarray(self._moving.power(2).sum(axis=1))[:, None]
-        return np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
+    def _moving(self) -> tuple[sparse.csr_array, sparse.csr_array, Float]:
+        """A over the cells that do not stay as they are, its transpose, and the inverse squares of its rows, (m, 1)."""
+        A = sparse.csr_array(self._equations.A @ sparse.diags_array(self._equations.moving.astype(float)))
+        squares = np.asarray(A.power(2).sum(axis=1))[:, None]
+        return A, A.T.tocsr(), np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
 
     def settle(self, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
         """Settled cells, their rows, and iterations.
@@ -345,7 +332,7 @@ class Settling:
 
     def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
         """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
-        off = self._off(X, b)
+        off, (A, A_transposed, inverse_squares) = self._off(X, b), self._moving
 
         def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
             return _beyond(R, allowed[:, columns])
@@ -353,9 +340,9 @@ class Settling:
         steps = 0
         for multiple in CONTRADICTIONS:
             Z, iterations, converged = conjugate_gradients(
-                lambda Z: self._moving @ (self._transposed @ Z),
+                lambda Z: A @ (A_transposed @ Z),
                 off,
-                lambda R: self._inverse_squares * R,
+                lambda R: inverse_squares * R,
                 sizes,
                 multiple * target,
                 ITERATIONS,
@@ -365,7 +352,7 @@ class Settling:
                 break
         else:
             raise ConvergenceError
-        apart = self._off(self._transposed @ Z, np.zeros_like(b))
+        apart = self._off(A_transposed @ Z, np.zeros_like(b))
         Z, iterations = self._solver.iterate(apart, sizes, target)
         return X - self._equations.moved_by(Z), steps + iterations
 

@@ -56,10 +56,8 @@ class Auto(Solver):
     takes_singular_noise: ClassVar[bool] = True
 
     def refusal(self, problem: Problem) -> str | None:
-        """Nothing, but what the dense solver does of singular noise."""
-        return (
-            Dense().refusal(problem) if problem.noise.is_singular else None
-        )  # iterations on constraints take all else
+        """Nothing, but what the dense solver does of singular noise: iterations on constraints take all else."""
+        return Dense().refusal(problem) if problem.noise.is_singular else None
 
     def plan(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""

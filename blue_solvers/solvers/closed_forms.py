@@ -118,10 +118,10 @@ class AreaSolver(Solver):
 class FormEstimate(Prepared):
     """Components of equal variances, made ready."""
 
-    def __init__(self, problem: Problem, method: Components, info: Info) -> None:
+    def __init__(self, problem: Problem, form: Components, info: Info) -> None:
         self.problem = problem
-        self.offset = getattr(method, "offset", np.zeros(problem.desired.size))
-        self._method = method
+        self.offset = getattr(form, "offset", np.zeros(problem.desired.size))
+        self._method = form
         self.info = info
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
@@ -140,19 +140,19 @@ class FormEstimate(Prepared):
 class _TwoPassEstimate(FormEstimate):
     """The two passes, and a third for chosen functionals."""
 
-    def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
-        super().__init__(problem, form, info)
-        self._form = form
+    _method: TreeForm
 
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        X, violation = self._form.apply_checked(Y)
+        X, violation = self._method.apply_checked(Y)
         return X, replace(self.info, violation=violation)
 
     def variances_by_table(self) -> TableVariances:
-        return self._form.variances_by_table()
+        return self._method.variances_by_table()
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
-        return functional_covariance(self._form.plan, self._form.coefficients, _weights(self.problem, W), W.shape[1])
+        return functional_covariance(
+            self._method.plan, self._method.coefficients, _weights(self.problem, W), W.shape[1]
+        )
 
 
 def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:

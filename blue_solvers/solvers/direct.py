@@ -101,4 +101,4 @@ def _with_entries(problem: Problem) -> Problem:
 
 
 def _dense_solver(equations: Equations) -> FactorSolver:
-    return FactorSolver(equations, DenseFactor.of(equations.normal_matrix()).solve, DenseFactor.label)
+    return FactorSolver(equations, DenseFactor(equations.normal_matrix()).solve, DenseFactor.label)
