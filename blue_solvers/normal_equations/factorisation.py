@@ -107,6 +107,11 @@ def operations_by_cholmod(matrix: sparse.csr_array) -> float:
     return np.inf if FACTOR_BYTES * entries.sum() > free_memory() else float((entries**2).sum())
 
 
+def products_of(A: sparse.csr_array, Sigma: sparse.csr_array) -> float:
+    """Multiplications that form A Sigma A'; it has no more entries than that."""
+    return float((np.diff((A @ Sigma).tocsc().indptr).astype(float) ** 2).sum())
+
+
 def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
     label = f"CHOLMOD, scikit-sparse {version_of('scikit-sparse')}"
     with _cholmod_errors(instead):
@@ -269,8 +274,7 @@ def sparse_solver(equations: Equations) -> FactorSolver:
         If the entries of A Sigma A', before any fill, or the factor would not fit.
     """
     rows = equations.A.shape[0]
-    reach = np.diff((equations.A @ equations.entries()).tocsc().indptr).astype(float)
-    entries = min(float((reach**2).sum()), float(rows) ** 2)
+    entries = min(products_of(equations.A, equations.entries()), float(rows) ** 2)
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
     factor = factorise(equations.normal_matrix())

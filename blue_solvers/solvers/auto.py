@@ -24,11 +24,11 @@ from typing import ClassVar
 
 from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.contract import Prepared, Refusal, Solver
-from blue_solvers.normal_equations.factorisation import operations_by_cholmod
+from blue_solvers.normal_equations.factorisation import operations_by_cholmod, products_of
 from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.solvers.closed_forms import AreaSolver, SeaBlue, TwoPass
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
-from blue_solvers.solvers.direct import Cholesky, Dense, products_of_equations
+from blue_solvers.solvers.direct import Cholesky, Dense
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 
@@ -115,7 +115,11 @@ def _operations(problem: Problem) -> float:
     dense = problem.rank**3 / 3
     if dense <= CHOLESKY_OPERATIONS:
         return dense
-    return min(dense, products_of_equations(problem) ** 1.5 / 3)
+    return min(dense, _products(problem) ** 1.5 / 3)
+
+
+def _products(problem: Problem) -> float:
+    return products_of(problem.constraint_matrix(), problem.noise.entries())
 
 
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
@@ -137,7 +141,7 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
     ratio = UNKNOWN_RATIO if isinf(ratio) else ratio
     work = sqrt(min(ratio, WIDEST_RATIO)) * problem.observed.size
     takes_factors = Cholesky().refusal(problem) is None and not problem.recodes_cross and problem.rank <= MOST_RANK
-    if takes_factors and products_of_equations(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
+    if takes_factors and _products(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
         matrix = equations_of(problem, "independent")[-1].normal_matrix()
         if operations_by_cholmod(matrix) <= OPERATIONS * work:
             return Cholesky(), f"{_why_not_closed_form(problem)}: factorised, iterations would be long ({told})"

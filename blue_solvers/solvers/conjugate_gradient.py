@@ -58,6 +58,8 @@ class ConjugateGradient(Solver):
     """
 
     name: ClassVar[str] = "cg"
+    exact_for: ClassVar[str] = "any covariance, operators too, any equations"
+    cost: ClassVar[str] = "iterations, relative to the adjustment: `ConjugateGradient(rtol=..., preconditioner=...)`"
     rtol: float | None = None
     preconditioner: str | None = "jacobi"
     rows: str | None = None
@@ -88,12 +90,7 @@ class ConjugateGradient(Solver):
                 "7 to 20 estimates of `sea_blue` or `two_pass` where variances within a table are in ratio 3, at any "
                 "size; 12 to 130 as measured in ratio 100; no matrix",
             ),
-            Capability(
-                cls.name,
-                cls(),
-                "any covariance, operators too, any equations",
-                "iterations, relative to the adjustment: `ConjugateGradient(rtol=..., preconditioner=...)`",
-            ),
+            *super().capabilities(),
         )
 
     def refusal(self, problem: Problem) -> str | None:

@@ -45,13 +45,6 @@ class Cholesky(Solver):
         return ConstrainedEstimate(problem, "independent", sparse_solver, info)
 
 
-def products_of_equations(problem: Problem) -> float:
-    """Multiplications that form A Sigma A', of independent equations; it has no more entries than that."""
-    A = problem.constraint_matrix()
-    reach = A @ problem.noise.entries() if problem.is_correlated else A
-    return float((np.diff(reach.tocsc().indptr).astype(float) ** 2).sum())
-
-
 @dataclass(frozen=True)
 class Dense(Solver):
     """Dense Cholesky factorisation of A Sigma A'; orthogonal transformations where variances differ by decades.
