@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver, UnsupportedProblemError
-from blue_solvers.normal_equations.dense_estimates import OrthogonalEstimate, SingularEstimate
 from blue_solvers.normal_equations.factorisation import FactorSolver, sparse_solver
 from blue_solvers.normal_equations.inverses import DenseFactor
 from blue_solvers.normal_equations.noisy_equations import Equations, is_uneven, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.solvers.dense_estimates import OrthogonalEstimate, SingularEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 
