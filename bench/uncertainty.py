@@ -29,8 +29,8 @@ from bench.measuring import is_quick, print_table, shortest
 from bench.problems import BLOCKS, state
 from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations.inverses import inverse_on_factor
 from blue_solvers.normal_equations.noisy_equations import equations_of
-from blue_solvers.normal_equations.selected_inverse import inverse_on_factor
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams

@@ -199,7 +199,8 @@ def component_estimate(
     key = *structure, sizes.tobytes()
     if key not in made:
         like = first.with_sizes_of_noise(sizes)
-        made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT, alike)
+        equations = alike.equations if alike else None
+        made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT, equations)
     observed = [
         TablePart(i, own, first.observed.slice(name), (roots * share)[:, None])
         for name, seen in given.items()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
@@ -57,7 +59,12 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
 
 
 def variances_of_sums(equations: Equations, T: sparse.csr_array, some_exact: bool) -> Float:
-    """Of sums T x, (m, n), of the cells that satisfy independent equations, (m,); where `some_exact`, some may be 0."""
+    """Of sums T x, (m, n), of the cells that satisfy independent equations, (m,); where `some_exact`, some may be 0.
+
+    Those that are differences of nearly equal numbers are worked out anew: they are w' Sigma w with the weights
+    w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T, and least there: an error of the weights counts by its
+    square. They are refined as far as rounding permits, and 0 where they are rounding, as of an area without leaves.
+    """
     with one_blas_thread():
         Sigma = equations.entries()
         noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
@@ -71,11 +78,22 @@ def variances_of_sums(equations: Equations, T: sparse.csr_array, some_exact: boo
         factor, taken = factor_and_squares(N, reached)
         variances = noise - taken
         condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
-        solver = FactorSolver(equations, factor.solve, factor.label)
-        _mend_cancelled(equations, T, EPSILON * condition, noise, variances, solver)
+        cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
+        if cancelled.size:
+            stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
+            weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
+            variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
         if some_exact and not equations.uneven:  # weights worked out in extended precision are 0 themselves
             variances[variances <= DETERMINED * noise] = 0.0
     return variances
+
+
+def _weights(stage: Stage, T: sparse.csr_array, nothing: float, units: Float) -> Float:
+    """Of cells in sums of T, (m, K) to (n, K); none where they are less than `nothing` of what is summed."""
+    sums = T.T @ units
+    found = stage.adjoint(sums)
+    found[:, abs(found).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
+    return found
 
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
@@ -102,26 +120,3 @@ def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
     return sparse.csr_array(
         (np.ones(cells.size), (member[cells] - 1, cells)), shape=(stop - start, problem.observed.size)
     )
-
-
-def _mend_cancelled(
-    equations: Equations, T: sparse.csr_array, rounding: float, noise: Float, variances: Float, solver: FactorSolver
-) -> None:
-    """Work out anew, in place, variances that are differences of nearly equal numbers.
-
-    They are w' Sigma w with the weights w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T, and least there: an
-    error of the weights counts by its square. They are refined as far as rounding permits, and 0 where they are
-    rounding, as of an area without leaves.
-    """
-    cancelled = np.flatnonzero(variances < max(CANCELLED, rounding / DIGITS) * noise)
-    if not cancelled.size:
-        return
-    stage, nothing = Stage(equations, lambda _: solver), 0.0 if equations.uneven else NOTHING
-
-    def weights(units: Float) -> Float:
-        sums = T.T @ units
-        found = stage.adjoint(sums)
-        found[:, abs(found).sum(axis=0) < nothing * abs(sums).sum(axis=0)] = 0
-        return found
-
-    variances[cancelled] = variances_from_weights(equations.Sigma, cancelled, T.shape[0], weights)

@@ -33,6 +33,7 @@ INDEFINITE = (
     "covariance is singular; where variances and weights are very unequal that is rounding: use solver='dense'"
 )
 OTHERWISE = "use solver='cg'"
+version_of = cache(metadata.version)  # which takes milliseconds to read
 Triangle: TypeAlias = tuple[sparse.csc_matrix, Integers]
 Solve: TypeAlias = Callable[[Float], Float]
 
@@ -89,12 +90,6 @@ def norm_of_inverse(solve: Solve, size: int) -> float:
     return float(np.linalg.norm(z))
 
 
-@cache
-def version_of(package: str) -> str:
-    """The installed version, which takes milliseconds to read."""
-    return metadata.version(package)
-
-
 def cholmod_gives_triangles() -> bool:
     """Whether scikit-sparse is installed and of the interface, 0.4, whose factors can be looked into."""
     return hasattr(cholmod, "analyze")
@@ -110,6 +105,11 @@ def operations_by_cholmod(matrix: sparse.csr_array) -> float:
     pattern = sparse.csc_matrix(matrix, dtype=np.float64)
     entries = entries_of_factor(pattern, cholmod.analyze(pattern).P()).astype(np.float64)
     return np.inf if FACTOR_BYTES * entries.sum() > free_memory() else float((entries**2).sum())
+
+
+def products_of(A: sparse.csr_array, Sigma: sparse.csr_array) -> float:
+    """Multiplications that form A Sigma A'; it has no more entries than that."""
+    return float((np.diff((A @ Sigma).tocsc().indptr).astype(float) ** 2).sum())
 
 
 def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
@@ -274,8 +274,7 @@ def sparse_solver(equations: Equations) -> FactorSolver:
         If the entries of A Sigma A', before any fill, or the factor would not fit.
     """
     rows = equations.A.shape[0]
-    reach = np.diff((equations.A @ equations.entries()).tocsc().indptr).astype(float)
-    entries = min(float((reach**2).sum()), float(rows) ** 2)
+    entries = min(products_of(equations.A, equations.entries()), float(rows) ** 2)
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
     factor = factorise(equations.normal_matrix())

@@ -64,7 +64,7 @@ def conjugate_gradients(
             q = product(p)
             curvature = np.einsum("ij,ij->j", p, q)
             alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
-            _add_columns(Z, active, alpha * p)
+            Z[:, active] += alpha * p
             q *= alpha
             r -= q
             left = sizes(r, active)
@@ -74,11 +74,3 @@ def conjugate_gradients(
             if not open_.all():
                 active, r, p, rho = active[open_], r[:, open_], p[:, open_], rho[open_]
     return Z, max_iterations, not active.size and bool(np.isfinite(Z).all())
-
-
-def _add_columns(Z: Float, columns: NDArray[np.intp], change: Float) -> None:
-    """Add to some columns in place; to all of them without a copy."""
-    if columns.size == Z.shape[1]:
-        Z += change
-    else:
-        Z[:, columns] += change

@@ -22,7 +22,6 @@ EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
-RUN = 4096  # cells of columns that are reduced at once: few columns cost many times what many do
 FEW_BITS = 40  # of a coefficient that nobody rounded
 CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing
 TOLD_APART, LEAST_TOLD = 1e10, 1e-6  # squared weights of equalities: beyond, and below, rounding would pass for noise
@@ -131,17 +130,14 @@ class NormalSolver(ABC):
         Standardised residual at which an answer is good enough, relative to that of the data; 0 for direct solvers,
         whose answer is refined once in any case.
     goal : float
-        The same that is aimed at, as long as another solution comes nearer to it.
+        The same that is aimed at, as long as another solution comes nearer to it; 0 is as far as rounding permits.
     label : str
         The library that does the work.
-    settles : bool
-        Whether it is to go as far as rounding permits.
     """
 
     rtol: float = 0.0
     goal: float = 0.0
     label: str
-    settles: bool = True
 
     @abstractmethod
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
@@ -269,12 +265,4 @@ def extreme_weights(rows: sparse.csr_array) -> Float:
 
 def largest_of_columns(X: Float) -> Float:
     """Largest absolute value of every column, (n, K) to (K,); 0 where there are no rows, NaN where one is."""
-    rows, columns = X.shape
-    together = max(1, RUN // max(1, columns))
-    whole = rows // together * together
-    found = abs(X[whole:]).max(axis=0, initial=0.0)
-    if whole:
-        runs = X[:whole].reshape(-1, together * columns)
-        extremes = np.maximum(runs.max(axis=0), -runs.min(axis=0))
-        found = np.maximum(found, extremes.reshape(together, columns).max(axis=0))
-    return found
+    return np.array([abs(column).max(initial=0.0) for column in X.T])

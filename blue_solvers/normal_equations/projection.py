@@ -9,10 +9,8 @@ weights; it changes nothing unless they contradict one another), then everything
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
@@ -44,8 +42,8 @@ class ConstrainedEstimate(Prepared):
         Makes a `NormalSolver` from `Equations`.
     info : Info
         What to report, but for the figures of an apply.
-    alike : ConstrainedEstimate, optional
-        Of a problem that differs in the sizes of its independent noise alone: its equations are these.
+    alike : list of Equations, optional
+        Those of a problem that differs in the sizes of its independent noise alone.
     """
 
     def __init__(
@@ -54,23 +52,19 @@ class ConstrainedEstimate(Prepared):
         rows: str,
         make_solver: NormalSolverFactory,
         info: Info,
-        alike: ConstrainedEstimate | None = None,
+        alike: list[Equations] | None = None,
     ) -> None:
         self.problem = problem
         if not problem.relations.independent and problem.constraint_matrix("all").nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
-        self.equations: list[Equations] = (
-            equations_of(problem, rows) if alike is None else with_noise_of(problem, alike.equations)
-        )
-        self._alike, self._is_independent = alike, rows == "independent"
-        self._stages = [
-            (Stage(own, make_solver, rows == "independent"), own.b) for own in self.equations if own.A.shape[0]
-        ]
-        labels = dict.fromkeys(stage.solver.label for stage, _ in self._stages)
+        self.equations = with_noise_of(problem, alike) if alike else equations_of(problem, rows)
+        self._is_independent = rows == "independent"
+        self._stages = [Stage(own, make_solver, rows == "independent") for own in self.equations if own.A.shape[0]]
+        labels = dict.fromkeys(stage.solver.label for stage in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))
         self.offset = np.zeros(problem.desired.size)
-        if any(b.any() for _, b in self._stages) or problem.completed(self._origin, constants=True).any():
+        if any(own.b.any() for own in self.equations) or problem.completed(self._origin, constants=True).any():
             for _ in range(2):  # the second time from near by, which rounds less
                 self._origin, projected = self._projected(self._origin, affine=True)
             if not all(own.as_asked for own in projected):
@@ -93,24 +87,24 @@ class ConstrainedEstimate(Prepared):
         That is 1 for measurements which equations with a right-hand side hold for, but for their noise.
         """
         products, squares = np.zeros(Y.shape[1]), 0.0
-        for stage, b in self._stages:
-            weighed = b / stage.equations.deviations**2
-            products += weighed @ (stage.equations.A @ Y)
-            squares += float(weighed @ b)
+        for own in self.equations:
+            weighed = own.b / own.deviations**2
+            products += weighed @ (own.A @ Y)
+            squares += float(weighed @ own.b)
         return np.rint(products / squares) if squares > 0 else products
 
     def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Projected]]:
         projected = []
         with one_blas_thread():
-            for stage, b in self._stages:
-                X, own = stage.project(X, b if affine else np.zeros_like(b))
+            for stage in self._stages:
+                X, own = stage.project(X, affine)
                 projected.append(own)
         return X, projected
 
     def adjoint(self, V: Float) -> Float:
         U = self.problem.completed_transpose(self.problem.tabulate_transpose(V))
         with one_blas_thread():
-            for stage, _ in reversed(self._stages):
+            for stage in reversed(self._stages):
                 U = stage.adjoint(U)
         U[self.problem.unmeasured] = 0
         return U
@@ -120,11 +114,7 @@ class ConstrainedEstimate(Prepared):
         if not self.problem.noise.has_entries:
             return super().variances()
         own = self.equations if self._is_independent else equations_of(self.problem, "independent")
-        return variances_of_sums(own[-1], self._sums, self.problem.has_exact_knowledge)
-
-    @cached_property
-    def _sums(self) -> sparse.csr_array:
-        return desired_sums(self.problem) if self._alike is None else self._alike._sums
+        return variances_of_sums(own[-1], desired_sums(self.problem), self.problem.has_exact_knowledge)
 
 
 def _require_told_apart(equations: Equations) -> None:

@@ -1,29 +1,49 @@
-"""One projection onto the solutions of equations, refined until they hold."""
+"""One projection onto the solutions of equations, refined until they hold.
+
+Where weights and variances are so unequal that float64 does not hold what solves the equations, the factor stays in
+float64 while cells are held in extended precision, and so is what is left of the equations: every sweep then gains as
+many digits as the factor has, until rounding of the extended numbers is reached.
+
+Elsewhere equations settle in counts, not in standard deviations: in units of its noise an equation of much noise is as
+good as solved while it is off by many roundings of the figures. Cells that such equations determine by what is known
+exactly have no standard error by which that would be small.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
-from blue_solvers.contract import ConvergenceError
-from blue_solvers.normal_equations.extended import ExtendedSweeps
+from blue_solvers.contract import ConvergenceError, UnsupportedProblemError
+from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
     ROUNDING,
     Equations,
+    NormalSolver,
     NormalSolverFactory,
     largest_of_columns,
 )
-from blue_solvers.normal_equations.settling import Settling
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 
 SWEEPS = 6
 DIRECT_SWEEPS = 2
-PROBES = 4  # of roundings of coefficients
+EXTENDED_SWEEPS = 60  # enough for what gains least
+PROBES = 4  # of roundings of coefficients, and of what extended sweeps gain
 NEAR = 1e-3  # of what is asked there, which a solver that iterates leaves
 WORST_ACCEPTED = 1e-6  # of the data's standardised residual: a direct solver that leaves more met a singular system
+GAIN = 0.5  # of what is left, that an extended sweep may leave: a factor that leaves more has lost its digits
+SETTLED = 4.0  # roundings of a row's terms, and of the largest value, that it may be off by
+CONTRADICTIONS = (1.0, 4.0, 16.0)  # the same by which values that are known exactly contradict one another
+AT_ONCE = 1e-8  # of what rows are off by: as far as one solution goes, the next begins there
+LESS_AT_ONCE = 1e3  # times that, where contradictions between values that are known exactly are more
+ITERATIONS = 1_000  # towards any solution, with equal weights
+Long = NDArray[np.longdouble]
 
 
 @dataclass(frozen=True)
@@ -59,9 +79,10 @@ class Stage:
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
         self._may_move = independent and equations.is_rounded
 
-    def project(self, Y: Float, b: Float) -> tuple[Float, Projected]:
-        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold."""
-        equations, b = self.equations, b[:, None]
+    def project(self, Y: Float, affine: bool = False) -> tuple[Float, Projected]:
+        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`."""
+        equations = self.equations
+        b = equations.b[:, None] * affine
         if self._extended is not None:
             X, settled = self._extended.project(Y, b)
             violation = abs(equations.A @ X - b)
@@ -76,7 +97,7 @@ class Stage:
 
         floor = self._sizes(equations.absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
-        if self.solver.settles:
+        if not self.solver.goal:
             X, R, more = self._settling.settle(X, R, b)
             steps += more if self.solver.rtol else 0
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
@@ -170,3 +191,172 @@ class Stage:
         """Norm of every column, each equation in units of its standard deviation."""
         standardised = R / self._deviations
         return np.sqrt(np.einsum("ij,ij->j", standardised, standardised))
+
+
+class ExtendedSweeps:
+    """Projections in extended precision, by a direct solver of A Sigma A'.
+
+    Parameters
+    ----------
+    equations : Equations
+        Whose Sigma has entries.
+    solver : NormalSolver
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If the factor has too few digits for sweeps to gain any.
+    """
+
+    def __init__(self, equations: Equations, solver: NormalSolver) -> None:
+        self._equations, self._solver = equations, solver
+        self._transposed = equations.A_transposed.astype(np.longdouble)
+        self._Sigma = equations.entries().astype(np.longdouble)
+        self._require_gain()
+
+    def project(self, Y: Float, b: Float) -> tuple[Float, Flags]:
+        """Cells X with A X = b, (n, K), and for every column whether the last sweep moved roundings only."""
+        A = self._equations.extended
+        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: A @ X - b, self._moved_by, b)
+        return X, settled
+
+    def adjoint(self, U: Float) -> Float:
+        """U - A' (A Sigma A')^-1 A Sigma U; without weight of moving cells where all of that is rounding."""
+        A, nothing = self._equations.extended, np.zeros((self._equations.A.shape[0], 1))
+        W, Z, _ = self._swept(
+            U.astype(np.longdouble), lambda W: A @ (self._Sigma @ W), lambda Z: self._transposed @ Z, nothing
+        )
+        terms = abs(U) + abs(self._transposed) @ abs(Z)
+        moving = self._equations.moving
+        deviations = np.sqrt(self._Sigma.diagonal()[moving, None])
+        noise, rounded = (np.linalg.norm((deviations * own[moving]).astype(float), axis=0) for own in (W, terms))
+        return np.where((noise <= EPSILON * rounded) & moving[:, None], 0.0, W)
+
+    def _moved_by(self, Z: Long) -> Long:
+        return self._Sigma @ (self._transposed @ Z)
+
+    def _swept(
+        self, Y: Long, residual: Callable[[Long], Long], moved_by: Callable[[Long], Long], b: Float
+    ) -> tuple[Float, Long, Flags]:
+        """Y less what Z moves, Z, and for every column whether the last sweep moved roundings only."""
+        X, Z = Y, np.zeros((self._equations.A.shape[0], Y.shape[1]), dtype=np.longdouble)
+        largest = np.maximum(largest_of_columns(Y.astype(float)), abs(b).max(initial=0.0))
+        before = np.full(Y.shape[1], np.inf)
+        for _ in range(EXTENDED_SWEEPS):
+            change = self._solved(residual(X))
+            moved = moved_by(change)
+            X, Z = X - moved, Z + change
+            step = largest_of_columns(moved.astype(float))
+            if (step <= EPSILON**2 * largest).all() or not (step < before).any():
+                break
+            before = step
+        return X.astype(float), Z, step <= ROUNDING * EPSILON * largest
+
+    def _solved(self, R: Long) -> Long:
+        return self._solver.solve(R.astype(float), np.zeros(R.shape[1]))[0].astype(np.longdouble)
+
+    def _require_gain(self) -> None:
+        """Refuse a factor by which what is left of any right-hand side does not become much less with every sweep."""
+        deviations = self._equations.deviations[:, None]
+        R = (np.random.default_rng(0).standard_normal(deviations.shape) * deviations).astype(np.longdouble)
+        sizes = np.empty(1 + PROBES)  # of what solves for what is left, in units of the noise of the equations
+        for sweep in range(sizes.size):
+            Z = self._solved(R)
+            sizes[sweep] = np.linalg.norm(Z.astype(float) * deviations)
+            R = R - self._equations.extended @ self._moved_by(Z)
+        if not (sizes[1:] <= GAIN * sizes[:-1]).all():
+            raise UnsupportedProblemError(
+                "its variances, with the weights of areas and equalities, are so unequal that rounding would "
+                "decide what is known well: give weights and variances nearer to one another"
+            )
+
+
+class Settling:
+    """Moves what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
+
+    Parameters
+    ----------
+    equations : Equations
+    solver : NormalSolver
+    """
+
+    def __init__(self, equations: Equations, solver: NormalSolver) -> None:
+        self._equations, self._solver = equations, solver
+
+    @cached_property
+    def _moving(self) -> tuple[sparse.csr_array, sparse.csr_array, Float]:
+        """A over the cells that do not stay as they are, its transpose, and the inverse squares of its rows, (m, 1)."""
+        A = sparse.csr_array(self._equations.A @ sparse.diags_array(self._equations.moving.astype(float)))
+        squares = np.asarray(A.power(2).sum(axis=1))[:, None]
+        return A, A.T.tocsr(), np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
+
+    def settle(self, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
+        """Settled cells, their rows, and iterations.
+
+        Nothing is done where every row is off by roundings of the largest value at most.
+
+        Parameters
+        ----------
+        X : ndarray, (n, K)
+        R : ndarray, (m, K)
+            A X - b, as float64 has it.
+        b : ndarray, (m, 1)
+        """
+        equations = self._equations
+        largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
+        if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
+            return X, R, 0
+        terms = equations.absolute @ abs(X) + abs(b)
+        allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
+        steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
+        for _ in range(SWEEPS):
+            if (beyond <= SETTLED).all():
+                break
+            try:
+                settled, iterations = self._settled(X, b, allowed, np.maximum(1.0, share * beyond))
+            except ConvergenceError:
+                settled, iterations = X, 0
+            steps += iterations
+            left = _beyond(self._off(settled, b), allowed)
+            better = left < beyond
+            if not better.any():
+                if (share * beyond <= 1).all():
+                    break
+                share *= LESS_AT_ONCE
+            X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
+        return X, equations.A @ X - b, steps
+
+    def _off(self, X: Float, b: Float) -> Float:
+        """A X - b, whose rounding would be in the range of nothing."""
+        return np.asarray(self._equations.extended @ X.astype(np.longdouble) - b, dtype=float)
+
+    def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
+        """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
+        off, (A, A_transposed, inverse_squares) = self._off(X, b), self._moving
+
+        def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
+            return _beyond(R, allowed[:, columns])
+
+        steps = 0
+        for multiple in CONTRADICTIONS:
+            Z, iterations, converged = conjugate_gradients(
+                lambda Z: A @ (A_transposed @ Z),
+                off,
+                lambda R: inverse_squares * R,
+                sizes,
+                multiple * target,
+                ITERATIONS,
+            )
+            steps += iterations
+            if converged:
+                break
+        else:
+            raise ConvergenceError
+        apart = self._off(A_transposed @ Z, np.zeros_like(b))
+        Z, iterations = self._solver.iterate(apart, sizes, target)
+        return X - self._equations.moved_by(Z), steps + iterations
+
+
+def _beyond(R: Float, allowed: Float) -> Float:
+    """By how much the worst row of every column exceeds what is allowed."""
+    return largest_of_columns(R / allowed)

@@ -1,4 +1,4 @@
-"""The solvers: one file each, enrolled in `registry` by one record for exports, tests, benchmarks and the command."""
+"""The solvers, enrolled in `registry` by one record for exports, tests, benchmarks and the command."""
 
 from blue_solvers.solvers import registry
 from blue_solvers.solvers.registry import *  # noqa: F403

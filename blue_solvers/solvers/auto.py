@@ -24,23 +24,15 @@ from typing import ClassVar
 
 from blue_solvers.components.size import holds_many_times_its_tables
 from blue_solvers.contract import Prepared, Refusal, Solver
-from blue_solvers.normal_equations.factorisation import operations_by_cholmod
+from blue_solvers.normal_equations.factorisation import operations_by_cholmod, products_of
 from blue_solvers.normal_equations.noisy_equations import equations_of
-from blue_solvers.solvers.area_solver import AreaSolver
-from blue_solvers.solvers.cholesky import Cholesky, products_of_equations
+from blue_solvers.solvers.closed_forms import AreaSolver, SeaBlue, TwoPass
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
-from blue_solvers.solvers.dense import Dense
-from blue_solvers.solvers.sea_blue import SeaBlue
-from blue_solvers.solvers.two_pass import TwoPass
+from blue_solvers.solvers.direct import Cholesky, Dense
 from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 
-(SEA_BLUE,) = SeaBlue.capabilities()
-(TWO_PASS,) = TwoPass.capabilities()
-(AREAS,) = AreaSolver.capabilities()
-(CHOLESKY,) = Cholesky.capabilities()
-AROUND_EQUAL_VARIANCES, ON_CONSTRAINTS = ConjugateGradient.capabilities()
-(DENSE,) = Dense.capabilities()
+AROUND, ON_CONSTRAINTS = ConjugateGradient(preconditioner="two_pass"), ConjugateGradient()
 
 CHOLESKY_OPERATIONS = 5e10  # of a factorisation, seconds of one processor; what costs more had better be iterated
 CHOLESKY_RANK = 100_000  # above it the equations are not even formed to count operations, if iterations will be few
@@ -64,8 +56,8 @@ class Auto(Solver):
     takes_singular_noise: ClassVar[bool] = True
 
     def refusal(self, problem: Problem) -> str | None:
-        """Nothing, but what the dense solver does of singular noise."""
-        return DENSE.refusal(problem) if problem.noise.is_singular else None  # iterations on constraints take all else
+        """Nothing, but what the dense solver does of singular noise: iterations on constraints take all else."""
+        return Dense().refusal(problem) if problem.noise.is_singular else None
 
     def plan(self, problem: Problem) -> Prepared:
         """Choose, and prepare that solver."""
@@ -77,32 +69,33 @@ class Auto(Solver):
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """The solver for a plain problem (see `Solver`), and why."""
-        if problem.noise.is_singular:
-            return DENSE.solver, "its covariance is singular"
-        if problem.relations.tree is not None:
-            return TWO_PASS.solver, "its nodes form a tree of sums: two sweeps, exact"
         equal = "noise is uncorrelated and of equal variance within"
-        if SEA_BLUE.refusal(problem) is None:
-            return SEA_BLUE.solver, f"{equal} tables (A1-A3): closed form"
-        for closed, suits, why in (
-            (AREAS, _is_wide(problem), "all variables together have many times the cells of the tables, exact"),
-            (TWO_PASS, problem.tree is not None, "its areas form a tree: two passes, exact"),
-            (TWO_PASS, not problem.has_only_tables, f"{equal} every table of a geounit: two passes, exact"),
-            (AREAS, problem.has_areas, f"{equal} every table of an area: exact"),
+        for solver, suits, why in (
+            (Dense(), problem.noise.is_singular, "its covariance is singular"),
+            (TwoPass(), problem.relations.tree is not None, "its nodes form a tree of sums: two sweeps, exact"),
+            (SeaBlue(), True, f"{equal} tables (A1-A3): closed form"),
+            (AreaSolver(), _is_wide(problem), "all variables together have many times the cells of the tables, exact"),
+            (TwoPass(), problem.has_areas and problem.tree is not None, "its areas form a tree: two passes, exact"),
+            (TwoPass(), not problem.has_only_tables, f"{equal} every table of a geounit: two passes, exact"),
+            (AreaSolver(), problem.has_areas, f"{equal} every table of an area: exact"),
         ):
-            if suits and closed.refusal(problem) is None:
-                return closed.solver, why
-        why = _why_not_closed_form(problem)
-        unsupported = CHOLESKY.refusal(problem)
-        if unsupported is not None and DENSE.refusal(problem) is None and AROUND_EQUAL_VARIANCES.refusal(problem):
-            return DENSE.solver, f"{why}, and {_first(unsupported)}: small enough to find them"
+            if suits and _refusal(solver, problem) is None:
+                return solver, why
+        why, unsupported = _why_not_closed_form(problem), Cholesky().refusal(problem)
+        if unsupported is not None and Dense().refusal(problem) is None and AROUND.refusal(problem):
+            return Dense(), f"{why}, and {_first(unsupported)}: small enough to find them"
         if unsupported is not None:
             return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
         if _equations_are_dear(problem):
             return _iterations(problem, f"{why}: crossing recodes have too many cells to find equations, so iterations")
         if _operations(problem) <= CHOLESKY_OPERATIONS:
-            return CHOLESKY.solver, f"{why}: {problem.rank:,} constraints are cheap to factorise"
+            return Cholesky(), f"{why}: {problem.rank:,} constraints are cheap to factorise"
         return _iterations(problem, f"{why}: {problem.rank:,} constraints are dear to factorise, so iterations")
+
+
+def _refusal(solver: Solver, problem: Problem) -> str | None:
+    """Why a solver is not a way to the BLUE of a plain problem, or None."""
+    return solver.refusal(problem) or solver.why_inexact(problem)
 
 
 def _is_wide(problem: Problem) -> bool:
@@ -122,7 +115,11 @@ def _operations(problem: Problem) -> float:
     dense = problem.rank**3 / 3
     if dense <= CHOLESKY_OPERATIONS:
         return dense
-    return min(dense, products_of_equations(problem) ** 1.5 / 3)
+    return min(dense, _products(problem) ** 1.5 / 3)
+
+
+def _products(problem: Problem) -> float:
+    return products_of(problem.constraint_matrix(), problem.noise.entries())
 
 
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
@@ -130,29 +127,27 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
 
     Where they would be long, a factorisation that takes less.
     """
-    around, on_constraints = AROUND_EQUAL_VARIANCES.solver, ON_CONSTRAINTS.solver
-    assert isinstance(around, ConjugateGradient)
-    unsupported = AROUND_EQUAL_VARIANCES.refusal(problem)
+    unsupported = AROUND.refusal(problem)
     if unsupported is not None:
-        return on_constraints, f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
+        return ON_CONSTRAINTS, f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"
     left_out = tables_left_out(problem)
     if left_out and problem.recodes_cross:
-        return around, f"{why} around equal variances; equations between crossing recodes would have to be found first"
+        return AROUND, f"{why} around equal variances; equations between crossing recodes would have to be found first"
     ratio = variance_ratio(problem)
     told = "tables are measured in part" if isinf(ratio) else f"the ratio within a table is at most {ratio:.3g}"
     chosen = f"{why} around equal variances: {told}"
     if ratio <= SAFE_RATIO and not problem.is_correlated and not left_out:
-        return around, chosen
+        return AROUND, chosen
     ratio = UNKNOWN_RATIO if isinf(ratio) else ratio
     work = sqrt(min(ratio, WIDEST_RATIO)) * problem.observed.size
-    takes_factors = CHOLESKY.refusal(problem) is None and not problem.recodes_cross and problem.rank <= MOST_RANK
-    if takes_factors and products_of_equations(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
+    takes_factors = Cholesky().refusal(problem) is None and not problem.recodes_cross and problem.rank <= MOST_RANK
+    if takes_factors and _products(problem) <= min(PRODUCTS * work, MOST_PRODUCTS):
         matrix = equations_of(problem, "independent")[-1].normal_matrix()
         if operations_by_cholmod(matrix) <= OPERATIONS * work:
-            return CHOLESKY.solver, f"{_why_not_closed_form(problem)}: factorised, iterations would be long ({told})"
-    if STEPS * sqrt(ratio) > around.max_iterations:
-        return on_constraints, f"{why} on the constraints: the ratio within a table is up to {ratio:.3g}"
-    return around, chosen
+            return Cholesky(), f"{_why_not_closed_form(problem)}: factorised, iterations would be long ({told})"
+    if STEPS * sqrt(ratio) > AROUND.max_iterations:
+        return ON_CONSTRAINTS, f"{why} on the constraints: the ratio within a table is up to {ratio:.3g}"
+    return AROUND, chosen
 
 
 def _first(reason: str) -> str:
@@ -166,6 +161,6 @@ def _why_not_closed_form(problem: Problem) -> str:
     if problem.is_correlated:
         return "noise is correlated (A2 fails)"
     if problem.is_alike_by_geounit:
-        closed = AREAS if problem.has_areas else SEA_BLUE if problem.has_only_tables else TWO_PASS
-        return _first(closed.refusal(problem) or "")
+        closed = AreaSolver() if problem.has_areas else SeaBlue() if problem.has_only_tables else TwoPass()
+        return _first(_refusal(closed, problem) or "")
     return "variances differ within tables (A3 fails)"

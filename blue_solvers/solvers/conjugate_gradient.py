@@ -1,4 +1,4 @@
-"""Conjugate gradients on A Sigma A', which is never formed."""
+"""Conjugate gradients on A Sigma A', which is never formed but for cycles of multigrid."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.contract import Capability, ConvergenceError, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.krylov import Product, Sizes, conjugate_gradients
-from blue_solvers.normal_equations.multigrid_cycle import multigrid_cycle
 from blue_solvers.normal_equations.noisy_equations import COSTS_DIGITS, Equations, NormalSolver, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.extras import missing_extra
 
 USUAL = 1e-10
 PROMISE = 1e-9  # standard errors
 WIDEST_SPREAD = 1e9  # of variances, up to which iterations on the constraints keep the digits of every cell
-PRECONDITIONERS = (None, "jacobi", "multigrid", "two_pass")
+SEED = 0  # pyamg draws start vectors for its spectral estimates from numpy's global state
+ANY = ("all", "independent"), ""
+ROWS: dict[str | None, tuple[tuple[str | None, ...], str]] = {  # that each preconditioner takes, the first by default
+    None: ANY,
+    "jacobi": ANY,
+    "multigrid": (("independent",), ", since redundant ones make the matrix singular"),
+    "two_pass": ((None,), ", which forms no equations"),
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,8 @@ class ConjugateGradient(Solver):
     """
 
     name: ClassVar[str] = "cg"
+    exact_for: ClassVar[str] = "any covariance, operators too, any equations"
+    cost: ClassVar[str] = "iterations, relative to the adjustment: `ConjugateGradient(rtol=..., preconditioner=...)`"
     rtol: float | None = None
     preconditioner: str | None = "jacobi"
     rows: str | None = None
@@ -58,20 +68,15 @@ class ConjugateGradient(Solver):
     def __post_init__(self) -> None:
         if self.rtol is not None and not 0 < self.rtol < 1:
             raise ValueError(f"rtol must lie between 0 and 1: got {self.rtol}")
-        if self.preconditioner not in PRECONDITIONERS:
-            raise ValueError(f"preconditioner must be one of {PRECONDITIONERS}: got {self.preconditioner!r}")
-        if self.preconditioner == "two_pass":
-            if self.rows is not None:
-                raise ValueError(f"preconditioner='two_pass' forms no equations: leave out rows={self.rows!r}")
-            return
+        if self.preconditioner not in ROWS:
+            raise ValueError(f"preconditioner must be one of {tuple(ROWS)}: got {self.preconditioner!r}")
+        taken, why = ROWS[self.preconditioner]
         if self.rows is None:
-            object.__setattr__(self, "rows", "independent" if self.preconditioner == "multigrid" else "all")
-        if self.rows not in ("all", "independent"):
-            raise ValueError(f"rows must be 'all' or 'independent': got {self.rows!r}")
-        if self.rows == "all" and self.preconditioner == "multigrid":
-            raise ValueError(
-                "preconditioner='multigrid' needs rows='independent': with redundant rows the matrix is singular"
-            )
+            object.__setattr__(self, "rows", taken[0])
+        if self.rows not in taken:
+            words = " or ".join(f"rows={own!r}" for own in taken)
+            chosen = f"preconditioner={self.preconditioner!r}"
+            raise ValueError(f"rows must be {words} with {chosen}{why}: got rows={self.rows!r}")
 
     @classmethod
     def capabilities(cls) -> tuple[Capability, ...]:
@@ -85,12 +90,7 @@ class ConjugateGradient(Solver):
                 "7 to 20 estimates of `sea_blue` or `two_pass` where variances within a table are in ratio 3, at any "
                 "size; 12 to 130 as measured in ratio 100; no matrix",
             ),
-            Capability(
-                cls.name,
-                cls(),
-                "any covariance, operators too, any equations",
-                "iterations, relative to the adjustment: `ConjugateGradient(rtol=..., preconditioner=...)`",
-            ),
+            *super().capabilities(),
         )
 
     def refusal(self, problem: Problem) -> str | None:
@@ -112,7 +112,7 @@ class ConjugateGradient(Solver):
             return NearestStructuredEstimate(problem, rtol, most_error, self.max_iterations, info)
         return self.plan_as(problem, self.name)
 
-    def plan_as(self, problem: Problem, name: str) -> Prepared:
+    def plan_as(self, problem: Problem, name: str) -> ConstrainedEstimate:
         """`plan`, reporting as another solver of which this is the engine."""
         rows = self.rows or "all"
         reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
@@ -121,6 +121,39 @@ class ConjugateGradient(Solver):
     def normal_solver(self, equations: Equations) -> NormalSolver:
         """These iterations on some equations."""
         return _KrylovNormalSolver(equations, self)
+
+
+@dataclass(frozen=True)
+class Multigrid(Solver):
+    """Smoothed-aggregation multigrid (pyamg) on the independent rows, its V-cycles accelerated by conjugate gradients.
+
+    Cycles alone need thousands on these matrices (more than 5,000 for the redistricting tables), accelerated ones
+    dozens.
+
+    Parameters
+    ----------
+    rtol : float, optional
+        As in `ConjugateGradient`.
+    max_cycles : int
+    """
+
+    name: ClassVar[str] = "multigrid"
+    exact_for: ClassVar[str] = "as `cg`, where the entries of the covariance are known"
+    cost: ClassVar[str] = "a hierarchy by smoothed aggregation, then fewer iterations"
+    rtol: float | None = None
+    max_cycles: int = 2_000
+
+    @property
+    def _accelerated(self) -> ConjugateGradient:
+        return ConjugateGradient(self.rtol, "multigrid", "independent", self.max_cycles)
+
+    def refusal(self, problem: Problem) -> str | None:
+        """A covariance that is not known entry by entry."""
+        return self._accelerated.refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
+        """Build the hierarchy."""
+        return self._accelerated.plan_as(problem, self.name)
 
 
 def _info(name: str, problem: Problem, reason: str) -> Info:
@@ -138,7 +171,6 @@ class _KrylovNormalSolver(NormalSolver):
         self._precondition = _preconditioner(equations, options.preconditioner)
         self.rtol = USUAL if options.rtol is None else options.rtol
         self.goal = 0.0 if options.rtol is None else options.rtol
-        self.settles = options.rtol is None
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
@@ -163,9 +195,42 @@ def _in_words(rtol: float | None) -> str:
 
 
 def _preconditioner(equations: Equations, name: str | None) -> Product:
-    if name is None:
-        return lambda R: R
-    if name == "jacobi":
-        inverse = 1 / equations.deviations[:, None] ** 2
-        return lambda R: inverse * R
-    return multigrid_cycle(equations)
+    if name == "multigrid":
+        return _multigrid_cycle(equations)
+    inverse = 1.0 if name is None else 1 / equations.deviations[:, None] ** 2
+    return lambda R: inverse * R
+
+
+def _multigrid_cycle(equations: Equations) -> Product:
+    """Build a smoothed-aggregation hierarchy; the result applies one symmetric V-cycle to every column.
+
+    A hierarchy suits A Sigma A' scaled to a unit diagonal, whose rows differ in variance by decades. Classical
+    interpolation would assume signs that these matrices do not have.
+
+    Raises
+    ------
+    ImportError
+        If pyamg is not installed.
+    """
+    try:
+        import pyamg
+    except ImportError as error:
+        raise missing_extra("multigrid needs pyamg", "multigrid", "use another solver, such as 'auto'") from error
+    deviations = equations.deviations[:, None]
+    state = np.random.get_state()  # noqa: NPY002
+    np.random.seed(SEED)  # noqa: NPY002
+    try:
+        hierarchy = pyamg.smoothed_aggregation_solver(
+            sparse.csr_matrix(equations.normal_matrix()), symmetry="symmetric"
+        )
+        cycle = hierarchy.aspreconditioner(cycle="V")
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+    def apply(R: Float) -> Float:
+        result = np.empty_like(R)
+        for column, scaled in enumerate((R / deviations).T):
+            result[:, column] = cycle.matvec(scaled)
+        return result / deviations
+
+    return apply

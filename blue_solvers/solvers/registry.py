@@ -3,14 +3,10 @@
 from typing import Literal, TypeAlias
 
 from blue_solvers.contract import Solver
-from blue_solvers.solvers.area_solver import AreaSolver
 from blue_solvers.solvers.auto import Auto
-from blue_solvers.solvers.cholesky import Cholesky
-from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
-from blue_solvers.solvers.dense import Dense
-from blue_solvers.solvers.multigrid import Multigrid
-from blue_solvers.solvers.sea_blue import SeaBlue
-from blue_solvers.solvers.two_pass import TwoPass
+from blue_solvers.solvers.closed_forms import AreaSolver, SeaBlue, TwoPass
+from blue_solvers.solvers.conjugate_gradient import ConjugateGradient, Multigrid
+from blue_solvers.solvers.direct import Cholesky, Dense
 
 __all__ = [
     "SOLVERS",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from blue_solvers.solvers import capabilities
 from tests.helpers.places import DOCS, README
-from tests.honours import refusals
+from tests.honours import capabilities, refusals
 
 PAGE = DOCS / "what_each_part_honours.md"
 

@@ -27,7 +27,7 @@ def test_squares_and_solutions_are_those_of_the_matrix(seed: int, width: float) 
     U = rng.standard_normal((n, k)) * (rng.random((n, k)) < 0.6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inverses, "MOST_BYTES", width)
-        factor = DenseFactor.of(sparse.csr_array(N))
+        factor = DenseFactor(sparse.csr_array(N))
         found = factor.squares(sparse.csc_array(U))
     expected = np.linalg.solve(N, U)
     size = np.linalg.cond(N) * 1e-12
@@ -37,7 +37,7 @@ def test_squares_and_solutions_are_those_of_the_matrix(seed: int, width: float) 
 
 def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
     with pytest.raises(ValueError, match="not positive definite"):
-        DenseFactor.of(sparse.csr_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
+        DenseFactor(sparse.csr_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
 
 
 @pytest.mark.parametrize("ratio", [3.0, 1e4, 1e8])

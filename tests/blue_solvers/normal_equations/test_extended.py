@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError
-from blue_solvers.normal_equations.extended import ExtendedSweeps
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.noisy_equations import Equations
+from blue_solvers.normal_equations.stage import ExtendedSweeps
 from tests.helpers.effort import examples
 
 EPSILON = float(np.finfo(float).eps)

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import factorisation, inverses, selected_inverse
+from blue_solvers.normal_equations import factorisation, inverses
 from blue_solvers.normal_equations.cell_variances import desired_sums
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.inverses import SelectedInverse
@@ -163,9 +163,9 @@ def test_fronts_that_would_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) 
     free = 8.0 * (2 * 2_000 + 2 * 4)
     monkeypatch.setattr(memory, "free_memory", lambda: free)
     chain = sparse.diags_array([np.full(1_999, -0.4), np.ones(2_000)], offsets=[-1, 0]).tocsc()
-    assert selected_inverse.inverse_on_factor(sparse.csc_matrix(chain)).size == chain.nnz
+    assert inverses.inverse_on_factor(sparse.csc_matrix(chain)).size == chain.nnz
     with pytest.raises(MemoryError, match="selected inversion over 1 supernodes with 5,050 entries needs"):
-        selected_inverse.inverse_on_factor(sparse.csc_matrix(np.tril(np.ones((100, 100)) + 99 * np.eye(100))))
+        inverses.inverse_on_factor(sparse.csc_matrix(np.tril(np.ones((100, 100)) + 99 * np.eye(100))))
 
 
 @pytest.mark.parametrize("most", [1, 50, 5000])

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, estimate
 from blue_solvers.normal_equations.noisy_equations import Equations
-from blue_solvers.normal_equations.settling import Settling
+from blue_solvers.normal_equations.stage import Settling
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.compare import largest

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import Auto, Cholesky, ConjugateGradient, blue
 from blue_solvers.normal_equations import factorisation
 from blue_solvers.normal_equations.factorisation import factorise, operations_by_cholmod
-from blue_solvers.solvers import auto, cholesky, dense
+from blue_solvers.solvers import auto, direct
 from blue_solvers.structured import nearest as nearest_structured
 from blue_solvers.structured.nearest import variance_ratio
 from constraint_builders import Problem, Schema, Spine, gallery
@@ -101,7 +101,7 @@ def test_operations_are_those_of_the_factor_that_is_made(seed: int) -> None:
     matrix = sparse.csc_array(A @ sparse.diags_array(problem.variances) @ A.T)
     columns = np.diff(factorise(matrix).triangle()[0].indptr).astype(float)
     assert operations_by_cholmod(matrix) == (columns**2).sum()
-    assert cholesky.products_of_equations(problem) >= matrix.nnz
+    assert factorisation.products_of(A, problem.noise.entries()) >= matrix.nnz
 
 
 @pytest.mark.usefixtures("factorisations_are_dear")
@@ -143,7 +143,7 @@ def test_it_is_the_same_solver_in_every_run() -> None:
 @pytest.mark.usefixtures("factorisations_are_dear")
 def test_what_has_no_equal_variances_nearby_iterates_on_the_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nearest_structured, "MOST_EXACT_CELLS", 0)
-    monkeypatch.setattr(dense, "MOST_OPERATOR_CELLS", 0)
+    monkeypatch.setattr(direct, "MOST_OPERATOR_CELLS", 0)
     schema = Schema({"a": 5, "b": 5})
     exact_in_part = Problem(schema, {"detailed": np.arange(25.0).reshape(5, 5), "a": 2.0, "b": 1.0}, ["a"])
     band = sparse.diags_array([np.full(29, 0.4), np.ones(30), np.full(29, 0.4)], offsets=[-1, 0, 1])

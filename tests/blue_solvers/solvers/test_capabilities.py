@@ -8,10 +8,10 @@ from scipy.sparse.linalg import aslinearoperator
 
 import blue_solvers
 from blue_solvers import blue
-from blue_solvers.solvers.capabilities import as_markdown, capabilities
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.every import every
 from tests.helpers.places import README
+from tests.honours.capabilities import as_markdown, capabilities
 
 CAPABILITIES = capabilities()
 SCHEMA = Schema({"a": 2, "b": 3}, recodes={"b": {"low": [0, 0, 1]}})

@@ -1,0 +1,171 @@
+"""Closed forms under equal variances within tables: at one place, over a spine, and over areas that cross."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.components import Components, components_of
+from blue_solvers.components.assumptions import flat_refusal, tree_refusal
+from blue_solvers.components.conditioning import conditioned
+from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.tree.covariances import Weights, functional_covariance
+from blue_solvers.components.tree.tree_form import TreeForm
+from blue_solvers.components.tree_of_sums import TreeOfSums
+from blue_solvers.contract import Info, Prepared, Solver, TableVariances
+from blue_solvers.contract.other_layout import InOtherLayout
+from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
+from blue_solvers.normal_equations.noisy_equations import uneven_refusal
+from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
+from constraint_builders import Problem
+from constraint_builders.arrays import Float
+
+
+@dataclass(frozen=True)
+class SeaBlue(Solver):
+    """The paper's Algorithms 1 and 2, both branches, for any tables.
+
+    With equal variances within tables (A1 to A3) the result is the BLUE, to rounding, in a few passes over the
+    data, and no matrix is formed. With unequal ones it is the paper's heuristic, and `info` says so.
+    """
+
+    name: ClassVar[str] = "sea_blue"
+    exact_for: ClassVar[str] = (
+        "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
+        "`info.exact` is False"
+    )
+    cost: ClassVar[str] = "a few passes over the data"
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but uncorrelated noise in tables of a schema; of unequal variances also recodes."""
+        return flat_refusal(problem)
+
+    def why_inexact(self, problem: Problem) -> str | None:
+        """Unequal variances within tables."""
+        return None if problem.is_alike_by_geounit else "variances differ within tables (A3 fails)"
+
+    def plan(self, problem: Problem) -> Prepared:
+        """Plan the passes."""
+        inexact = self.why_inexact(problem)
+        if inexact is None:
+            reason = "closed form: noise is uncorrelated and of equal variance within tables (A1-A3)"
+            return FormEstimate(problem, components_of(problem), Info(self.name, exact=True, reason=reason))
+        reason = f"heuristic, not the BLUE: {inexact}; cg and cholesky give the BLUE"
+        return ObliqueDownPass(problem, Info(self.name, exact=False, reason=reason))
+
+
+@dataclass(frozen=True)
+class TwoPass(Solver):
+    """One pass up the spine and one down, all geounits of a level at once.
+
+    Exact for any tables at any geolevel with any variances by geounit, geounits where nothing was measured and
+    tables known exactly included, as long as noise is uncorrelated and of equal variance within a table of a
+    geounit. Recodes may nest, cross or be of unequal groups. A problem without a spine is one of a single geounit.
+    """
+
+    name: ClassVar[str] = "two_pass"
+    exact_for: ClassVar[str] = (
+        "the same within each geounit of a spine, any recodes, structural zeros, equalities; summing matrices of trees"
+    )
+    cost: ClassVar[str] = "a few passes over the data"
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but equal variances within every table of every geounit, or nodes that form a tree."""
+        return tree_refusal(problem) or uneven_refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
+        """Work out gains and covariances of every component."""
+        if problem.relations.tree is not None:
+            reason = "two sweeps over the tree of sums, exact"
+            return TreeOfSums(problem, problem.relations.tree, Info(self.name, exact=True, reason=reason))
+        if problem.tree is not None:
+            over, observed, desired = problem.tree
+            return InOtherLayout(problem, self.plan(over), observed, desired)
+        info = Info(self.name, exact=True, reason="two passes over the spine, exact")
+        if problem.has_equalities:
+            return FormEstimate(problem, conditioned(problem), info)
+        return _TwoPassEstimate(problem, TreeForm(StructuredProblem.of(problem)), info)
+
+
+@dataclass(frozen=True)
+class AreaSolver(Solver):
+    """Every component of the schema by one sparse Cholesky factorisation over areas, which all its cells share.
+
+    Exact for areas that nest, overlap or cross, with weights of any sign, and any tables of any layer with any
+    variances by area, areas where nothing was measured and tables known exactly included, as long as noise is
+    uncorrelated and of equal variance within a table of an area. Recodes may nest, cross or be of unequal groups.
+    """
+
+    name: ClassVar[str] = "areas"
+    exact_for: ClassVar[str] = (
+        "the same within each of areas that overlap or cross, with any weights; spines and single places too"
+    )
+    cost: ClassVar[str] = "a sparse factorisation over areas for every component, and a few passes over the data"
+
+    def refusal(self, problem: Problem) -> str | None:
+        """All but equal variances within every table of an area, or geounit."""
+        return areas_refusal(problem)
+
+    def plan(self, problem: Problem) -> Prepared:
+        """Factorise every component."""
+        info = Info(self.name, exact=True, reason="a sparse factorisation over areas for every component, exact")
+        return FormEstimate(problem, exact_form_of_areas(problem), info)
+
+
+class FormEstimate(Prepared):
+    """Components of equal variances, made ready."""
+
+    def __init__(self, problem: Problem, form: Components, info: Info) -> None:
+        self.problem = problem
+        self.offset = getattr(form, "offset", np.zeros(problem.desired.size))
+        self._method = form
+        self.info = info
+
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        return self._method.apply(Y), self.info
+
+    def violation(self, Y: Float) -> float | None:
+        return self._method.violation(Y)
+
+    def adjoint(self, V: Float) -> Float:
+        return self._method.adjoint(V)
+
+    def variances(self) -> Float:
+        return self._method.variances()
+
+
+class _TwoPassEstimate(FormEstimate):
+    """The two passes, and a third for chosen functionals."""
+
+    _method: TreeForm
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, violation = self._method.apply_checked(Y)
+        return X, replace(self.info, violation=violation)
+
+    def variances_by_table(self) -> TableVariances:
+        return self._method.variances_by_table()
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        return functional_covariance(
+            self._method.plan, self._method.coefficients, _weights(self.problem, W), W.shape[1]
+        )
+
+
+def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
+    """Functionals over the desired layout, (m, K), as what they take of every table."""
+    spine, levels = problem.domain.spine, problem.desired_levels
+    entries = sparse.coo_array(W)
+    block = np.searchsorted(problem.desired.offsets, entries.row, side="right") - 1
+    found = []
+    for index in np.unique(block).tolist():
+        table, own = problem.desired_tables[index], block == index
+        number, cell = np.divmod(entries.row[own] - problem.desired.offsets[index], table.size)
+        numbers, row = np.unique(number, return_inverse=True)
+        pairs = row * table.size + cell, entries.col[own]
+        cells = sparse.csr_array((entries.data[own], pairs), shape=(numbers.size * table.size, W.shape[1]))
+        found.append(Weights(spine.members[levels[index]][numbers], table, cells))
+    return found
