@@ -23,7 +23,6 @@ from blue_solvers.components.tree.sums_of_children import SumOfChildren, flatten
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
-EMPTY = np.zeros((0, 1, 1))
 Found = tuple[Index, Float, Index, Index]  # entries, matrices (pieces, entries, r, q), and which rows and columns
 
 
@@ -77,12 +76,11 @@ class PieceSolver:
         self._go_down()
         pairs, every = plan.pair_parent.size, plan.class_rank.size
         counts = {"children": plan.parents.size, "gain": pairs, "root": every, "posterior": pairs + 1}
-        counts |= {"own": every, "own_exact": every}
         square = {name: self._matrices(name, count, [size] * len(self._jobs)) for name, count in counts.items()}
         measured: list[dict[int, Ragged]] = [{} for _ in self._jobs]
         for level in plan.levels:
             for t, table in level.tables:
-                rows = [0 if piece.is_number else len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
+                rows = [len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
                 gains = self._matrices(t, level.class_count, rows) if any(rows) else []
                 for mine, found, count in zip(measured, gains, rows, strict=False):
                     mine |= {t: found} if count else {}
@@ -151,14 +149,6 @@ class PieceSolver:
             self._found[t].append((classes - level.first_class, gain, support, rows))
         if lot.sums is not None:
             self._found["children"].append((numbers, gains[-1], support, support))
-        if self._kinds.size == 1:
-            none = np.zeros((classes.size * len(self._jobs), 1, 1))
-            exactly = sum(((own.exact @ own.design) ** 2 for own in sources if own.exact is not None), start=none)
-            noisily = sum(((own.noisy * own.design) ** 2 for own in sources), start=none)
-            noisily = np.where(flattened(lot.message).finite > 0.5, noisily, 0.0)
-            for name, total in (("own", noisily), ("own_exact", exactly)):
-                inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).reshape(*shape, 1)
-                self._found[name].append((classes, inverse, support, support))
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
@@ -288,6 +278,4 @@ def _put_together(plan: TreePlan, division: Division, pieces: list[tuple[Piece, 
         found = {piece.place: solved.measured[t] for piece, solved in pieces if t in solved.measured}
         if found:
             measured[t] = Composed(own, division.frames(plan.tables[t].name), found, count)
-    first = next((solved for piece, solved in pieces if piece.is_number), None)
-    numbers = (EMPTY, EMPTY) if first is None else (first.own.toarray(), first.own_exact.toarray())
-    return Coefficients(pieces, **square, measured=measured, own=numbers[0], own_exact=numbers[1])
+    return Coefficients(pieces, **square, measured=measured)

@@ -6,13 +6,12 @@ in cells, of which `LeafPlan` makes their own estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, reduce
 
 import numpy as np
 
-from blue_solvers.components.batches import distinct, one_or_all
-from blue_solvers.components.component_products import Component, sum_of
+from blue_solvers.components.batches import distinct
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -20,10 +19,8 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficient_arrays import Coefficients
 from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
-from blue_solvers.components.tree.piecewise import Composed, together
-from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.layout import Layout
 
 LEAVES_OF_A_CLASS = 16  # from which on they are worked on in cells
@@ -128,16 +125,10 @@ class MeasuredTables(LevelTables):
     """
 
     def __init__(
-        self,
-        problem: StructuredProblem,
-        plan: TreePlan,
-        number: int,
-        coefficients: Sequence[Coefficients],
-        products: Callable[[str], SlotProducts],
+        self, problem: StructuredProblem, plan: TreePlan, number: int, coefficients: Sequence[Coefficients]
     ) -> None:
-        self._level, self._plan, self._coefficients, self._products = plan.levels[number], plan, coefficients, products
+        self._level, self._plan, self._coefficients = plan.levels[number], plan, coefficients
         super().__init__(problem.observed, [i for i, _ in self._level.tables], self._level.members.size)
-        self._readers = [TableAccess(plan, table) for _, table in self._level.tables]
         self.leaves = self._eligible()
         if not self._plan_leaves():
             self.leaves = self.leaves[:0]
@@ -169,65 +160,31 @@ class MeasuredTables(LevelTables):
         return True
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
-        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
-        block = np.zeros((classes.size, *(g.levels for g in self._plan.groupings), columns))
-        found = {i: self._readers[i].coordinates(tables[i][rows]) for i in sorted(set().union(*numbers.values()))}
-        for name, factors in numbers.items():
-            told = np.zeros_like(block)
-            for i, own in factors.items():
-                self._readers[i].add_numbers(found[i], own, told)
-            self._products(name).multiply(told, classes)
-            block += told
-        for component, gains in self._matrices(classes):
-            seeing = [i for i in found if i in gains]
-            parts = [found[i][self._readers[i].part(component)] for i in seeing]
-            block[component.place] = (
-                sum_of(component, [gains[i] for i in seeing], parts, component.groups) if parts else 0
-            )
+        level = self._level
+        block = np.zeros((level.class_of[rows].size, *(g.levels for g in self._plan.groupings), columns))
+        for i in self._told(rows):
+            coordinates = self._access[i].coordinates(tables[i][rows])
+            block += self._access[i].to_slots(coordinates, level.class_of[rows] - level.first_class)
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
-        found = {i: self._readers[i].empty(slots) for i in sorted(set().union(*numbers.values()))}
-        for name, factors in numbers.items():
-            told = slots.copy()
-            self._products(name).multiply(told, classes)
-            for i, own in factors.items():
-                self._readers[i].read_numbers(told, own, found[i])
-        matrices = list(self._matrices(classes))
-        for i, own in found.items():
-            reader = self._readers[i]
-            for component, gains in matrices:
-                if i in gains:
-                    turned, lengths = gains[i].swapaxes(1, 2), reader.lengths(component)
-                    own[reader.part(component)] = sum_of(component, [turned], [slots[component.place]], lengths)
-            tables[i][rows] = reader.cells(own).reshape(len(slots), -1, slots.shape[-1])
+        for i in self._told(rows):
+            coordinates = self._access[i].from_slots(slots, self._level.class_of[rows] - self._level.first_class)
+            tables[i][rows] = self._access[i].cells(coordinates).reshape(len(slots), -1, slots.shape[-1])
 
-    def _numbers_at(self, rows: Rows) -> dict[str, dict[int, Float | Flags]]:
-        """What weighs the tables that were measured in some geounits, noisy and exact, by the products that follow."""
-        kinds: dict[str, Sequence[Float | Flags]] = {"own": self._level.weights, "own_exact": self._level.exact}
-        told = {
-            name: {i: own[rows] for i, own in enumerate(by_table) if own[rows].any()}
-            for name, by_table in kinds.items()
-        }
-        return {name: own for name, own in told.items() if own}
-
-    def _matrices(self, classes: Index) -> Iterator[tuple[Component, dict[int, Float | Composed]]]:
-        """Components of several group sums, each with its gains from the tables of the level that see it."""
-        places = one_or_all(classes - self._level.first_class)
-        for component, own in self._gains:
-            yield component, {i: gains[places] for i, gains in own.items()}
+    def _told(self, rows: Rows) -> list[int]:
+        """Tables that were measured in some of these geounits."""
+        pairs = zip(self._level.weights, self._level.exact, strict=True)
+        return [i for i, own in enumerate(pairs) if any(told[rows].any() for told in own)]
 
     @cached_property
-    def _gains(self) -> list[tuple[Component, dict[int, Float | Composed]]]:
-        """Components of several group sums, each with all its gains from the level's tables."""
-        pairs = zip(self._plan.components, self._coefficients, strict=True)
-        several = [(component, own.measured) for component, own in pairs if component.size > 1]
-        numbers = [t for t, _ in self._level.tables]
-        return [
-            (component, {i: together(own[t], component.size) for i, t in enumerate(numbers) if t in own})
-            for component, own in several
-        ]
+    def _access(self) -> list[TableAccess]:
+        """The level's tables, with what each tells of all components."""
+        plan, found = self._plan, []
+        for t, table in self._level.tables:
+            pairs = zip(plan.components, self._coefficients, strict=True)
+            found.append(TableAccess(plan, table, [(c, own.measured[t]) for c, own in pairs if t in own.measured]))
+        return found
 
     def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
         finest, *others = [tables[i] for i in self._used]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -26,16 +26,17 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
-from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
+LEAF_BLOCKS = 8  # of leaves, which have fewer pairs, at a time
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,8 @@ class Block:
 
     Attributes
     ----------
-    rows : slice or ndarray of int
-    classes : ndarray of int, (G,) or (1,)
-        Their classes; one for all that are alike.
+    rows, classes : ndarray of int, (G,)
+        Which they are, and their classes.
     pairs : ndarray of int
         Their pairs with their parents.
     pair_of : ndarray of int, (G,)
@@ -57,7 +57,7 @@ class Block:
         Places of these among all geounits that do.
     """
 
-    rows: Rows
+    rows: Index
     classes: Index
     pairs: Index
     pair_of: Index
@@ -148,12 +148,9 @@ class TreeForm:
         self.coefficients = solve_components(plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._basis = Basis(plan.groupings)
-        self._products = cache(partial(SlotProducts, plan.components, self.coefficients, self._shape))  # by name
         numbers = range(len(plan.levels))
         self._wanted = [WantedTables(problem, plan, number) for number in numbers]
-        self._measured = [
-            MeasuredTables(problem, plan, number, self.coefficients, self._products) for number in numbers
-        ]
+        self._measured = [MeasuredTables(problem, plan, number, self.coefficients) for number in numbers]
         every = [np.arange(level.members.size) for level in plan.levels]
         self._leaves = [own.leaves for own in self._measured]
         self._others = [np.delete(own, leaves) for own, leaves in zip(every, self._leaves, strict=True)]
@@ -167,6 +164,18 @@ class TreeForm:
     def _boundary(self) -> Boundary:
         """Nothing comes from outside."""
         return Boundary()
+
+    @cached_property
+    def _children(self) -> TableAccess:
+        """What multiplies the sum of a geounit's children, in slots."""
+        pairs = zip(self.plan.components, self.coefficients, strict=True)
+        return TableAccess(self.plan, self.plan.finest, [(component, own.children) for component, own in pairs])
+
+    @cached_property
+    def _gains(self) -> TableAccess:
+        """What a pair takes of what its parent learnt."""
+        pairs = zip(self.plan.components, self.coefficients, strict=True)
+        return TableAccess(self.plan, self.plan.finest, [(component, own.gain) for component, own in pairs])
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -234,16 +243,17 @@ class TreeForm:
         held = run.targets[number].room(run.result, (count, *self._shape, K))
 
         def collect(some: Block) -> None:
-            block = source.read(tables, some.rows, K)
+            rows = as_slice(some.rows)
+            block = source.read(tables, rows, K)
             children = run.sums[some.numbers]
             if not run.transpose:
-                self._products("children").multiply(children, some.numbers)
+                children = self._children.to_slots(children, some.numbers)
             block[some.inner] += children
-            held[some.rows] = block
+            held[rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
-                self._products("gain").multiply(totals, own.pairs, True)
+                totals = self._gains.from_slots(totals, own.pairs)
             own.add_to_parents(totals, run.sums)
 
         def add_leaves(own: Siblings) -> None:
@@ -263,38 +273,41 @@ class TreeForm:
         tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: Block) -> None:
-            block = held[some.rows]
+            rows = as_slice(some.rows)
+            block = held[rows]
             if number:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
-            children = block[some.inner].copy()
+            children = block[some.inner]
             if run.transpose:
-                self._products("children").multiply(children, some.numbers, True)
+                children = self._children.from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
-            target.write(block, results, some.rows)
-            if not isinstance(some.rows, slice):
-                held[some.rows] = block
+            target.write(block, results, rows)
+            if not isinstance(rows, slice):
+                held[rows] = block
 
         def estimate(some: Block) -> None:
-            shape = some.pair_of.size, *self._shape, K
-            cells = source.read_leaves([table[some.rows] for table in tables], some.classes, shape)
             if number:
                 parts = self._parts(run, some)
                 self._basis.to_cells(parts)
-                cells += parts.take(some.pair_of, axis=0)
-            for table, own in zip(results, target.write_leaves(cells, some.classes), strict=True):
-                table[some.rows] = own
-            if run.every:
-                held[some.rows] = cells
+            for own in chunks(some.rows.size, self._count(K)):
+                rows, shape = as_slice(some.rows[own]), (some.rows[own].size, *self._shape, K)
+                classes = some.classes[own]
+                classes = classes[:1] if (classes == classes[0]).all() else classes
+                cells = source.read_leaves([table[rows] for table in tables], classes, shape)
+                if number:
+                    cells += parts.take(some.pair_of[own], axis=0)
+                for table, found in zip(results, target.write_leaves(cells, classes), strict=True):
+                    table[rows] = found
+                if run.every:
+                    held[rows] = cells
 
         run.workers.for_each(finish, self._blocks("others", number, K))
         run.workers.for_each(estimate, self._blocks("leaves", number, K))
 
     def _parts(self, run: Run, some: Block) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
-        parts = run.sums[self.plan.pair_parent[some.pairs]]
-        if not run.transpose:
-            self._products("gain").multiply(parts, some.pairs)
-        return parts
+        learnt = run.sums[self.plan.pair_parent[some.pairs]]
+        return learnt if run.transpose else self._gains.to_slots(learnt, some.pairs)
 
     def _blocks(self, kind: str, number: int, K: int) -> list[Block]:
         """Members of a level, so many at a time that they stay in cache."""
@@ -305,13 +318,11 @@ class TreeForm:
 
     def _find_blocks(self, kind: str, number: int, K: int) -> Iterator[Block]:
         level, every = self.plan.levels[number], self._rows[kind][number]
-        for some in chunks(every.size, self._count(K)):
-            rows = as_slice(every[some])
+        for some in chunks(every.size, self._count(K) * (LEAF_BLOCKS if kind == "leaves" else 1)):
+            rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            classes = level.class_of[rows]
-            alike = classes[:1] if (classes == classes[0]).all() else classes
-            yield Block(rows, alike, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            yield Block(rows, level.class_of[rows], *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
