@@ -30,7 +30,7 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
-from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
@@ -159,7 +159,7 @@ class TreeForm:
         self._known_siblings: dict[tuple[str, int, int], list[Siblings]] = {}
 
     def _make_plan(self) -> TreePlan:
-        return plan_of(self._problem)
+        return TreePlan(self._problem)
 
     def _boundary(self) -> Boundary:
         """Nothing comes from outside."""

@@ -9,7 +9,7 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.piecewise import Composed, Coordinates, Ragged
-from blue_solvers.components.tree.tree_plan import plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema
 from constraint_builders.description.table import parse_table
 
@@ -70,7 +70,7 @@ def test_tables_to_slots_and_back(name: str, recodes: dict[str, dict[str, list[i
     """With components of one number, and of several, each component by itself; and the transpose."""
     schema = Schema({"a": 5, "b": 2}, recodes=recodes)
     table = parse_table(schema, name if recodes or "g" not in name else "a * b")
-    plan = plan_of(StructuredProblem.of(Problem(schema, {t: v for t, v in TABLES.items() if recodes or "g" not in t})))
+    plan = TreePlan(StructuredProblem.of(Problem(schema, {t: v for t, v in TABLES.items() if recodes or "g" not in t})))
     rng, maps = np.random.default_rng(len(name)), plan.table_maps(table)
     lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]
     coordinates, expected = rng.standard_normal((3, *lengths, 2)), np.zeros((3, 5, 2, 2))
