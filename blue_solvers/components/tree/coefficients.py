@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients, PieceCoefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
@@ -23,6 +24,7 @@ from blue_solvers.components.tree.sums_of_children import SumOfChildren, flatten
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
+STACKED = 1 << 18  # numbers in an array that several pieces share: beyond, each by itself costs no more
 Found = tuple[Index, Float, Index, Index]  # entries, matrices (pieces, entries, r, q), and which rows and columns
 
 
@@ -120,9 +122,10 @@ class PieceSolver:
         lot = self._lot(number, classes, support)
         self._lot_of[classes], self._row_of[classes] = len(self._lots), np.arange(classes.size)
         self._lots.append(lot)
-        for row, geounit in self._plan.bounded(number, classes, self._boundary.below):
-            for i, (component, piece) in enumerate(self._jobs):
-                lot.message[i, self._row_of[row]] = self._boundary.below[geounit][component][piece.place][0]
+        members, below = self._plan.levels[number].members[self._plan.class_rank[classes]], self._boundary.below
+        for row, geounit in enumerate(members.tolist() if below else []):
+            for i, (component, piece) in enumerate(self._jobs if geounit in below else []):
+                lot.message[i, row] = below[geounit][component][piece.place][0]
         self._found["root"].append((classes, lot.message.root, support, support))
 
     def _lot(self, number: int, classes: Index, support: Index) -> _Lot:
@@ -135,9 +138,7 @@ class PieceSolver:
         sources, used = self._sources(number, classes, support)
         numbers = plan.parent_number[level.members[plan.class_rank[classes]]]
         if numbers[0] >= 0:
-            pairs, starts = plan.pairs_of(numbers)
-            lot.pairs = np.arange(plan.pair_parent.size)[pairs]
-            owners = np.repeat(np.arange(numbers.size), np.diff(starts))
+            lot.pairs, owners = plan.pairs_of(numbers)
             children = self._about(plan.pair_class[lot.pairs], support)
             lot.sums = SumOfChildren(children, plan.pair_count[lot.pairs].astype(float), owners)
             sources.append(Telling.told(flattened(lot.sums.total)))
@@ -226,8 +227,9 @@ def solve_components(
             lots.setdefault(piece.kinds.tobytes(), []).append((i, piece))
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
     for lot in lots.values():
-        for some in plan.stacks(lot, lot[0][1].size):
-            solved |= zip(some, PieceSolver(plan, some, boundary or Boundary()).solve(), strict=True)
+        numbers_of_each = max(plan.class_rank.size, plan.pair_parent.size) * lot[0][1].size ** 2
+        for some in chunks(len(lot), max(1, STACKED // numbers_of_each)):
+            solved |= zip(lot[some], PieceSolver(plan, lot[some], boundary or Boundary()).solve(), strict=True)
     found = {}
     for key, i in one_of.items():
         division = plan.division(key)

@@ -7,16 +7,15 @@ and each pair, so millions of leaves cost no more than the geounits above them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TypeVar
 
 import numpy as np
 
-from blue_solvers.components.batches import chunks, distinct, starts_of
+from blue_solvers.components.batches import distinct, starts_of
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -24,8 +23,6 @@ from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.table import Table, make_table
 
-T = TypeVar("T")
-STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
 Divisions = dict[DesignKey, Division]
 
@@ -177,17 +174,11 @@ class TreePlan:
     def _pair(self) -> None:
         """Number the pairs (parent, class of child)."""
         classes = self.class_rank.size
-        keys = np.empty(self.spine.size, dtype=np.intp)
-        start = 0
-        for level in self.levels:
-            own = keys[start : start + level.members.size]
-            above = self.spine.parent[as_slice(level.members)]
-            np.take(self.parent_number, above, out=own, mode="clip")  # numpy copies unless it may clip
-            own[above < 0] = -1
-            own *= classes
-            own += level.class_of
-            start += own.size
-        found, pairs = distinct(keys)
+        above = [self.spine.parent[as_slice(level.members)] for level in self.levels]
+        numbers = [np.where(own < 0, -1, self.parent_number[own]) for own in above]
+        found, pairs = distinct(
+            np.concatenate([own * classes + level.class_of for own, level in zip(numbers, self.levels, strict=True)])
+        )
         below = found[1:]  # the root has no parent
         self.pair_parent = below // classes
         self.pair_class = below - self.pair_parent * classes
@@ -214,34 +205,16 @@ class TreePlan:
         """Where the pairs of every geounit with children start, and end."""
         return starts_of(self.pair_parent, self.parents.size)
 
-    def pairs_of(self, numbers: Index) -> tuple[slice | Index, Index]:
-        """The pairs of some geounits with children, one after the other, and where those of each start, and end."""
-        rows = as_slice(numbers)
-        if isinstance(rows, slice):
-            own = self.pair_starts[rows.start : rows.stop + 1]
-            return slice(int(own[0]), int(own[-1])), own - own[0]
+    def pairs_of(self, numbers: Index) -> tuple[Index, Index]:
+        """The pairs of some geounits with children, one after the other, and the place of each one's parent here."""
         firsts, counts = self.pair_starts[numbers], self.pair_starts[numbers + 1] - self.pair_starts[numbers]
-        stops = np.cumsum([0, *counts])
-        return np.repeat(firsts - stops[:-1], counts) + np.arange(stops[-1]), stops
+        starts = np.cumsum(counts) - counts
+        return np.repeat(firsts - starts, counts) + np.arange(counts.sum()), np.repeat(np.arange(numbers.size), counts)
 
     def inner_numbers(self, number: int) -> Index:
         """The places of a level's geounits with children among all such, in the order of their classes."""
         level = self.levels[number]
         return self.parent_number[level.members[level.inner]]
-
-    def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
-        """Classes of a level, each with its geounit, of which a message comes from below."""
-        if below:
-            for own in classes.tolist():
-                geounit = int(self.levels[number].members[self.class_rank[own]])
-                if geounit in below:
-                    yield own, geounit
-
-    def stacks(self, items: Sequence[T], size: int) -> list[Sequence[T]]:
-        """Components or parts of them, of one size, in lots that are worked out together as far as they are small."""
-        entries = max(self.class_rank.size, self.pair_parent.size)
-        count = max(1, STACKED // (entries * size**2))
-        return [items[some] for some in chunks(len(items), count)]
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
