@@ -23,7 +23,7 @@ from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.layout import Layout
 
-LEAVES_OF_A_CLASS = 16  # from which on they are worked on in cells
+LEAST_NUMBERS = 1 << 16  # of leaves that were measured alike, from which on they are worked on in cells
 Rows = slice | Index
 
 
@@ -58,14 +58,11 @@ class LevelTables:
         """The transpose: set them at some geounits; `slots` is used up."""
         raise NotImplementedError
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
-        """What they say of some leaves, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K).
-
-        Classes are of every leaf, or one of them all.
-        """
+    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
+        """What they say of leaves of a kind, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
         raise NotImplementedError
 
-    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
         """The transpose: tables of some leaves."""
         raise NotImplementedError
 
@@ -100,10 +97,10 @@ class WantedTables(LevelTables):
         for table, own in zip(tables, self._sums(slots), strict=True):
             table[rows] = own.reshape(len(own), -1, own.shape[-1])
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
+    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
         return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
 
-    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
         return [own.reshape(len(own), -1, own.shape[-1]) for own in self._sums(cells)]
 
     def _empty(self, block: Float, rows: Rows) -> None:
@@ -119,9 +116,9 @@ class MeasuredTables(LevelTables):
 
     Attributes
     ----------
-    leaves : ndarray of int
-        Which members of the level are worked on in cells: those without children that measured their finest table,
-        where nothing is known exactly; none where most are measured unlike, or recodes make too many groups.
+    leaves : list of ndarray of int
+        Which members of the level are worked on in cells, by kind: those without children that measured their finest
+        table and all else alike, where nothing is known exactly; few of a kind are not, nor such with too many groups.
     """
 
     def __init__(
@@ -129,35 +126,28 @@ class MeasuredTables(LevelTables):
     ) -> None:
         self._level, self._plan, self._coefficients = plan.levels[number], plan, coefficients
         super().__init__(problem.observed, [i for i, _ in self._level.tables], self._level.members.size)
-        self.leaves = self._eligible()
-        if not self._plan_leaves():
-            self.leaves = self.leaves[:0]
+        self.leaves: list[Index] = []
+        self._kinds: list[tuple[list[int], LeafPlan]] = []
+        names = [table.name for _, table in self._level.tables]
+        if plan.finest.name in names and self._level.zeros is None:
+            self._plan_leaves(names.index(plan.finest.name))
 
-    def _eligible(self) -> Index:
+    def _plan_leaves(self, finest: int) -> None:
         level = self._level
-        names = [table.name for _, table in level.tables]
-        if self._plan.finest.name not in names or level.zeros is not None:
-            return np.zeros(0, dtype=np.intp)
-        self._finest = names.index(self._plan.finest.name)
         is_leaf = self._plan.spine.child_counts[level.members] == 0
-        return np.flatnonzero(is_leaf & (level.weights[self._finest] > 0) & ~reduce(np.logical_or, level.exact))
-
-    def _plan_leaves(self) -> bool:
-        """Whether it is worth it; then how."""
-        level = self._level
-        self._classes = distinct(level.class_of[as_slice(self.leaves)])[0]
-        if self.leaves.size < max(1, LEAVES_OF_A_CLASS * self._classes.size):
-            return False
-        ranks = as_slice(self._plan.class_rank[as_slice(self._classes)])
-        weights = np.stack([own[ranks] for own in level.weights], axis=1)
-        others = [i for i in np.flatnonzero(weights.any(axis=0)).tolist() if i != self._finest]
-        self._used = [self._finest, *others]
-        try:
-            tables = [level.tables[i][1] for i in self._used]
-            self._leaf_plan = LeafPlan(self._plan.schema, tables, weights[:, self._used])
-        except (SameCellsError, TooManyCellsError):
-            return False
-        return True
+        rows = np.flatnonzero(is_leaf & (level.weights[finest] > 0) & ~reduce(np.logical_or, level.exact))
+        classes, kind_of = distinct(level.class_of[as_slice(rows)])
+        many = np.bincount(kind_of, minlength=classes.size) * self._plan.finest.size >= LEAST_NUMBERS
+        for kind in np.flatnonzero(many).tolist():
+            own = rows[kind_of == kind]
+            weights = np.array([by_leaf[own[0]] for by_leaf in level.weights])
+            used = [finest, *(i for i in np.flatnonzero(weights).tolist() if i != finest)]
+            try:
+                found = LeafPlan(self._plan.schema, [level.tables[i][1] for i in used], weights[used])
+            except (SameCellsError, TooManyCellsError):
+                continue
+            self.leaves.append(own)
+            self._kinds.append((used, found))
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
         level = self._level
@@ -186,13 +176,14 @@ class MeasuredTables(LevelTables):
             found.append(TableAccess(plan, table, [(c, own.measured[t]) for c, own in pairs if t in own.measured]))
         return found
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
-        finest, *others = [tables[i] for i in self._used]
-        return self._leaf_plan.estimate(finest, others, np.searchsorted(self._classes, classes)).reshape(shape)
+    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
+        used, plan = self._kinds[kind]
+        finest, *others = [tables[i] for i in used]
+        return plan.estimate(finest, others).reshape(shape)
 
-    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
-        cells = cells.reshape(len(cells), -1, cells.shape[-1])
-        finest, others = self._leaf_plan.transpose(cells, np.searchsorted(self._classes, classes))
-        found = dict(zip(self._used, [finest, *others], strict=True))
+    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
+        used, plan = self._kinds[kind]
+        finest, others = plan.transpose(cells.reshape(len(cells), -1, cells.shape[-1]))
+        found = dict(zip(used, [finest, *others], strict=True))
         nothing = np.zeros((1, 1, 1))
         return [found.get(i, nothing) for i in range(len(self._level.tables))]
