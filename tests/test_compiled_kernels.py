@@ -227,20 +227,8 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     return arrays, np.array(axes), np.concatenate(groups)
 
 
-def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Numbers, and matrices of order 3, of either turn, each with runs of its own."""
-    columns = int(rng.choice([1, 3]))
-    runs = np.array([[0, 1, 4, 0], [1, 3, 2, 1], [1, 3, 1, 4], [10, 1, 1, 7]])
-    starts = np.array([0, 4, 8, 6, 10, 12, 11, 13])
-    return (
-        rng.normal(size=(5, 14 * columns)), columns, rng.integers(0, 3, 5), rng.normal(size=(3, 11)), runs, starts,
-        bool(rng.integers(2)),
-    )  # fmt: skip
-
-
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
-    "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),

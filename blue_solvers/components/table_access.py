@@ -1,15 +1,17 @@
-"""A table's cells in coordinates that every component has its own part of."""
+"""A table's cells in coordinates that every component has its own part of, and products with its matrices."""
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Iterable
 
 import numpy as np
 
+from blue_solvers.components.batches import one_or_all
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
+from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 
 
@@ -22,19 +24,27 @@ class TableAccess:
     ----------
     plan : TreePlan
     table : Table
+    matrices : iterable of (Component, Composed)
+        Of components that the table sees what multiplies their part of its coordinates, (entries, m, k).
     """
 
-    def __init__(self, plan: TreePlan, table: Table) -> None:
-        self._plan, self._table = plan, table
-        self._maps = plan.table_maps(table)
+    def __init__(self, plan: TreePlan, table: Table, matrices: Iterable[tuple[Component, Composed]]) -> None:
+        self._maps, self._slots = plan.table_maps(table), tuple(grouping.levels for grouping in plan.groupings)
         pairs = list(zip(self._maps, plan.groupings, strict=True))
-        self._lengths = [g.levels if sums is None else len(sums) for sums, g in pairs]
+        self._lengths = tuple(g.levels if sums is None else len(sums) for sums, g in pairs)
         self._kept = Basis([g if sums is None else None for sums, g in pairs])
         self._shape = table.shape
-        self._slots = tuple(slice(None) if sums is None else slice(g.levels - g.sizes.size, None) for sums, g in pairs)
-        # Where variables that are summed out have one group, a component of one group sum sees a multiple of the table.
-        self.has_numbers = all(sums is None or sums.shape == (1, 1) for sums in self._maps)
-        self._scale = prod(float(sums[0, 0]) for sums in self._maps if sums is not None and sums.shape == (1, 1))
+        own = list(matrices)
+        self._several = [(component, found.put_together()) for component, found in own if component.size > 1]
+        # Components of one group sum are multiplied by a number each, all of them at once.
+        numbers = [(component, found.toarray()[:, :, 0]) for component, found in own if component.size == 1]
+        whole = (slice(None) if sums is None else slice(g.levels - len(sums), None) for sums, g in pairs)
+        self._place = (slice(None), *whole)
+        self._number_of = np.zeros(self._lengths if numbers else 0, dtype=np.intp)
+        for i, (component, _) in enumerate(numbers, 1):
+            self._number_of[self._part(component)[1:]] = i
+        nothing = np.zeros((len(own[0][1]) if own else 0, 1))
+        self._numbers = np.concatenate([nothing, *(found for _, found in numbers)], axis=1)
 
     def coordinates(self, cells: Float) -> Float:
         """From cells (G, *shape, K) to coordinates (G, ..., K), a copy."""
@@ -47,31 +57,30 @@ class TableAccess:
         self._kept.to_cells(coordinates)
         return coordinates.reshape(len(coordinates), *self._shape, coordinates.shape[-1])
 
-    def part(self, component: Component) -> tuple[slice, ...]:
+    def to_slots(self, coordinates: Float, entries: Index) -> Float:
+        """Slots (G, ..., K) from coordinates, each geounit's by the matrices of its entry."""
+        slots = np.zeros((len(coordinates), *self._slots, coordinates.shape[-1]))
+        if len(slots) and self._number_of.size:
+            np.multiply(self._factors(entries), coordinates, out=slots[self._place])
+        for component, matrices in self._several if len(slots) else ():
+            own = matrices[one_or_all(entries)]
+            component.multiply(own, coordinates[self._part(component)], slots[component.place])
+        return slots
+
+    def from_slots(self, slots: Float, entries: Index) -> Float:
+        """The transpose."""
+        coordinates = np.zeros((len(slots), *self._lengths, slots.shape[-1]))
+        if len(slots) and self._number_of.size:
+            np.multiply(self._factors(entries), slots[self._place], out=coordinates)
+        for component, matrices in self._several if len(slots) else ():
+            own = matrices[one_or_all(entries)].swapaxes(1, 2)
+            component.multiply(own, slots[component.place], coordinates[self._part(component)])
+        return coordinates
+
+    def _factors(self, entries: Index) -> Float:
+        return self._numbers[one_or_all(entries)].take(self._number_of, axis=1)[..., None]
+
+    def _part(self, component: Component) -> tuple[slice, ...]:
         """Where a component's part of coordinates lies, of a table that sees it."""
         own = (slots if sums is None else slice(None) for slots, sums in zip(component.slots, self._maps, strict=True))
         return (slice(None), *own)
-
-    def lengths(self, component: Component) -> tuple[int, ...]:
-        """Its lengths along axes that are no contrasts."""
-        pairs = zip(self._maps, component.contrasts, self._plan.groupings, strict=True)
-        return tuple(g.sizes.size if sums is None else len(sums) for sums, contrast, g in pairs if not contrast)
-
-    def empty(self, block: Float) -> Float:
-        """Coordinates of zeros for as many geounits and columns as slots have."""
-        return np.zeros((len(block), *self._lengths, block.shape[-1]))
-
-    def add_numbers(self, coordinates: Float, weights: Float | Flags, block: Float) -> None:
-        """Add to slots (G, ..., K) the information about components of one group sum, times weights (G,).
-
-        What it adds elsewhere means nothing.
-        """
-        if self.has_numbers:
-            factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
-            block[(slice(None), *self._slots)] += coordinates * factors
-
-    def read_numbers(self, block: Float, weights: Float | Flags, coordinates: Float) -> None:
-        """The transpose of `add_numbers`, added to coordinates."""
-        if self.has_numbers:
-            factors = (self._scale * weights).reshape(-1, *[1] * (block.ndim - 1))
-            coordinates += block[(slice(None), *self._slots)] * factors

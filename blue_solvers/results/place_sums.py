@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.grouping import groupings_of
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
@@ -18,6 +18,7 @@ from blue_solvers.results.stored import StoredResult
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import StructuralZeros
@@ -149,8 +150,19 @@ class PlaceSums:
         levels, tables, variances = (list(part) for part in zip(*measured, strict=True))
         layout = spine_layout(schema, spine, list(empty))
         zeros = StructuralZeros(schema, spine, layout, empty) if empty else None
-        groupings = groupings_of(schema, [*tables, table], () if zeros is None else zeros.axes)
-        return TreePlan(schema, spine, groupings, tables, tuple(levels), variances, zeros)
+        problem = StructuredProblem(
+            schema=schema,
+            spine=spine,
+            zeros=zeros,
+            observed=Layout([], []),
+            observed_tables=tuple(tables),
+            observed_levels=tuple(levels),
+            geounit_variances=variances,
+            desired=Layout([], []),
+            desired_tables=(table,),
+            desired_levels=(0,),
+        )
+        return TreePlan(problem)
 
     @cached_property
     def _alike(self) -> Index:

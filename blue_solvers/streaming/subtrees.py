@@ -23,7 +23,7 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
@@ -185,7 +185,7 @@ class SubtreeForm(TreeForm):
         super().__init__(self._subproblem)
 
     def _make_plan(self) -> TreePlan:
-        return plan_of(self._subproblem, self._design.divisions, not self._messages, _silent(self._design))
+        return TreePlan(self._subproblem, self._design.divisions, not self._messages, _silent(self._design))
 
     def _boundary(self) -> Boundary:
         return Boundary(self._messages, self._above)
@@ -281,17 +281,19 @@ def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -
     cells = prod(design.schema.shape[axis] for axis in design.zero_axes or ())
     zeros = design.empty_cells(np.zeros((count, cells), dtype=bool) if empty is None else empty)
     tables = list({table.name: table for table in (*(own for _, own in design.observed), design.finest)}.values())
-    root = LevelledTree(np.array([-1]), np.array([0]), ("all",))
-    plan = TreePlan(
-        design.schema,
-        root,
-        _groupings(design),
-        tables,
-        (0,) * len(tables),
-        [np.full(1, np.inf)] * len(tables),
-        EmptyCells(zeros.axes, np.zeros((1, *zeros.empty.shape[1:]), dtype=bool), zeros.kinds),
-        design.divisions,
+    problem = StructuredProblem(
+        schema=design.schema,
+        spine=LevelledTree(np.array([-1]), np.array([0]), ("all",)),
+        zeros=EmptyCells(zeros.axes, np.zeros((1, *zeros.empty.shape[1:]), dtype=bool), zeros.kinds),
+        observed=Layout([], []),
+        observed_tables=tuple(tables),
+        observed_levels=(0,) * len(tables),
+        geounit_variances=[np.full(1, np.inf)] * len(tables),
+        desired=Layout([], []),
+        desired_tables=tuple(table for _, table in design.desired),
+        desired_levels=(0,) * len(design.desired),
     )
+    plan = TreePlan(problem, design.divisions)
     total = np.zeros(count)
     for key in {plan.design_key(component) for component in plan.components}:
         division = plan.division(key)

@@ -27,8 +27,6 @@ class PieceCoefficients:
         (classes, b, k).
     message : Message
         What the tree tells of its root, (1, b, b), or of the numbers that are not empty there.
-    own, own_exact : by class; of one number only
-        What multiplies the information of all noisy, or exact, tables.
     """
 
     children: Ragged
@@ -37,8 +35,6 @@ class PieceCoefficients:
     posterior: Ragged
     measured: Mapping[int, Ragged]
     message: Message
-    own: Ragged
-    own_exact: Ragged
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,6 @@ class Coefficients:
     Attributes
     ----------
     pieces : list of (Piece, PieceCoefficients)
-    own, own_exact : ndarray
-        Of components of one group sum only.
     """
 
     pieces: Sequence[tuple[Piece, PieceCoefficients]]
@@ -58,8 +52,6 @@ class Coefficients:
     root: Composed
     posterior: Composed
     measured: Mapping[int, Composed]
-    own: Float
-    own_exact: Float
 
     @property
     def message(self) -> list[Message]:

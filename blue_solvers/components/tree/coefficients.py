@@ -3,7 +3,7 @@
 Geounits lower down hold few of the kinds of cells that their parents hold: a block without facilities has only
 households. Of a piece geounits with the same kinds are a lot, and its matrices are as small as their numbers are
 few; in what children tell their parent, numbers that they lack are known to be 0. Pieces whose numbers are of the same
-kinds are worked on together. Children are added up two at a time, single numbers all at once.
+kinds are worked on together.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients, PieceCoefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
@@ -23,7 +24,7 @@ from blue_solvers.components.tree.sums_of_children import SumOfChildren, flatten
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
-EMPTY = np.zeros((0, 1, 1))
+STACKED = 1 << 18  # numbers in an array that several pieces share: beyond, each by itself costs no more
 Found = tuple[Index, Float, Index, Index]  # entries, matrices (pieces, entries, r, q), and which rows and columns
 
 
@@ -46,7 +47,7 @@ class _Lot:
     message: Message
     posterior: Float
     pairs: Index
-    sums: SumOfChildren | SumOfNumbers | None
+    sums: SumOfChildren | None
 
 
 class PieceSolver:
@@ -77,12 +78,11 @@ class PieceSolver:
         self._go_down()
         pairs, every = plan.pair_parent.size, plan.class_rank.size
         counts = {"children": plan.parents.size, "gain": pairs, "root": every, "posterior": pairs + 1}
-        counts |= {"own": every, "own_exact": every}
         square = {name: self._matrices(name, count, [size] * len(self._jobs)) for name, count in counts.items()}
         measured: list[dict[int, Ragged]] = [{} for _ in self._jobs]
         for level in plan.levels:
             for t, table in level.tables:
-                rows = [0 if piece.is_number else len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
+                rows = [len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
                 gains = self._matrices(t, level.class_count, rows) if any(rows) else []
                 for mine, found, count in zip(measured, gains, rows, strict=False):
                     mine |= {t: found} if count else {}
@@ -122,9 +122,10 @@ class PieceSolver:
         lot = self._lot(number, classes, support)
         self._lot_of[classes], self._row_of[classes] = len(self._lots), np.arange(classes.size)
         self._lots.append(lot)
-        for row, geounit in self._plan.bounded(number, classes, self._boundary.below):
-            for i, (component, piece) in enumerate(self._jobs):
-                lot.message[i, self._row_of[row]] = self._boundary.below[geounit][component][piece.place][0]
+        members, below = self._plan.levels[number].members[self._plan.class_rank[classes]], self._boundary.below
+        for row, geounit in enumerate(members.tolist() if below else []):
+            for i, (component, piece) in enumerate(self._jobs if geounit in below else []):
+                lot.message[i, row] = below[geounit][component][piece.place][0]
         self._found["root"].append((classes, lot.message.root, support, support))
 
     def _lot(self, number: int, classes: Index, support: Index) -> _Lot:
@@ -137,12 +138,9 @@ class PieceSolver:
         sources, used = self._sources(number, classes, support)
         numbers = plan.parent_number[level.members[plan.class_rank[classes]]]
         if numbers[0] >= 0:
-            pairs, starts = plan.pairs_of(numbers)
-            lot.pairs = np.arange(plan.pair_parent.size)[pairs]
-            owners = np.repeat(np.arange(numbers.size), np.diff(starts))
+            lot.pairs, owners = plan.pairs_of(numbers)
             children = self._about(plan.pair_class[lot.pairs], support)
-            adding = SumOfNumbers if support.size == 1 else SumOfChildren
-            lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
+            lot.sums = SumOfChildren(children, plan.pair_count[lot.pairs].astype(float), owners)
             sources.append(Telling.told(flattened(lot.sums.total)))
         combined = combine(sources)
         lot.message[:] = raised(combined.message, shape)
@@ -151,14 +149,6 @@ class PieceSolver:
             self._found[t].append((classes - level.first_class, gain, support, rows))
         if lot.sums is not None:
             self._found["children"].append((numbers, gains[-1], support, support))
-        if self._kinds.size == 1:
-            none = np.zeros((classes.size * len(self._jobs), 1, 1))
-            exactly = sum(((own.exact @ own.design) ** 2 for own in sources if own.exact is not None), start=none)
-            noisily = sum(((own.noisy * own.design) ** 2 for own in sources), start=none)
-            noisily = np.where(flattened(lot.message).finite > 0.5, noisily, 0.0)
-            for name, total in (("own", noisily), ("own_exact", exactly)):
-                inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).reshape(*shape, 1)
-                self._found[name].append((classes, inverse, support, support))
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
@@ -224,35 +214,6 @@ class PieceSolver:
                 found["posterior"].append((pairs + 1, learnt, child.support, child.support))
 
 
-class SumOfNumbers:
-    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
-
-    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
-        self._counts, self._owners = counts, owners
-        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        self._V, self._unknown = children.root**2, children.unknown
-        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
-        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
-        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
-        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
-
-    def _over_owners(self, by_pair: Float) -> Float:
-        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
-
-    def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
-        V, unknown = self._V, self._unknown
-        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
-        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
-        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
-        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
-        conditional = gain * others
-        if unknown.any():
-            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
-            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
-        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)
-
-
 def solve_components(
     plan: TreePlan, boundary: Boundary | None = None, numbers: Sequence[int] | None = None
 ) -> list[Coefficients]:
@@ -266,8 +227,9 @@ def solve_components(
             lots.setdefault(piece.kinds.tobytes(), []).append((i, piece))
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
     for lot in lots.values():
-        for some in plan.stacks(lot, lot[0][1].size):
-            solved |= zip(some, PieceSolver(plan, some, boundary or Boundary()).solve(), strict=True)
+        numbers_of_each = max(plan.class_rank.size, plan.pair_parent.size) * lot[0][1].size ** 2
+        for some in chunks(len(lot), max(1, STACKED // numbers_of_each)):
+            solved |= zip(lot[some], PieceSolver(plan, lot[some], boundary or Boundary()).solve(), strict=True)
     found = {}
     for key, i in one_of.items():
         division = plan.division(key)
@@ -288,6 +250,4 @@ def _put_together(plan: TreePlan, division: Division, pieces: list[tuple[Piece, 
         found = {piece.place: solved.measured[t] for piece, solved in pieces if t in solved.measured}
         if found:
             measured[t] = Composed(own, division.frames(plan.tables[t].name), found, count)
-    first = next((solved for piece, solved in pieces if piece.is_number), None)
-    numbers = (EMPTY, EMPTY) if first is None else (first.own.toarray(), first.own_exact.toarray())
-    return Coefficients(pieces, **square, measured=measured, own=numbers[0], own_exact=numbers[1])
+    return Coefficients(pieces, **square, measured=measured)

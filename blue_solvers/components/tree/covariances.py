@@ -13,9 +13,8 @@ where lambda_c = 0 for children without weights, which need no visit, only the s
 V lambda. Nothing is subtracted: a sum of squares. Directions of c that nothing below determines have lambda_c = mu_p if
 the sum can be estimated. Covariances are the same with two lambdas.
 
-Where all geounits of a place have the same weights S, up to a sign, and these are more than a piece has numbers, unit
-weights on the b numbers of every piece go up in their place: they tell a root R of the covariance of the numbers over
-the place, and S' R' R S is that of the sums.
+Where all geounits of a place have the same weights S, up to a sign, S = Q T with orthonormal Q of no more columns than
+a piece has numbers: Q goes up in its place, which tells a root R of its covariance, and T' R' R T is that of the sums.
 """
 
 from __future__ import annotations
@@ -120,16 +119,16 @@ class PlaceCovariances:
         weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
         seen = [number for number, component in enumerate(plan.components) if plan.sees(table, component)]
         slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
-        self._seen: list[
-            tuple[PieceCoefficients, Float]
-        ] = []  # of a piece, and what sums take of its numbers, (b, rest, K)
+        # Of a piece what goes up of its numbers, (b, c), and what sums take of that, (c, rest, K):
+        self._seen: list[tuple[PieceCoefficients, Float, Float]] = []
         solved = dict(zip(seen, solve_components(plan, numbers=seen), strict=True))
         for first in {id(own): number for number, own in solved.items()}.values():
             numbers = [number for number in seen if solved[number] is solved[first]]
             for piece, coefficients in solved[first].pieces:
                 own = np.concatenate([piece.of_weights(slots[number]) for number in numbers], axis=1)
                 if own.any():
-                    self._seen.append((coefficients, own))
+                    up, taken_up = np.linalg.qr(own.reshape(len(own), -1))
+                    self._seen.append((coefficients, up, taken_up.reshape(-1, *own.shape[1:])))
 
     def of(self, signs: sparse.csr_array) -> Float:
         """Covariance of the sums over places together, (P K, P K), the sums of a place one after another.
@@ -149,29 +148,18 @@ class PlaceCovariances:
         geounits = np.flatnonzero(np.diff(counted.indptr))
         if signs.shape[0] == geounits.size == 1:  # what is known of it is known already
             place = int(self._plan.posterior_of[geounits[0]])
-            for own, slots in self._seen:
-                times = counted.data[0] * np.eye(len(slots))[None]
-                total.add([(times, own.posterior[place : place + 1])], slots)
+            for own, up, taken in self._seen:
+                total.add([(counted.data[0] * up[None], own.posterior[place : place + 1])], taken)
         elif geounits.size:
             branches = Branches(self._plan, geounits)
             often = np.zeros((branches.geounits.size, signs.shape[0]))
             often[branches.number[geounits]] = counted[:, geounits].toarray().T
-            for own, slots in self._seen:
-                self._add(total, branches, often, own, slots)
+            needed = 8.0 * often.size * COPIES * max((up.size for _, up, _ in self._seen), default=0)
+            require_memory(needed, f"{self._count:,} sums over {often.shape[1]:,} places", "ask for fewer at a time")
+            for own, up, taken in self._seen:
+                weights = np.einsum("tp,mc->tmpc", often, up).reshape(len(often), len(up), -1)
+                total.add(branches.errors(own, weights), taken)
         return total.covariance()
-
-    def _add(
-        self, total: _SumOfSquares, branches: Branches, often: Float, own: PieceCoefficients, slots: Float
-    ) -> None:
-        size, rest, count = slots.shape
-        units = np.eye(size) if size <= rest * count else slots
-        needed = 8.0 * often.size * COPIES * units.size
-        require_memory(needed, f"{count:,} sums over {often.shape[1]:,} places", "ask for fewer at a time")
-        if units is slots:
-            weights, taken = np.einsum("tp,mrk->tmrpk", often, slots), ITSELF
-        else:
-            weights, taken = np.einsum("tp,mq->tmpq", often, units), slots
-        total.add(branches.errors(own, weights.reshape(len(often), size, -1)), taken)
 
 
 class _SumOfSquares:
@@ -191,8 +179,6 @@ class _SumOfSquares:
     def _of_sums(self, rows: Float, taken: Float) -> Float:
         """Rows over columns as rows over sums."""
         rows = rows.reshape(-1, rows.shape[-1])
-        if taken is ITSELF or taken.shape == ITSELF.shape:
-            return (rows * float(taken[0, 0, 0])).reshape(-1, self._rounding.size)
         if len(rows) > rows.shape[1]:  # no more than there are columns have the same sums of products
             rows = np.asarray(np.linalg.qr(rows, mode="r"))
         own = np.tensordot(rows.reshape(len(rows), -1, len(taken)), taken, axes=(2, 0))

@@ -6,13 +6,12 @@ in cells, of which `LeafPlan` makes their own estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, reduce
 
 import numpy as np
 
-from blue_solvers.components.batches import distinct, one_or_all
-from blue_solvers.components.component_products import Component, sum_of
+from blue_solvers.components.batches import distinct
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -20,13 +19,11 @@ from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficient_arrays import Coefficients
 from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
-from blue_solvers.components.tree.piecewise import Composed, together
-from blue_solvers.components.tree.slot_products import SlotProducts
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.layout import Layout
 
-LEAVES_OF_A_CLASS = 16  # from which on they are worked on in cells
+LEAST_NUMBERS = 1 << 16  # of leaves that were measured alike, from which on they are worked on in cells
 Rows = slice | Index
 
 
@@ -61,14 +58,11 @@ class LevelTables:
         """The transpose: set them at some geounits; `slots` is used up."""
         raise NotImplementedError
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
-        """What they say of some leaves, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K).
-
-        Classes are of every leaf, or one of them all.
-        """
+    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
+        """What they say of leaves of a kind, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
         raise NotImplementedError
 
-    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
         """The transpose: tables of some leaves."""
         raise NotImplementedError
 
@@ -103,10 +97,10 @@ class WantedTables(LevelTables):
         for table, own in zip(tables, self._sums(slots), strict=True):
             table[rows] = own.reshape(len(own), -1, own.shape[-1])
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
+    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
         return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
 
-    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
+    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
         return [own.reshape(len(own), -1, own.shape[-1]) for own in self._sums(cells)]
 
     def _empty(self, block: Float, rows: Rows) -> None:
@@ -122,120 +116,74 @@ class MeasuredTables(LevelTables):
 
     Attributes
     ----------
-    leaves : ndarray of int
-        Which members of the level are worked on in cells: those without children that measured their finest table,
-        where nothing is known exactly; none where most are measured unlike, or recodes make too many groups.
+    leaves : list of ndarray of int
+        Which members of the level are worked on in cells, by kind: those without children that measured their finest
+        table and all else alike, where nothing is known exactly; few of a kind are not, nor such with too many groups.
     """
 
     def __init__(
-        self,
-        problem: StructuredProblem,
-        plan: TreePlan,
-        number: int,
-        coefficients: Sequence[Coefficients],
-        products: Callable[[str], SlotProducts],
+        self, problem: StructuredProblem, plan: TreePlan, number: int, coefficients: Sequence[Coefficients]
     ) -> None:
-        self._level, self._plan, self._coefficients, self._products = plan.levels[number], plan, coefficients, products
+        self._level, self._plan, self._coefficients = plan.levels[number], plan, coefficients
         super().__init__(problem.observed, [i for i, _ in self._level.tables], self._level.members.size)
-        self._readers = [TableAccess(plan, table) for _, table in self._level.tables]
-        self.leaves = self._eligible()
-        if not self._plan_leaves():
-            self.leaves = self.leaves[:0]
+        self.leaves: list[Index] = []
+        self._kinds: list[tuple[list[int], LeafPlan]] = []
+        names = [table.name for _, table in self._level.tables]
+        if plan.finest.name in names and self._level.zeros is None:
+            self._plan_leaves(names.index(plan.finest.name))
 
-    def _eligible(self) -> Index:
+    def _plan_leaves(self, finest: int) -> None:
         level = self._level
-        names = [table.name for _, table in level.tables]
-        if self._plan.finest.name not in names or level.zeros is not None:
-            return np.zeros(0, dtype=np.intp)
-        self._finest = names.index(self._plan.finest.name)
         is_leaf = self._plan.spine.child_counts[level.members] == 0
-        return np.flatnonzero(is_leaf & (level.weights[self._finest] > 0) & ~reduce(np.logical_or, level.exact))
-
-    def _plan_leaves(self) -> bool:
-        """Whether it is worth it; then how."""
-        level = self._level
-        self._classes = distinct(level.class_of[as_slice(self.leaves)])[0]
-        if self.leaves.size < max(1, LEAVES_OF_A_CLASS * self._classes.size):
-            return False
-        ranks = as_slice(self._plan.class_rank[as_slice(self._classes)])
-        weights = np.stack([own[ranks] for own in level.weights], axis=1)
-        others = [i for i in np.flatnonzero(weights.any(axis=0)).tolist() if i != self._finest]
-        self._used = [self._finest, *others]
-        try:
-            tables = [level.tables[i][1] for i in self._used]
-            self._leaf_plan = LeafPlan(self._plan.schema, tables, weights[:, self._used])
-        except (SameCellsError, TooManyCellsError):
-            return False
-        return True
+        rows = np.flatnonzero(is_leaf & (level.weights[finest] > 0) & ~reduce(np.logical_or, level.exact))
+        classes, kind_of = distinct(level.class_of[as_slice(rows)])
+        many = np.bincount(kind_of, minlength=classes.size) * self._plan.finest.size >= LEAST_NUMBERS
+        for kind in np.flatnonzero(many).tolist():
+            own = rows[kind_of == kind]
+            weights = np.array([by_leaf[own[0]] for by_leaf in level.weights])
+            used = [finest, *(i for i in np.flatnonzero(weights).tolist() if i != finest)]
+            try:
+                found = LeafPlan(self._plan.schema, [level.tables[i][1] for i in used], weights[used])
+            except (SameCellsError, TooManyCellsError):
+                continue
+            self.leaves.append(own)
+            self._kinds.append((used, found))
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
-        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
-        block = np.zeros((classes.size, *(g.levels for g in self._plan.groupings), columns))
-        found = {i: self._readers[i].coordinates(tables[i][rows]) for i in sorted(set().union(*numbers.values()))}
-        for name, factors in numbers.items():
-            told = np.zeros_like(block)
-            for i, own in factors.items():
-                self._readers[i].add_numbers(found[i], own, told)
-            self._products(name).multiply(told, classes)
-            block += told
-        for component, gains in self._matrices(classes):
-            seeing = [i for i in found if i in gains]
-            parts = [found[i][self._readers[i].part(component)] for i in seeing]
-            block[component.place] = (
-                sum_of(component, [gains[i] for i in seeing], parts, component.groups) if parts else 0
-            )
+        level = self._level
+        block = np.zeros((level.class_of[rows].size, *(g.levels for g in self._plan.groupings), columns))
+        for i in self._told(rows):
+            coordinates = self._access[i].coordinates(tables[i][rows])
+            block += self._access[i].to_slots(coordinates, level.class_of[rows] - level.first_class)
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        classes, numbers = self._level.class_of[rows], self._numbers_at(rows)
-        found = {i: self._readers[i].empty(slots) for i in sorted(set().union(*numbers.values()))}
-        for name, factors in numbers.items():
-            told = slots.copy()
-            self._products(name).multiply(told, classes)
-            for i, own in factors.items():
-                self._readers[i].read_numbers(told, own, found[i])
-        matrices = list(self._matrices(classes))
-        for i, own in found.items():
-            reader = self._readers[i]
-            for component, gains in matrices:
-                if i in gains:
-                    turned, lengths = gains[i].swapaxes(1, 2), reader.lengths(component)
-                    own[reader.part(component)] = sum_of(component, [turned], [slots[component.place]], lengths)
-            tables[i][rows] = reader.cells(own).reshape(len(slots), -1, slots.shape[-1])
+        for i in self._told(rows):
+            coordinates = self._access[i].from_slots(slots, self._level.class_of[rows] - self._level.first_class)
+            tables[i][rows] = self._access[i].cells(coordinates).reshape(len(slots), -1, slots.shape[-1])
 
-    def _numbers_at(self, rows: Rows) -> dict[str, dict[int, Float | Flags]]:
-        """What weighs the tables that were measured in some geounits, noisy and exact, by the products that follow."""
-        kinds: dict[str, Sequence[Float | Flags]] = {"own": self._level.weights, "own_exact": self._level.exact}
-        told = {
-            name: {i: own[rows] for i, own in enumerate(by_table) if own[rows].any()}
-            for name, by_table in kinds.items()
-        }
-        return {name: own for name, own in told.items() if own}
-
-    def _matrices(self, classes: Index) -> Iterator[tuple[Component, dict[int, Float | Composed]]]:
-        """Components of several group sums, each with its gains from the tables of the level that see it."""
-        places = one_or_all(classes - self._level.first_class)
-        for component, own in self._gains:
-            yield component, {i: gains[places] for i, gains in own.items()}
+    def _told(self, rows: Rows) -> list[int]:
+        """Tables that were measured in some of these geounits."""
+        pairs = zip(self._level.weights, self._level.exact, strict=True)
+        return [i for i, own in enumerate(pairs) if any(told[rows].any() for told in own)]
 
     @cached_property
-    def _gains(self) -> list[tuple[Component, dict[int, Float | Composed]]]:
-        """Components of several group sums, each with all its gains from the level's tables."""
-        pairs = zip(self._plan.components, self._coefficients, strict=True)
-        several = [(component, own.measured) for component, own in pairs if component.size > 1]
-        numbers = [t for t, _ in self._level.tables]
-        return [
-            (component, {i: together(own[t], component.size) for i, t in enumerate(numbers) if t in own})
-            for component, own in several
-        ]
+    def _access(self) -> list[TableAccess]:
+        """The level's tables, with what each tells of all components."""
+        plan, found = self._plan, []
+        for t, table in self._level.tables:
+            pairs = zip(plan.components, self._coefficients, strict=True)
+            found.append(TableAccess(plan, table, [(c, own.measured[t]) for c, own in pairs if t in own.measured]))
+        return found
 
-    def read_leaves(self, tables: Sequence[Float], classes: Index, shape: tuple[int, ...]) -> Float:
-        finest, *others = [tables[i] for i in self._used]
-        return self._leaf_plan.estimate(finest, others, np.searchsorted(self._classes, classes)).reshape(shape)
+    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
+        used, plan = self._kinds[kind]
+        finest, *others = [tables[i] for i in used]
+        return plan.estimate(finest, others).reshape(shape)
 
-    def write_leaves(self, cells: Float, classes: Index) -> list[Float]:
-        cells = cells.reshape(len(cells), -1, cells.shape[-1])
-        finest, others = self._leaf_plan.transpose(cells, np.searchsorted(self._classes, classes))
-        found = dict(zip(self._used, [finest, *others], strict=True))
+    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
+        used, plan = self._kinds[kind]
+        finest, others = plan.transpose(cells.reshape(len(cells), -1, cells.shape[-1]))
+        found = dict(zip(used, [finest, *others], strict=True))
         nothing = np.zeros((1, 1, 1))
         return [found.get(i, nothing) for i in range(len(self._level.tables))]

@@ -161,7 +161,17 @@ class Composed:
 
     def __matmul__(self, right: Float) -> Float:
         """Products with (G, q, K)."""
-        return sum_of_products([self], [right])
+        given = np.stack([self.columns.to_pieces @ own for own in np.ascontiguousarray(right)])
+        total = np.zeros((len(right), self.rows.to_pieces.shape[0], right.shape[2]))
+        for number, matrices in self.pieces.items():
+            place, (source, width) = self.rows.places[number][0], self.columns.places[number]
+            part = given[:, source].reshape(len(right), width, -1)
+            total[:, place] = (matrices @ part).reshape(len(right), -1, right.shape[2])
+        return np.stack([self.rows.from_pieces @ own for own in total])
+
+    def put_together(self) -> Float | Composed:
+        """The same as one array, of few numbers."""
+        return self.toarray() if self.rows.length <= PUT_TOGETHER else self
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""
@@ -174,22 +184,3 @@ class Composed:
             ahead = own.toarray() @ right.toarray().reshape(width, -1)
             whole += left.toarray() @ ahead.reshape(self.entries, left.shape[1], self.columns.length)
         return whole
-
-
-def together(matrices: Float | Composed, size: int) -> Float | Composed:
-    """The same as one array, of few numbers."""
-    return matrices.toarray() if isinstance(matrices, Composed) and size <= PUT_TOGETHER else matrices
-
-
-def sum_of_products(factors: Sequence[Composed], rights: Sequence[Float]) -> Float:
-    """Sum of the products of matrices of one component with right-hand sides (G, q, K), (G, r, K)."""
-    rows = factors[0].rows
-    G, K = len(rights[0]), rights[0].shape[2]
-    total = np.zeros((G, rows.to_pieces.shape[0], K))
-    for factor, right in zip(factors, rights, strict=True):
-        given = np.stack([factor.columns.to_pieces @ own for own in np.ascontiguousarray(right)])
-        for number, matrices in factor.pieces.items():
-            place, (source, width) = rows.places[number][0], factor.columns.places[number]
-            part = given[:, source].reshape(G, width, -1)
-            total[:, place] += (matrices @ part).reshape(G, -1, K)
-    return np.stack([rows.from_pieces @ own for own in total])

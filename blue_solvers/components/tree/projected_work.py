@@ -9,7 +9,7 @@ import numpy as np
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.splitting import Division
-from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes
 from constraint_builders.schema_order import in_schema_order
@@ -71,7 +71,7 @@ def projected_work(problem: Problem) -> ProjectedWork:
     order = in_schema_order(problem)
     problem = problem if order is None else order.problem
     nested = None if problem.areas is None else problem.tree
-    plan = plan_of(StructuredProblem.of(problem if nested is None else nested.problem))
+    plan = TreePlan(StructuredProblem.of(problem if nested is None else nested.problem))
     divisions = [plan.division(key) for key in {plan.design_key(own) for own in plan.components if own.size > 1}]
     work = np.array([(0.0, 0.0, 0.0), *(_work(plan, division) for division in divisions)])
     entries, seconds = work[:, 0].sum(), work[:, 1].sum() + SECONDS_AN_ENTRY * work[:, 0].sum()

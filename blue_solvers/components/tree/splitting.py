@@ -85,11 +85,6 @@ class Piece:
         return self.kinds.size
 
     @property
-    def is_number(self) -> bool:
-        """Whether it is all of a component of one group sum."""
-        return self.basis is None and self.size == 1
-
-    @property
     def copies(self) -> int:
         """How many there are."""
         return self.basis.shape[1] // self.size

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import prod
 
 import numpy as np
@@ -26,16 +26,19 @@ from scipy import sparse
 from blue_solvers.components.batches import chunks, distinct
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
-from blue_solvers.components.tree.slot_products import SlotProducts
-from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
+EVERY, OTHERS = -2, -1  # members of a level; those that are worked on in slots. Kinds of leaves are from 0 on
+NONE = np.zeros(0, dtype=np.intp)
+LEAF_BLOCKS = 8  # of leaves, which have fewer pairs, at a time
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,7 @@ class Block:
 
     Attributes
     ----------
-    rows : slice or ndarray of int
-    classes : ndarray of int, (G,) or (1,)
-        Their classes; one for all that are alike.
+    rows : ndarray of int, (G,)
     pairs : ndarray of int
         Their pairs with their parents.
     pair_of : ndarray of int, (G,)
@@ -57,8 +58,7 @@ class Block:
         Places of these among all geounits that do.
     """
 
-    rows: Rows
-    classes: Index
+    rows: Index
     pairs: Index
     pair_of: Index
     inner: Rows
@@ -148,25 +148,35 @@ class TreeForm:
         self.coefficients = solve_components(plan, self._boundary())
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._basis = Basis(plan.groupings)
-        self._products = cache(partial(SlotProducts, plan.components, self.coefficients, self._shape))  # by name
         numbers = range(len(plan.levels))
         self._wanted = [WantedTables(problem, plan, number) for number in numbers]
-        self._measured = [
-            MeasuredTables(problem, plan, number, self.coefficients, self._products) for number in numbers
-        ]
-        every = [np.arange(level.members.size) for level in plan.levels]
-        self._leaves = [own.leaves for own in self._measured]
-        self._others = [np.delete(own, leaves) for own, leaves in zip(every, self._leaves, strict=True)]
-        self._rows = {"every": every, "leaves": self._leaves, "others": self._others}
-        self._known_blocks: dict[tuple[str, int, int], list[Block]] = {}
-        self._known_siblings: dict[tuple[str, int, int], list[Siblings]] = {}
+        self._measured = [MeasuredTables(problem, plan, number, self.coefficients) for number in numbers]
+        self._rows: dict[tuple[int, int], Index] = {}  # members of every level, by number, of every kind of leaves
+        for number, (level, own) in enumerate(zip(plan.levels, self._measured, strict=True)):
+            self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
+            self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
+            self._rows[number, EVERY] = np.arange(level.members.size)
+        self._blocks = cache(lambda *key: list(self._find_blocks(*key)))
+        self._siblings = cache(lambda *key: list(self._find_siblings(*key)))
 
     def _make_plan(self) -> TreePlan:
-        return plan_of(self._problem)
+        return TreePlan(self._problem)
 
     def _boundary(self) -> Boundary:
         """Nothing comes from outside."""
         return Boundary()
+
+    @cached_property
+    def _children(self) -> TableAccess:
+        """What multiplies the sum of a geounit's children, in slots."""
+        pairs = zip(self.plan.components, self.coefficients, strict=True)
+        return TableAccess(self.plan, self.plan.finest, [(component, own.children) for component, own in pairs])
+
+    @cached_property
+    def _gains(self) -> TableAccess:
+        """What a pair takes of what its parent learnt."""
+        pairs = zip(self.plan.components, self.coefficients, strict=True)
+        return TableAccess(self.plan, self.plan.finest, [(component, own.gain) for component, own in pairs])
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -181,7 +191,7 @@ class TreeForm:
         above, below = np.zeros((2, self.plan.parents.size, *self._shape, Y.shape[1]))
         for number, estimates in self._estimates(Y, X, every=True):
             above[self.plan.inner_numbers(number)] = estimates[self.plan.levels[number].inner]
-            for own in self._siblings("every", number, Y.shape[1]):
+            for own in self._siblings(number, EVERY, Y.shape[1]):
                 own.add_to_parents(own.sums(estimates), below)
         return X, float(abs(above - below).max(initial=0.0))
 
@@ -230,31 +240,33 @@ class TreeForm:
         """What geounits of a level that hold something know from below, in slots."""
         K, source, level = run.columns, run.sources[number], self.plan.levels[number]
         tables = source.of(run.given)
-        count = level.members.size if run.every or self._others[number].size else 0
+        count = level.members.size if run.every or self._rows[number, OTHERS].size else 0
         held = run.targets[number].room(run.result, (count, *self._shape, K))
 
         def collect(some: Block) -> None:
-            block = source.read(tables, some.rows, K)
+            rows = as_slice(some.rows)
+            block = source.read(tables, rows, K)
             children = run.sums[some.numbers]
             if not run.transpose:
-                self._products("children").multiply(children, some.numbers)
+                children = self._children.to_slots(children, some.numbers)
             block[some.inner] += children
-            held[some.rows] = block
+            held[rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
-                self._products("gain").multiply(totals, own.pairs, True)
+                totals = self._gains.from_slots(totals, own.pairs)
             own.add_to_parents(totals, run.sums)
 
-        def add_leaves(own: Siblings) -> None:
-            classes, shape = self.plan.pair_class[own.pairs], (own.pairs.size, *self._shape, K)
-            totals = source.read_leaves([own.sums(table) for table in tables], classes, shape)
+        def add_leaves(kind: int, own: Siblings) -> None:
+            shape = own.pairs.size, *self._shape, K
+            totals = source.read_leaves([own.sums(table) for table in tables], kind, shape)
             self._basis.to_slots(totals)
             add(own, totals)
 
-        run.workers.for_each(collect, self._blocks("others", number, K))
-        run.workers.for_each(lambda own: add(own, own.sums(held)), self._siblings("others", number, K))
-        run.workers.for_each(add_leaves, self._siblings("leaves", number, K))
+        run.workers.for_each(collect, self._blocks(number, OTHERS, K))
+        run.workers.for_each(lambda own: add(own, own.sums(held)), self._siblings(number, OTHERS, K))
+        for kind in range(len(self._measured[number].leaves)):
+            run.workers.for_each(partial(add_leaves, kind), self._siblings(number, kind, K))
         return held
 
     def _go_down(self, run: Run, number: int, held: Float) -> None:
@@ -263,68 +275,58 @@ class TreeForm:
         tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: Block) -> None:
-            block = held[some.rows]
+            rows = as_slice(some.rows)
+            block = held[rows]
             if number:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
-            children = block[some.inner].copy()
+            children = block[some.inner]
             if run.transpose:
-                self._products("children").multiply(children, some.numbers, True)
+                children = self._children.from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
-            target.write(block, results, some.rows)
-            if not isinstance(some.rows, slice):
-                held[some.rows] = block
+            target.write(block, results, rows)
+            if not isinstance(rows, slice):
+                held[rows] = block
 
-        def estimate(some: Block) -> None:
-            shape = some.pair_of.size, *self._shape, K
-            cells = source.read_leaves([table[some.rows] for table in tables], some.classes, shape)
+        def estimate(kind: int, some: Block) -> None:
             if number:
                 parts = self._parts(run, some)
                 self._basis.to_cells(parts)
-                cells += parts.take(some.pair_of, axis=0)
-            for table, own in zip(results, target.write_leaves(cells, some.classes), strict=True):
-                table[some.rows] = own
-            if run.every:
-                held[some.rows] = cells
+            for own in chunks(some.rows.size, self._count(K)):
+                rows, shape = as_slice(some.rows[own]), (some.rows[own].size, *self._shape, K)
+                cells = source.read_leaves([table[rows] for table in tables], kind, shape)
+                if number:
+                    cells += parts.take(some.pair_of[own], axis=0)
+                for table, found in zip(results, target.write_leaves(cells, kind), strict=True):
+                    table[rows] = found
+                if run.every:
+                    held[rows] = cells
 
-        run.workers.for_each(finish, self._blocks("others", number, K))
-        run.workers.for_each(estimate, self._blocks("leaves", number, K))
+        run.workers.for_each(finish, self._blocks(number, OTHERS, K))
+        for kind in range(len(self._measured[number].leaves)):
+            run.workers.for_each(partial(estimate, kind), self._blocks(number, kind, K))
 
     def _parts(self, run: Run, some: Block) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
-        parts = run.sums[self.plan.pair_parent[some.pairs]]
-        if not run.transpose:
-            self._products("gain").multiply(parts, some.pairs)
-        return parts
+        learnt = run.sums[self.plan.pair_parent[some.pairs]]
+        return learnt if run.transpose else self._gains.to_slots(learnt, some.pairs)
 
-    def _blocks(self, kind: str, number: int, K: int) -> list[Block]:
+    def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[Block]:
         """Members of a level, so many at a time that they stay in cache."""
-        key = kind, number, K
-        if key not in self._known_blocks:
-            self._known_blocks[key] = list(self._find_blocks(*key))
-        return self._known_blocks[key]
-
-    def _find_blocks(self, kind: str, number: int, K: int) -> Iterator[Block]:
-        level, every = self.plan.levels[number], self._rows[kind][number]
-        for some in chunks(every.size, self._count(K)):
-            rows = as_slice(every[some])
+        level, every = self.plan.levels[number], self._rows[number, kind]
+        for some in chunks(every.size, self._count(K) * (LEAF_BLOCKS if kind >= 0 else 1)):
+            rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            classes = level.class_of[rows]
-            alike = classes[:1] if (classes == classes[0]).all() else classes
-            yield Block(rows, alike, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            yield Block(rows, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
 
-    def _siblings(self, kind: str, number: int, K: int) -> list[Siblings]:
-        """Members of a level by their parents, so many of these at a time."""
-        key = kind, number, K
-        if key not in self._known_siblings:
-            self._known_siblings[key] = list(self._find_siblings(*key)) if number else []
-        return self._known_siblings[key]
-
-    def _find_siblings(self, kind: str, number: int, K: int) -> Iterator[Siblings]:
-        level, rows = self.plan.levels[number], self._rows[kind][number]
+    def _find_siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
+        """Members of a level by their parents, so many of these at a time; none of the root."""
+        level, rows = self.plan.levels[number], self._rows[number, kind]
+        if not number:
+            return
         pairs, pair_of = distinct(level.parent_pair[rows])
         adding = sparse.csr_array((np.ones(rows.size), (pair_of, rows)), shape=(pairs.size, level.members.size))
         parents, starts = np.unique(self.plan.pair_parent[pairs], return_index=True)

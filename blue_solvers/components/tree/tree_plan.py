@@ -7,28 +7,22 @@ and each pair, so millions of leaves cost no more than the geounits above them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TypeVar
 
 import numpy as np
 
-from blue_solvers.components.batches import chunks, distinct, starts_of
+from blue_solvers.components.batches import distinct, starts_of
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Axes, Division, split
-from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, as_slice
-from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.description.zeros import EmptyCells
 
-T = TypeVar("T")
-STACKED = 1 << 18  # numbers in an array that several components share: beyond, each by itself costs no more
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
 Divisions = dict[DesignKey, Division]
 
@@ -76,18 +70,8 @@ class TreePlan:
 
     Parameters
     ----------
-    schema : Schema
-    spine : LevelledTree
-    groupings : list of Grouping
-        Of the variables in use.
-    tables : list of Table
-        Observed tables.
-    levels : sequence of int
-        Their geolevels.
-    variances : list of ndarray (G,)
-        Their variances in each geounit; 0 exact, ``inf`` not measured.
-    zeros : EmptyCells or None
-        Cells known to be empty; the variables that tell them apart have no contrasts among `groupings`.
+    problem : StructuredProblem
+        The variables that tell empty cells apart have no contrasts.
     divisions : dict, optional
         How components fall apart, by what tables tell of them (`design_key`): plans that have the schema and the
         groupings in common may share it. What is missing is added.
@@ -98,7 +82,10 @@ class TreePlan:
 
     Attributes
     ----------
-    schema : Schema
+    tables : list of Table
+        Observed tables.
+    groupings : list of Grouping
+        Of the variables in use.
     finest : Table
         Of all variables in use.
     components : list of Component
@@ -113,28 +100,20 @@ class TreePlan:
 
     def __init__(
         self,
-        schema: Schema,
-        spine: LevelledTree,
-        groupings: list[Grouping],
-        tables: list[Table],
-        levels: tuple[int, ...],
-        variances: list[Float],
-        zeros: EmptyCells | None = None,
+        problem: StructuredProblem,
         divisions: Divisions | None = None,
         alike: bool = True,
         silent: frozenset[str] = frozenset(),
     ) -> None:
-        self.tables = tables
-        self._silent = silent
-        self.schema = schema
-        self._zeros = zeros
-        self.spine = spine
-        self.groupings = groupings
+        self.schema, self.spine, self._zeros = schema, spine, zeros = problem.schema, problem.spine, problem.zeros
+        self.tables, self._silent = list(problem.observed_tables), silent
+        tables = [*self.tables, *problem.desired_tables]
+        self.groupings = groupings = groupings_of(schema, tables, () if zeros is None else zeros.axes)
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, list[Float | None]] = {}
         self._seen: dict[tuple[str, tuple[bool, ...]], bool] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
-        self.levels = [self._level(level, tables, levels, variances) for level in range(len(spine.levels))]
+        self.levels = [self._level(level, problem) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
         self.parent_number[self.parents] = np.arange(self.parents.size)
@@ -142,15 +121,15 @@ class TreePlan:
         self._classify(alike)
         self._pair()
 
-    def _level(self, level: int, tables: list[Table], levels: tuple[int, ...], variances: list[Float]) -> LevelPlan:
-        here = [i for i, own in enumerate(levels) if own == level]
+    def _level(self, level: int, problem: StructuredProblem) -> LevelPlan:
+        here = [i for i, own in enumerate(problem.observed_levels) if own == level]
         members = self.spine.members[level]
-        own = [variances[i] for i in here]
+        own = [problem.geounit_variances[i] for i in here]
         noisy = [np.isfinite(variance) & (variance > 0) for variance in own]
         weights = [np.divide(1.0, v, out=np.zeros(members.size), where=ok) for v, ok in zip(own, noisy, strict=True)]
         return LevelPlan(
             members,
-            [(i, tables[i]) for i in here],
+            [(i, self.tables[i]) for i in here],
             weights,
             [variance == 0 for variance in own],
             np.flatnonzero(self.spine.child_counts[members] > 0),
@@ -195,17 +174,11 @@ class TreePlan:
     def _pair(self) -> None:
         """Number the pairs (parent, class of child)."""
         classes = self.class_rank.size
-        keys = np.empty(self.spine.size, dtype=np.intp)
-        start = 0
-        for level in self.levels:
-            own = keys[start : start + level.members.size]
-            above = self.spine.parent[as_slice(level.members)]
-            np.take(self.parent_number, above, out=own, mode="clip")  # numpy copies unless it may clip
-            own[above < 0] = -1
-            own *= classes
-            own += level.class_of
-            start += own.size
-        found, pairs = distinct(keys)
+        above = [self.spine.parent[as_slice(level.members)] for level in self.levels]
+        numbers = [np.where(own < 0, -1, self.parent_number[own]) for own in above]
+        found, pairs = distinct(
+            np.concatenate([own * classes + level.class_of for own, level in zip(numbers, self.levels, strict=True)])
+        )
         below = found[1:]  # the root has no parent
         self.pair_parent = below // classes
         self.pair_class = below - self.pair_parent * classes
@@ -232,34 +205,16 @@ class TreePlan:
         """Where the pairs of every geounit with children start, and end."""
         return starts_of(self.pair_parent, self.parents.size)
 
-    def pairs_of(self, numbers: Index) -> tuple[slice | Index, Index]:
-        """The pairs of some geounits with children, one after the other, and where those of each start, and end."""
-        rows = as_slice(numbers)
-        if isinstance(rows, slice):
-            own = self.pair_starts[rows.start : rows.stop + 1]
-            return slice(int(own[0]), int(own[-1])), own - own[0]
+    def pairs_of(self, numbers: Index) -> tuple[Index, Index]:
+        """The pairs of some geounits with children, one after the other, and the place of each one's parent here."""
         firsts, counts = self.pair_starts[numbers], self.pair_starts[numbers + 1] - self.pair_starts[numbers]
-        stops = np.cumsum([0, *counts])
-        return np.repeat(firsts - stops[:-1], counts) + np.arange(stops[-1]), stops
+        starts = np.cumsum(counts) - counts
+        return np.repeat(firsts - starts, counts) + np.arange(counts.sum()), np.repeat(np.arange(numbers.size), counts)
 
     def inner_numbers(self, number: int) -> Index:
         """The places of a level's geounits with children among all such, in the order of their classes."""
         level = self.levels[number]
         return self.parent_number[level.members[level.inner]]
-
-    def bounded(self, number: int, classes: Index, below: Mapping[int, object]) -> Iterator[tuple[int, int]]:
-        """Classes of a level, each with its geounit, of which a message comes from below."""
-        if below:
-            for own in classes.tolist():
-                geounit = int(self.levels[number].members[self.class_rank[own]])
-                if geounit in below:
-                    yield own, geounit
-
-    def stacks(self, items: Sequence[T], size: int) -> list[Sequence[T]]:
-        """Components or parts of them, of one size, in lots that are worked out together as far as they are small."""
-        entries = max(self.class_rank.size, self.pair_parent.size)
-        count = max(1, STACKED // (entries * size**2))
-        return [items[some] for some in chunks(len(items), count)]
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
@@ -347,27 +302,3 @@ class TreePlan:
     def posterior_of(self) -> Index:
         """For every geounit its entry among the posterior covariances: 0 for the root, then pairs, (N,)."""
         return self._of_all([level.parent_pair for level in self.levels]) + 1
-
-
-def plan_of(
-    problem: StructuredProblem,
-    divisions: Divisions | None = None,
-    alike: bool = True,
-    silent: frozenset[str] = frozenset(),
-) -> TreePlan:
-    """The plan of a problem of equal variances within every table of every geounit; see `TreePlan`."""
-    tables = list(problem.observed_tables)
-    told_apart = () if problem.zeros is None else problem.zeros.axes
-    groupings = groupings_of(problem.schema, tables + list(problem.desired_tables), told_apart)
-    return TreePlan(
-        problem.schema,
-        problem.spine,
-        groupings,
-        tables,
-        problem.observed_levels,
-        problem.geounit_variances,
-        problem.zeros,
-        divisions,
-        alike,
-        silent,
-    )

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from blue_solvers.components.component_products import Component, multiply, sum_of
+from blue_solvers.components.component_products import Component
+from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.table_access import TableAccess
+from blue_solvers.components.tree.piecewise import Composed, Coordinates, Ragged
+from blue_solvers.components.tree.tree_plan import TreePlan
+from constraint_builders import Problem, Schema
+from constraint_builders.description.table import parse_table
 
 SIZES = ((2, 3), (1, 2))  # along each of two variables, contrasts and groups
 
@@ -39,22 +45,49 @@ def test_every_component_is_multiplied_by_its_own_matrices(geounits: int, transp
             flat = np.moveaxis(part, along, range(len(along))).reshape(component.size, -1)
             lengths = [part.shape[axis] for axis in along] + [n for i, n in enumerate(part.shape) if i not in along]
             expected[g, *component.slots, k] = np.moveaxis((matrix @ flat).reshape(lengths), range(len(along)), along)
-    multiply(block, matrices, transpose)
-    assert block == pytest.approx(expected, rel=1e-12)
+    found = np.empty_like(block)
+    for component, M in matrices:
+        own = M.swapaxes(1, 2) if transpose else M
+        component.multiply(own, block[component.place], found[component.place])
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
-def test_products_of_several_parts_may_be_of_other_lengths() -> None:
-    """Two tables' group sums, 2 and 4 numbers, to the six sums of the component."""
+def test_products_may_be_of_other_lengths() -> None:
+    """Four numbers of a table to the six sums of the component."""
     rng = np.random.default_rng(1)
-    whole = components()[0]
-    parts = [rng.standard_normal((3, 2, 1, 5)), rng.standard_normal((3, 2, 2, 5))]
-    M = rng.standard_normal((1, 6, 6))
-    found = sum_of(whole, [M[:, :, :2], M[:, :, 2:]], parts, (3, 2))
-    stacked = np.concatenate([own.reshape(3, -1, 5) for own in parts], axis=1)
-    assert found == pytest.approx((M @ stacked).reshape(3, 3, 2, 5))
+    part, M, found = rng.standard_normal((3, 2, 2, 5)), rng.standard_normal((1, 6, 4)), np.empty((3, 3, 2, 5))
+    components()[0].multiply(M, part, found)
+    assert found == pytest.approx((M @ part.reshape(3, 4, 5)).reshape(3, 3, 2, 5))
 
 
-def test_nothing_is_multiplied_of_no_geounits() -> None:
-    block = np.zeros((0, 5, 3, 2))
-    multiply(block, [(own, np.ones((1, own.size, own.size))) for own in components()])
-    assert block.shape == (0, 5, 3, 2)
+TABLES = {"total": 1.0, "a": 2.0, "g": 3.0, "g * b": 1.5, "detailed": 0.5}
+
+
+@pytest.mark.parametrize("name", ["detailed", "a", "g * b", "b", "total"])
+@pytest.mark.parametrize("recodes", [{}, {"a": {"g": [0, 1, 1, 2, 0]}}])
+@pytest.mark.parametrize("entries", [[0, 2, 1], [1, 1, 1]])
+def test_tables_to_slots_and_back(name: str, recodes: dict[str, dict[str, list[int]]], entries: list[int]) -> None:
+    """With components of one number, and of several, each component by itself; and the transpose."""
+    schema = Schema({"a": 5, "b": 2}, recodes=recodes)
+    table = parse_table(schema, name if recodes or "g" not in name else "a * b")
+    plan = TreePlan(StructuredProblem.of(Problem(schema, {t: v for t, v in TABLES.items() if recodes or "g" not in t})))
+    rng, maps = np.random.default_rng(len(name)), plan.table_maps(table)
+    lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]
+    coordinates, expected = rng.standard_normal((3, *lengths, 2)), np.zeros((3, 5, 2, 2))
+    given = []
+    for component in (own for own in plan.components if plan.sees(table, own)):
+        along = [slots if sums is None else slice(None) for slots, sums in zip(component.slots, maps, strict=True)]
+        part = coordinates[(slice(None), *along)]
+        own = [n for n, contrast in zip(part.shape[1:-1], component.contrasts, strict=True) if not contrast]
+        M = rng.standard_normal((3, component.size, int(np.prod(own))))
+        whole = Ragged([(M, np.arange(M.shape[1]), np.arange(M.shape[2]))], M.shape[1:], np.zeros(3, int), np.arange(3))
+        rows, columns = (Coordinates(n, {0: (None, n)}) for n in M.shape[1:])
+        given.append((component, Composed(rows, columns, {0: whole}, 3)))
+        component.multiply(M[entries], part, expected[component.place])
+    access = TableAccess(plan, table, given)
+    assert access.to_slots(coordinates, np.array(entries)) == pytest.approx(expected)
+    slots = rng.standard_normal(expected.shape)
+    back = access.from_slots(slots, np.array(entries))
+    assert back.shape == coordinates.shape
+    assert (back * coordinates).sum() == pytest.approx((slots * expected).sum())
+    assert access.to_slots(coordinates[:0], np.zeros(0, int)).shape == (0, 5, 2, 2)

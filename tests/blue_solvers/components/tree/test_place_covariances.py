@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import PlaceCovariances
-from blue_solvers.components.tree.tree_plan import plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.spines import SCHEMA, TABLES, dense_covariance, spines
 
@@ -30,7 +30,7 @@ CROSSING = Schema(
 def check(problem: Problem, table: str, seed: int) -> PlaceCovariances:
     """Sums of whole numbers of cells over places that add and subtract geounits, the first a geounit by itself."""
     rng, spine = np.random.default_rng(seed), problem.spine
-    plan = plan_of(StructuredProblem.of(problem))
+    plan = TreePlan(StructuredProblem.of(problem))
     cells = next(own for own in problem.desired_tables if own.name == table)
     taken = rng.integers(-1, 3, (cells.size, 3)).astype(float)
     signs = rng.integers(-1, 2, (3, spine.size)) * (rng.random((3, spine.size)) < 0.5)
@@ -78,7 +78,7 @@ def test_components_in_pieces(seed: int) -> None:
     }
     wanted = ["detailed", "x * halves"]
     problem = Problem(CROSSING, observed, dict.fromkeys(spine.levels, wanted), spine=spine)
-    plan = plan_of(StructuredProblem.of(problem))
+    plan = TreePlan(StructuredProblem.of(problem))
     assert not all(plan.division(plan.design_key(own)).coordinates.are_numbers for own in plan.components)
     for table in wanted:
         check(problem, table, seed)
@@ -88,5 +88,5 @@ def test_a_place_of_nothing_is_known() -> None:
     spine = Spine([-1, 0], ["a", "b"])
     problem = Problem(SCHEMA, {level: {"detailed": 1.0} for level in spine.levels}, spine=spine)
     table = problem.desired_tables[0]
-    sweep = PlaceCovariances(plan_of(StructuredProblem.of(problem)), table, sparse.csr_array(np.ones((table.size, 2))))
+    sweep = PlaceCovariances(TreePlan(StructuredProblem.of(problem)), table, sparse.csr_array(np.ones((table.size, 2))))
     assert not sweep.of(sparse.csr_array((1, 2))).any()

@@ -17,7 +17,7 @@ from blue_solvers.components.tree.coefficient_arrays import Coefficients
 from blue_solvers.components.tree.coefficients import solve_components
 from blue_solvers.components.tree.messages import Combined, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed
-from blue_solvers.components.tree.tree_plan import TreePlan, plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
 from tests.helpers.effort import first_of
@@ -64,7 +64,7 @@ def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
 
 
 def test_components_that_share_coefficients_have_the_bits_of_separate_work() -> None:
-    plan = plan_of(StructuredProblem.of(problem_on([-1, 0, 0, 1, 1, 2], spread=1.0)))
+    plan = TreePlan(StructuredProblem.of(problem_on([-1, 0, 0, 1, 1, 2], spread=1.0)))
     shared = solve_components(plan)
     assert len({id(own) for own in shared}) < len(shared)  # contrasts along d, or along c and d
     separate = [solve_components(plan, numbers=[i])[0] for i in range(len(plan.components))]
@@ -77,10 +77,10 @@ ALIKE = [-1, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3]  # the first two children have two ch
 
 
 def test_children_that_are_alike_share_a_pair() -> None:
-    plan = plan_of(StructuredProblem.of(problem_on(ALIKE)))
+    plan = TreePlan(StructuredProblem.of(problem_on(ALIKE)))
     assert plan.pair_parent.tolist() == [0, 0, 0, 1, 2, 3]  # those with children of their own are each by itself
     assert plan.pair_count.tolist() == [1, 1, 1, 2, 2, 3]
-    apart = plan_of(StructuredProblem.of(problem_on(ALIKE, spread=1.0)))
+    apart = TreePlan(StructuredProblem.of(problem_on(ALIKE, spread=1.0)))
     assert apart.pair_count.tolist() == [1] * 10
 
 
@@ -169,7 +169,7 @@ def test_names_in_another_order_are_turned_or_refused() -> None:
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_the_memory_that_is_projected_is_what_coefficients_take(spread: float) -> None:
     """Of every component, and what products take in place of its pieces."""
-    plan = plan_of(StructuredProblem.of(problem_on(ALIKE, spread)))
+    plan = TreePlan(StructuredProblem.of(problem_on(ALIKE, spread)))
     for component, own in zip(plan.components, solve_components(plan), strict=True):
         if component.size > 1:
             held = sum(array.size for array in arrays_of(own))

@@ -20,7 +20,7 @@ from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree import piecewise, splitting
 from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.splitting import alike_spaces, split
-from blue_solvers.components.tree.tree_plan import plan_of
+from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.streaming import partition, stream
 from tests.helpers.effort import examples
 from tests.helpers.partitioned import assert_same
@@ -98,7 +98,7 @@ def test_sums_over_places(seed: int, how: tuple[int, int]) -> None:
     covariance = np.linalg.inv((M.T * weights) @ M)
     rng, levels = np.random.default_rng(seed), problem.spine.levels
     with cut(*how):
-        plan = plan_of(StructuredProblem.of(problem))
+        plan = TreePlan(StructuredProblem.of(problem))
         taken = sparse.csr_array(rng.normal(size=(plan.finest.size, 2)))
         sweep = PlaceCovariances(plan, plan.finest, taken)
         signs = sparse.csr_array(rng.integers(-1, 2, (2, problem.spine.size)).astype(float))
