@@ -25,8 +25,7 @@ from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.placed_tables import Below, Sheet, Unread
 from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.tied_cells import TiedCells
-from blue_solvers.verification.ties import Ties
+from blue_solvers.verification.ties import TiedCells, Ties
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.zeros import StructuralZeros

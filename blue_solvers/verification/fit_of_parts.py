@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
-from blue_solvers.verification.probabilities import of_chi_square, of_largest
+from blue_solvers.verification.goodness_of_fit import (
+    LEAST_CHECKED,
+    of_chi_square,
+    of_largest,
+    squares_and_redundancy,
+)
 from blue_solvers.verification.weighed_noise import PIECE
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -181,7 +185,7 @@ class FitOfParts:
         """
         noisy = (noise > 0) & np.isfinite(noise)
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
-        squares, redundancy = _squares_and_redundancy(y, x, precision, spread)
+        squares, redundancy = squares_and_redundancy(y, x, precision, spread)
         statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
         checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
         count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
@@ -257,20 +261,6 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     for level, members in enumerate(places.members):
         fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit
-
-
-def _squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
-    """Of every cell its weighted square and what that is expected to be, 0 where nothing was measured."""
-    redundancy = spread * precision
-    np.subtract(1.0, redundancy, out=redundancy)
-    np.clip(redundancy, 0.0, 1.0, out=redundancy)
-    squares = y - x
-    if not (precision > 0).all():
-        none = np.broadcast_to(precision <= 0, y.shape)
-        redundancy[none] = squares[none] = 0.0
-    np.square(squares, out=squares)
-    squares *= precision
-    return squares, redundancy
 
 
 def _studentised(squares: Float, redundancy: Float) -> Float:

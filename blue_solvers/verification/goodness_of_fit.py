@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.verification.probabilities import FitOfCells, by_name, of_chi_square, of_largest, z_of
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, rounding_of
+from blue_solvers.verification.weighed_noise import (
+    NotCertifiedError,
+    WeighedNoise,
+    measured_vector,
+    reciprocal,
+    rounding_of,
+)
 from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -25,6 +30,40 @@ from constraint_builders.vectors import refuse_large_values
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
 REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")
+
+
+class FitOfCells(NamedTuple):
+    """Weighted squares of some cells' residuals, what they are expected to be, and how many standard deviations off."""
+
+    statistic: float
+    expectation: float
+    z: float
+
+
+def of_chi_square(statistic: float, degrees: float) -> float:
+    """The probability, two-sided, of a statistic as far from what is expected."""
+    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
+    return min(1.0, 2 * float(min(tails)))
+
+
+def of_largest(residual: float, checked: int) -> float:
+    """The probability of a residual as large among so many; Sidak's, never too small."""
+    with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
+        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(residual)))))
+
+
+def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:
+    """How many standard deviations statistics are off; 0 where these are 0."""
+    return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
+
+
+def by_name(
+    names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float | None = None
+) -> dict[Any, FitOfCells]:
+    """Of lots by their names; without standard deviations z is never too far from 0."""
+    deviation = np.sqrt(2 * expectation) if deviation is None else deviation
+    found = zip(names, statistic, expectation, z_of(statistic, expectation, deviation), strict=True)
+    return {name: FitOfCells(*map(float, values)) for name, *values in found}
 
 
 class Outlier(NamedTuple):
@@ -307,7 +346,10 @@ def fit_test(
     ----------
     W. Baarda (1968), "A testing procedure for use in geodetic networks": residuals one by one.
     """
-    y, x, spread = (_vector(problem, v, what) for v, what in ((y, "y"), (x, "x"), (variances, "variances")))
+    y, x, spread = (
+        np.where(problem.unmeasured, 0.0, measured_vector(problem, values, what))
+        for values, what in ((y, "y"), (x, "x"), (variances, "variances"))
+    )
     refuse_large_values(problem, y, "y of ")
     draws = whole_number(draws, "draws", 1)
     sources = problem.sources_of(y)
@@ -320,14 +362,16 @@ def fit_test(
     else:
         value, x, spread = sources.values, x[sources.cell], spread[sources.cell]
         known, unmeasured = sources.variances == 0, np.zeros(sources.cell.size, dtype=bool)
-    e = np.where(noise.noisy, value - x, 0.0)
-    precision = reciprocal(noise.sd**2)
-    redundancy = np.clip(np.where(noise.noisy, 1 - spread * precision, 0.0), 0.0, 1.0)
+    e, precision = np.where(noise.noisy, value - x, 0.0), reciprocal(noise.sd**2)
+    squares, redundancy = squares_and_redundancy(value, x, precision, spread)
     status = np.full(e.size, CHECKED, dtype=np.int8)
     status[redundancy <= LEAST_CHECKED] = UNCHECKED
     status[known], status[unmeasured] = KNOWN_EXACTLY, NOT_MEASURED
     weight = np.where(status == CHECKED, np.sqrt(precision * reciprocal(redundancy)), np.nan)
-    degrees = _degrees_of_freedom(problem, redundancy)
+    if problem.covariance is None:  # the rank of the equations that bind noisy cells
+        degrees = round(float(redundancy.sum()))
+    else:
+        degrees = problem.rank - problem.exact_equations[0].shape[0]
     found = None
     if replicate is not None:
         table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)
@@ -340,32 +384,28 @@ def fit_test(
         slack = _slack(noise, statistic, rounding)
         above, below = _share_beyond(found.totals, statistic - slack), _share_beyond(-found.totals, -statistic - slack)
         p_value = min(1.0, 2 * min(above, below))
-    squares = e**2 * precision
     return Fit(
         problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
     )
 
 
-def _vector(problem: Problem, values: ArrayLike, what: str) -> Float:
-    vector = problem.observed.flat(values, what)
-    if vector.shape != (problem.observed.size,):
-        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
-    bad = np.flatnonzero(~np.isfinite(vector) & ~problem.unmeasured)
-    if bad.size:
-        raise ValueError(f"{what} of {problem.observed.describe(int(bad[0]))} is not finite: give a number")
-    return np.where(problem.unmeasured, 0.0, vector)
+def squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
+    """Of every cell its weighted square and what that is expected to be, 0 where nothing was measured."""
+    redundancy = spread * precision
+    np.subtract(1.0, redundancy, out=redundancy)
+    np.clip(redundancy, 0.0, 1.0, out=redundancy)
+    squares = y - x
+    if not (precision > 0).all():
+        none = np.broadcast_to(precision <= 0, y.shape)
+        redundancy[none] = squares[none] = 0.0
+    np.square(squares, out=squares)
+    squares *= precision
+    return squares, redundancy
 
 
 def _weighted_squares(noise: WeighedNoise, e: Float) -> float:
     rho, _ = noise.weighted(e)
     return float(e @ rho)
-
-
-def _degrees_of_freedom(problem: Problem, redundancy: Float) -> int:
-    """Rank of the equations that bind noisy cells; of uncorrelated noise the redundancies sum to it."""
-    if problem.covariance is None:
-        return round(float(redundancy.sum()))
-    return problem.rank - problem.exact_equations[0].shape[0]
 
 
 def _replicated(

@@ -6,17 +6,14 @@ z_i^2 / (z' M' Sigma^-1 M z), z_i what z makes of it: random ones say so, less w
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.compensated_sums import EXACTLY, add, spread
-from blue_solvers.verification.placed_tables import Level, PlacedTables, Sheet
-from blue_solvers.verification.table_residuals import said_by_tables, sums_of_table
-from blue_solvers.verification.time_limit import require_time
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal
+from blue_solvers.verification.compensated_sums import add, spread
+from blue_solvers.verification.placed_tables import PlacedTables
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, reciprocal, require_time
 from constraint_builders.arrays import Flags, Float
 
 MOST_STEPS = 500
@@ -79,32 +76,32 @@ class LeafSums:
         """(N,) to (figures,); with powers of the weights' sizes instead of these."""
         total = [level.room() for level in self._places.levels]
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            own = cells[cut].reshape(shape)
+            own = cells[cut].reshape(1, *shape)
             if power is None and some.margins is not None:
-                own, _ = some.margins.agreeing((own, EXACTLY))
-            total[some.level][0][some.rows] = own
+                own = some.margins.agreeing(own)
+            total[some.level][0][some.rows] = own[0]
             for above, reach in some.reach.items():
-                add((own, EXACTLY), reach if power is None else reach.to_power(power), total[above])
+                add(own, reach if power is None else reach.to_power(power), total[above])
         found = np.zeros(self.figures)
-        for level, (whole, _) in zip(self._places.levels, total, strict=True):
+        for level, whole in zip(self._places.levels, total, strict=True):
             for sheet in level.sheets:
-                found[sheet.place] = sums_of_table(level, sheet, (whole, EXACTLY))[0].ravel()
+                found[sheet.place] = level.sums_of(sheet, whole[:1])[0].ravel()
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
         """(figures,), or the first of them, to (N,)."""
-
-        def amounts(level: Level, sheet: Sheet) -> Float | None:
-            return figures[sheet.place].reshape(level.rows, -1) if sheet.place.stop <= figures.size else None
-
-        said = [said_by_tables(level, level.rows, partial(amounts, level)) for level in self._places.levels]
+        said = [level.room() for level in self._places.levels]
+        for level, own in zip(self._places.levels, said, strict=True):
+            for sheet in level.sheets:
+                if sheet.place.stop <= figures.size:
+                    level.spread(sheet, figures[sheet.place].reshape(1, level.rows, -1), own)
         found = np.empty(self.size)
-        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            rows = said[some.level][0][some.rows], np.zeros(shape)
+        for (cut, _), some in zip(self.cuts, self._places.leaves, strict=True):
+            rows = said[some.level][:, some.rows]
             for above, reach in some.reach.items():
-                spread((said[above][0], EXACTLY), reach if power is None else reach.to_power(power), rows)
+                spread(said[above][:1], reach if power is None else reach.to_power(power), rows)
             if power is None and some.margins is not None:
-                rows, _ = some.margins.moved((rows[0], EXACTLY))
+                rows, _ = some.margins.moved(rows[:1])
             found[cut] = rows[0].ravel()
         return found
 

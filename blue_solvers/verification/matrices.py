@@ -12,9 +12,15 @@ from scipy.linalg import cholesky, lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.verification.claims import Claim, matrix_of_claims
-from blue_solvers.verification.time_limit import require_time
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.problem_places import Claim, matrix_of_claims
+from blue_solvers.verification.weighed_noise import (
+    EXACT_TO,
+    ROUNDING,
+    DisprovedError,
+    NotCertifiedError,
+    WeighedNoise,
+    require_time,
+)
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Long
 from constraint_builders.relations.elimination import eliminate

@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import NO_MAP, Reach
-from blue_solvers.verification.tied_cells import TiedCells
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, spread, summed
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import refines
+
+if TYPE_CHECKING:
+    from blue_solvers.verification.ties import TiedCells
 
 LevelTable = tuple[int, Table]
 
@@ -138,57 +141,62 @@ class Level:
                 found[:, columns] = sheet.variance[rows]
         return found
 
-    def room(self, rows: int | None = None) -> tuple[Float, Float]:
+    def room(self, rows: int | None = None) -> Cells:
         """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
-        shape = self.rows if rows is None else rows, self.width
-        return np.zeros(shape), np.zeros(shape)
+        return np.zeros((2, self.rows if rows is None else rows, self.width))
 
+    def spread(self, sheet: Sheet, amounts: Cells, said: Cells) -> None:
+        """Add what is said of a table to the cells of the one that holds it."""
+        columns = self.columns[sheet.holder]
+        held = np.ascontiguousarray(said[:, :, columns])
+        spread(amounts, Reach.itself(held.shape[1], sheet.into), held)
+        said[:, :, columns] = held
 
-@dataclass(frozen=True)
-class Told:
-    """What branches that were cut off told of their roots, one row each: see `Below`."""
-
-    share: Float
-    variance: Float
-    total: Long
-    error: Float
-    known: list[tuple[str, ...]]
-
-    @classmethod
-    def of(cls, below: Sequence[Below]) -> Told:
-        """Of some roots."""
-        return cls(
-            np.concatenate([own.share for own in below]),
-            np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
-            np.concatenate([own.total.astype(np.longdouble) for own in below]),
-            np.concatenate([own.error for own in below]),
-            [tuple(own.known.tolist()) for own in below],
-        )
+    def sums_of(self, sheet: Sheet, cells: Cells) -> Cells:
+        """A table as sums of the leaves' cells."""
+        return summed(sheet.into, sheet.table.size, cells[:, :, self.columns[sheet.holder]])
 
 
 @dataclass
 class Below:
-    """What a part tells of its root, in the cells of its finest table.
+    """What parts tell of their roots, one row each, in the cells of their finest table.
 
     Attributes
     ----------
-    share : ndarray, (1, cells)
+    share : ndarray, (rows, cells)
         What the residuals of all leaves have in common.
-    variance : ndarray, (1, 1) or (1, cells)
+    variance : ndarray, (rows, 1) or (rows, cells)
         Of all leaves together: what it costs to have something back there.
-    total : ndarray of longdouble or float, (1, cells)
+    total : ndarray of longdouble or float, (rows, cells)
         Sums over the leaves; NaN where these are not known.
-    error : ndarray, (1,)
+    error : ndarray, (rows,)
         How far rounding may have moved them.
-    known : ndarray of str
-        The tables that are known exactly in all its parts.
+    known : ndarray of str, (rows, names)
+        The tables that are known exactly in all leaves.
     """
 
     share: Float
     variance: Float
     total: Float | Long
     error: Float
-    known: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype="U1"))
+    known: NDArray[np.str_] = field(default_factory=lambda: np.zeros((1, 0), dtype="U1"))
+
+    @property
+    def names(self) -> list[str]:
+        """Of tables that are known exactly in some of them."""
+        return sorted({*self.known.ravel().tolist()} - {""})
+
+    @classmethod
+    def of_all(cls, below: Sequence[Below]) -> Below:
+        """Of several roots."""
+        most = max(own.known.size for own in below)
+        return cls(
+            np.concatenate([own.share for own in below]),
+            np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
+            np.concatenate([own.total.astype(np.longdouble) for own in below]),
+            np.concatenate([own.error for own in below]),
+            np.array([[*own.known.ravel().tolist(), *[""] * (most - own.known.size)] for own in below], dtype=str),
+        )
 
 
 @dataclass
@@ -208,7 +216,7 @@ class Leaves:
         Where several tables hold all others.
     empty : ndarray of bool, (leaves, cells), or None
         Cells that are known to be empty.
-    told : Told or None
+    told : Below or None
         Of roots of branches that were cut off.
     """
 
@@ -218,7 +226,7 @@ class Leaves:
     areas: Callable[[], dict[int, Reach]]
     margins: CommonMargins | None = None
     empty: Flags | None = None
-    told: Told | None = None
+    told: Below | None = None
 
     @cached_property
     def reach(self) -> dict[int, Reach]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, LevelTable, PlacedTables, Sheet, Told
-from blue_solvers.verification.tied_cells import TiedCells
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, LevelTable, PlacedTables, Sheet
+from blue_solvers.verification.ties import TiedCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
@@ -24,6 +24,46 @@ from constraint_builders.relations.marginals import cell_map, refines
 PART = 2**16  # cells of leaves worked on at a time
 MOST_HOLDING = 40  # tables of one place, each compared with each
 MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A desired table.
+
+    Attributes
+    ----------
+    index : int
+        Its number among the desired ones.
+    level : int
+    table : Table
+    figures : ndarray, (geounits * cells,)
+        NaN where nothing is claimed.
+    """
+
+    index: int
+    level: int
+    table: Table
+    figures: Float
+
+
+def claims(problem: Problem, x: Float, desired: Float) -> list[Claim]:
+    """The desired tables, but for those that are observed and of which x says the same."""
+    observed = {own: i for i, own in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True))}
+    found = []
+    for index, own in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
+        figures = desired[problem.desired.block(index)]
+        twin = observed.get(own)
+        if twin is None or not np.array_equal(figures, x[problem.observed.block(twin)]):
+            found.append(Claim(index, *own, figures))
+    return found
+
+
+def matrix_of_claims(problem: Problem, made: Sequence[Claim]) -> sparse.csr_array:
+    """Their cells as sums of the counts, (cells, detailed cells of all leaves)."""
+    wanted = problem.replace(
+        observed=problem.desired, observed_tables=problem.desired_tables, observed_levels=problem.desired_levels
+    )
+    return sparse.csr_array(wanted.marginal_matrix()[problem.desired.cells([claim.index for claim in made])])
 
 
 def finest_tables(
@@ -99,7 +139,7 @@ def tree_places(
                 )
                 rows, ancestors = tree.rank_in_level[some], partial(_areas, schema, tree, finest, number, some)
                 above = ancestors(all_above=False)
-                roots = None if below is None else Told.of([below[node] for node in some.tolist()])
+                roots = None if below is None else Below.of_all([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
 
@@ -123,7 +163,6 @@ def problem_places(
     x: Float,
     made: Sequence[Claim] = (),
     told: tuple[WeighedNoise, Float, Float] | None = None,
-    multipliers: Float | None = None,
 ) -> PlacedTables:
     """Of a problem.
 
@@ -133,16 +172,15 @@ def problem_places(
     y, x : ndarray, (n,)
     made : sequence of Claim
     told : (WeighedNoise, ndarray, ndarray), optional
-        Of correlated noise that, the weighted residuals, (n,), and where what is left of them goes.
-    multipliers : ndarray, (k,), optional
-        Of equalities.
+        That, the weighted residuals, (n,), and where what is left of them goes, of correlated noise or where
+        something that is known exactly takes its part of them.
 
     Raises
     ------
     NotCertifiedError
         If no tables of the leaves hold all others.
     """
-    sheets = _sheets(problem, y, x, made, told, multipliers)
+    sheets = _sheets(problem, y, x, made, told)
     finest = holds_all(problem, made)
     if finest is None and (problem.areas is not None or problem.domain.spine.size == 1):
         return _crossing_places(problem, sheets)
@@ -164,7 +202,6 @@ def _sheets(
     x: Float,
     made: Sequence[Claim],
     told: tuple[WeighedNoise, Float, Float] | None,
-    multipliers: Float | None,
 ) -> list[Sheet]:
     by_geounit, sheets, start = problem.geounit_variances, [], y.size
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
@@ -172,12 +209,13 @@ def _sheets(
         own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
         values = y[cut].reshape(shape), x[cut].reshape(shape)
         sheet = Sheet(f"{level} {table.name}", level, table, own, *values, place=cut)
-        if multipliers is not None and problem.equalities is not None:
-            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size, multipliers)
+        if problem.equalities is not None:
+            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size)
         if told is not None:
             noise, rho, left = told
-            sheet.least = np.square(noise.least[cut]).reshape(shape)
-            sheet.rho, sheet.left = rho[cut].reshape(shape), left[cut].reshape(shape)
+            sheet.rho = rho[cut].reshape(shape)
+            if noise.correlated is not None:
+                sheet.least, sheet.left = np.square(noise.least[cut]).reshape(shape), left[cut].reshape(shape)
         sheets.append(sheet)
     for claim in made:
         figures = claim.figures.reshape(-1, claim.table.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from blue_solvers.verification.placed_tables import LevelTable, finest_known, holds_whole_cells
-from blue_solvers.verification.tied_cells import added
-from blue_solvers.verification.ties import Ties
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
+from blue_solvers.verification.ties import Ties, added
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, reciprocal
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float
 
@@ -92,28 +92,27 @@ class Tally:
         all of the one above, and `weight` the largest of a leaf in each.
         """
         self.look_at(x)
-        fixed, known, missing = variance == 0, np.zeros(0), 0.0
-        if fixed.any():
+        fixed = variance == 0
+        if has_fixed := bool(fixed.any()):
             fixed = np.broadcast_to(fixed, x.shape)
             known = x[fixed] if y is None else x[fixed] - y[fixed]
-            missing = float(np.nan_to_num(abs(apart[fixed] - known)).sum() + error @ fixed.sum(axis=1))
-        off = np.abs(apart, out=apart).astype(float, copy=False)
+            self.corrected += float(np.nan_to_num(abs(apart[fixed] - known)).sum() + error @ fixed.sum(axis=1))
+        off = np.abs(apart, out=apart)
         off += error[:, None]
         worst = off.max(axis=1, initial=0.0)
-        if np.isnan(worst).any():  # nothing is claimed there, or nothing is known
-            off = np.nan_to_num(off, copy=False)
-            worst = off.max(axis=1, initial=0.0)
-        if known.size:
-            self.wrong = max(self.wrong, float(np.nanmax(abs(known), initial=0.0)), float(off[fixed].max()))
-            self.corrected += missing
-            off[fixed] = 0.0
+        if has_fixed or np.isnan(worst).any():  # of NaN nothing is claimed there, or nothing is known
+            np.nan_to_num(off, copy=False)
+            if has_fixed:
+                self.wrong = max(self.wrong, float(np.nanmax(abs(known), initial=0.0)), float(off[fixed].max()))
+                off[fixed] = 0.0
             worst = off.max(axis=1, initial=0.0)
         self.wrong = max(self.wrong, float(worst.max(initial=0.0, where=weight == 0)))  # of no leaf: known to be 0
         moved = np.divide(worst, weight, out=np.zeros_like(worst), where=weight > 0)
         self.figures[key] = max(self.figures.get(key, 0.0), float(moved.max(initial=0.0)))
         if alone.any():
             self.alone[key] = max(self.alone.get(key, 0.0), float(worst[alone].max()))
-        precision, spread = (np.divide(1.0, v, out=np.zeros_like(v), where=v > 0) for v in (least, variance))
+        precision = reciprocal(least)
+        spread = precision if least is variance else reciprocal(variance)
         if precision.shape[1] == 1:
             self.apart += float(np.einsum("ij,ij->i", off, off) @ precision[:, 0])
             greatest = worst**2 * spread[:, 0]
@@ -178,20 +177,17 @@ class Tally:
         return {**asdict(self), "least": {key: value for key, value in self.least.items() if np.isfinite(value)}}
 
 
-def _joined(one: dict[str, Any], two: dict[str, Any], how: Any) -> dict[str, Any]:
-    return {key: how([own[key] for own in (one, two) if key in own]) for key in {**one, **two}}
-
-
-def _sum(one: Any, two: Any) -> Any:
-    return one + two
+def _joined(how: Any) -> Any:
+    """Of dicts whose values are put together so, in lists."""
+    return lambda one, two: {key: how([own[key] for own in (one, two) if key in own]) for key in {**one, **two}}
 
 
 ADDED: dict[str, Any] = {
-    **dict.fromkeys(("cells", "left", "weighted", "rounded", "apart", "corrected"), _sum),
+    **dict.fromkeys(("cells", "left", "weighted", "rounded", "apart", "corrected"), operator.add),
     **dict.fromkeys(("violation", "wrong", "scale", "has_empty"), max),
-    **dict.fromkeys(("figures", "alone"), lambda one, two: _joined(one, two, max)),
-    "returned": lambda one, two: _joined(one, two, sum),
-    "least": lambda one, two: _joined(one, two, min),
-    "exact": lambda one, two: _joined(one, two, any),
+    **dict.fromkeys(("figures", "alone"), _joined(max)),
+    "returned": _joined(sum),
+    "least": _joined(min),
+    "exact": _joined(any),
     "tied": added,
 }

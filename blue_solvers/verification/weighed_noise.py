@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import splu
@@ -16,16 +19,25 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
 
+_LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
 ROUNDING = np.finfo(np.float64).eps
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 PIECE = 2**16
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
 
 
-def pieces(size: int) -> Iterator[slice]:
-    """Parts of a long vector that stay at hand."""
-    for start in range(0, size, PIECE):
-        yield slice(start, min(start + PIECE, size))
+def measured_vector(problem: Problem, values: ArrayLike, what: str) -> Float:
+    """A vector over the observed layout; refused where a cell that was measured is not finite."""
+    vector = problem.observed.flat(values, what)
+    if vector.shape != (problem.observed.size,):
+        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
+    for start in range(0, vector.size, PIECE):  # parts that stay at hand
+        here = slice(start, start + PIECE)
+        finite = np.isfinite(vector[here])
+        if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
+            where = problem.observed.describe(start + int(bad.argmax()))
+            raise ValueError(f"{where} of {what} is not finite: give a number")
+    return vector
 
 
 def reciprocal(values: Float) -> Float:
@@ -50,6 +62,33 @@ class NotCertifiedError(Exception):
 
 class FinalError(NotCertifiedError):
     """Why no other proof is asked after this one either."""
+
+
+class TooLongError(FinalError):
+    """A proof took longer than it may."""
+
+
+_LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """End proofs once they took so many seconds of their thread's processor; within another limit that one holds."""
+    if _LIMIT.get() is not None:
+        yield
+        return
+    token = _LIMIT.set((seconds, time.thread_time() + seconds))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def require_time() -> None:
+    """Raise `TooLongError` once a proof took longer than it may."""
+    seconds, end = _LIMIT.get() or (0.0, np.inf)
+    if end < np.inf and time.thread_time() > end:
+        raise TooLongError(f"its proof was stopped after {seconds:.2g} s; certify(problem, y, x) goes on to the end")
 
 
 class DisprovedError(FinalError):
