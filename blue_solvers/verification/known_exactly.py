@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach, add, spread
 from blue_solvers.verification.places import LevelTable, PlacedTables
@@ -24,17 +25,14 @@ from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     NotCertifiedError,
     WeighedNoise,
+    least_squares,
     reciprocal,
-    require_time,
 )
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map, refines
 
-MOST_STEPS = 500
-TO = 1e-14  # of what is left, iterations go on
-GROWN = 1e8  # times the least that was left, squared
 DIRECTIONS = 8
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
 MARGIN = 0.9
@@ -133,47 +131,41 @@ class LeafSums:
         return found
 
 
+def _weighted(sums: LeafSums, known: sparse.csr_array, weights: Float) -> tuple[LinearOperator, Float]:
+    """What cells, in units of the roots of weights, change of what is known exactly, (k, N), and its rows' scale."""
+    squares, root = abs(known).power(2) @ sums.figures_of(weights, power=2)[: known.shape[1]], np.sqrt(weights)
+    scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+
+    def change(cells: Float) -> Float:
+        return scale * (known @ sums.figures_of(root * cells.ravel())[: known.shape[1]])
+
+    def share(multipliers: Float) -> Float:
+        return root * sums.shares_of(known.T @ (scale * multipliers.ravel()))
+
+    return LinearOperator((known.shape[0], sums.size), change, share, dtype=float), scale
+
+
 def least_multipliers(sums: LeafSums, known: sparse.csr_array, weights: Float, left: Float) -> Float:
     """For which left - M' known' multipliers is least, cells weighted by `weights`, (N,).
 
     As near as iterations come: a certificate holds with any.
     """
-    return _multipliers_of(sums, known, weights, known @ sums.figures_of(weights * left)[: known.shape[1]])
+    weighted, scale = _weighted(sums, known, weights)
+    return scale * least_squares(weighted.T, np.sqrt(weights) * left)
 
 
-def _multipliers_of(sums: LeafSums, known: sparse.csr_array, weights: Float, amounts: Float) -> Float:
-    """For which moving all cells by weights M' known' multipliers changes what is known by these amounts, (k,)."""
-
-    def product(multipliers: Float) -> Float:
-        return known @ sums.figures_of(weights * sums.shares_of(known.T @ multipliers))[: known.shape[1]]
-
-    squares = abs(known).power(2) @ sums.figures_of(weights, power=2)[: known.shape[1]]
-    scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
-    found, left_over = np.zeros(known.shape[0]), scale * amounts
-    step, square = left_over, float(left_over @ left_over)
-    goal, nearest, best = TO**2 * square, square, found
-    for _ in range(MOST_STEPS):
-        require_time()
-        image = scale * product(scale * step)
-        curvature = float(step @ image)
-        if square <= goal or curvature <= 0:
-            break
-        found, left_over = found + square / curvature * step, left_over - square / curvature * image
-        before, square = square, float(left_over @ left_over)
-        step = left_over + square / before * step
-        if square < nearest:  # rounding out of the range of the equations would grow without end
-            nearest, best = square, found
-        elif square > GROWN * nearest:
-            break
-    return scale * best
+def _least_move(sums: LeafSums, known: sparse.csr_array, weights: Float, amounts: Float) -> Float:
+    """The least move of cells, beside `weights`, that changes what is known exactly by these amounts, (k,)."""
+    weighted, scale = _weighted(sums, known, weights)
+    return np.sqrt(weights) * least_squares(weighted, scale * amounts)
 
 
 def moved_to_known(sums: LeafSums, noise: WeighedNoise, free: Flags, known: sparse.csr_array, off: Float) -> Float:
     """By how much figures move, (figures,), where cells are moved so that what is known, off by (k,), holds."""
     moved, spread, left = np.zeros(sums.figures), _spread(sums, noise, free), off
     for _ in range(CLEANINGS):
-        cells = spread * sums.shares_of(known.T @ _multipliers_of(sums, known, spread, left))
-        closer = off - known @ (tried := moved + sums.figures_of(cells))[: known.shape[1]]
+        tried = moved + sums.figures_of(_least_move(sums, known, spread, left))
+        closer = off - known @ tried[: known.shape[1]]
         if np.linalg.norm(closer) >= np.linalg.norm(left):
             break
         moved, left = tried, closer
@@ -207,18 +199,18 @@ def least_standard_errors(sums: LeafSums, noise: WeighedNoise, free: Flags, know
 
 def _keeping(sums: LeafSums, known: sparse.csr_array, spread: Float, z: Float) -> Float:
     """A direction less what of it changes what is known exactly."""
-    changed = np.inf
+    found, least = z, np.inf
     clean = CLEAN / 100 * float(np.linalg.norm(abs(known) @ sums.figures_of(abs(z), power=1)[: known.shape[1]]))
-    for _ in range(CLEANINGS):
-        along = np.divide(z, spread, out=np.zeros_like(z), where=spread > 0)
-        less = z - spread * sums.shares_of(known.T @ least_multipliers(sums, known, spread, along))
-        left = float(np.linalg.norm(known @ sums.figures_of(less)[: known.shape[1]]))
-        if left >= changed:
+    for _ in range(CLEANINGS + 1):
+        changed = known @ sums.figures_of(z)[: known.shape[1]]
+        size = float(np.linalg.norm(changed))
+        if size >= least:
             break
-        z, changed = less, left
-        if left <= clean:
+        found, least = z, size
+        if size <= clean:
             break
-    return z
+        z = z - _least_move(sums, known, spread, changed)
+    return found
 
 
 def finest_known(schema: Schema, known: Iterable[LevelTable]) -> LevelTable | None:
@@ -335,14 +327,12 @@ class Ties:
             If tables are known exactly that do not nest.
         """
         E, equal_to = problem.equalities or (sparse.csr_array((0, problem.observed.size)), np.zeros(0))
-        counts = _Counts(places, problem.exact)
-        chosen, moves = _moves(E, counts)
+        counts = _Counts(places, problem.exact, E)
+        chosen, moves = counts.moves(abs(E).max(axis=1).toarray().ravel())
         tried = counts.some(moves)
-        by_row = np.array([counts.change(counts.spread(E[[row]]), tried) for row in chosen]).reshape(
-            len(chosen), tried.shape[1]
-        )
+        by_row = counts.change(tried)[chosen]
         inverse = np.linalg.inv(by_row[:, : len(chosen)])
-        combined = [counts.spread(sparse.csr_array(own[None] @ E[chosen])) for own in inverse]
+        most_apart = (float(abs(counts.apart(own @ counts.spread[chosen])).max(initial=0.0)) for own in inverse)
         least, fixed = 1.0, list[str]()
         for key, table in figures.items():
             own = counts.cells_of(table, tried)
@@ -356,106 +346,84 @@ class Ties:
             tuple(abs(E).max(axis=1).toarray().ravel().tolist()),
             tuple(chosen),
             tuple(map(tuple, inverse.tolist())),
-            counts.reach(E),
-            2 + 4 * sum(float(abs(counts.apart(own)).max(initial=0.0)) for own in combined),
+            counts.reach(),
+            2 + 4 * sum(most_apart),
             least,
             tuple(sorted(set(fixed))),
         )
-
-
-def _moves(E: sparse.csr_array, counts: _Counts) -> tuple[list[int], list[tuple[int, int]]]:
-    """Combinations that say something new, and as many moves of counts, each of which changes its own."""
-    chosen: list[int] = []
-    moves: list[tuple[int, int]] = []
-    changed = np.zeros((E.shape[0], 0))
-    for row in range(E.shape[0]):
-        rest = np.zeros(E.shape[0])
-        rest[row] = 1.0
-        rest[chosen] = -np.linalg.solve(changed[chosen].T, changed[row]) if chosen else 0.0
-        spread = counts.spread(sparse.csr_array(rest[None] @ E))
-        apart = abs(counts.apart(spread))
-        if apart.max(initial=0.0) > SAYS_NOTHING * abs(E[[row]]).max():
-            moves.append(counts.furthest(spread, int(apart.argmax())))
-            changed = np.column_stack([changed, counts.column(E, moves[-1])])
-            chosen.append(row)
-    return chosen, moves
 
 
 class _Counts:
     """The counts behind a problem: the cells of the tables that hold all others, of all leaves.
 
     Those are moved alone that are not known to be empty; where a table is known exactly, two of one of its cells, in
-    opposite directions.
+    opposite directions. `spread` is by how much each, moved by one, changes combinations E of observed cells,
+    (k, counts + 1): the last, or -1, is no count.
     """
 
-    def __init__(self, places: PlacedTables, exact: Flags) -> None:
+    def __init__(self, places: PlacedTables, exact: Flags, E: sparse.csr_array) -> None:
         self._places, self._sums, schema = places, LeafSums(places, exact.size), places.schema
+        rows = [self._sums.shares_of(E[[row]].toarray().ravel()) for row in range(E.shape[0])]
+        self.spread = sparse.csr_array(
+            sparse.vstack([sparse.csr_array((0, self._sums.size + 1)), *(np.append(own, 0.0)[None] for own in rows)])
+        )
         tables = [(sheet.level, sheet.table) for sheet in places.sheets if exact[sheet.place].any()]
         self._known = finest_known(schema, tables)
-        every = np.zeros((1, self._sums.size), dtype=np.intp) + np.arange(self._sums.size)
-        group = (
-            np.zeros(self._sums.size, dtype=np.intp) if self._known is None else self.cells_of(self._known, every)[0]
-        )
+        every = np.arange(self._sums.size)[None]
+        group = np.zeros(every.size, dtype=np.intp) if self._known is None else self.cells_of(self._known, every)[0]
         self._group = np.where(self._sums.free, group, -1)  # of all counts that may be moved against one another
         self._sizes = np.bincount(self._group[self._group >= 0], minlength=1)
 
-    def spread(self, row: sparse.csr_array) -> Float:
-        """By how much every count, moved by one, changes a combination of observed cells, (counts,)."""
-        return self._sums.shares_of(row.toarray().ravel())
-
     def apart(self, spread: Float) -> Float:
         """How far every count is from those that it may be moved against, (counts,); at most all of it is."""
-        free = self._group >= 0
+        free, spread = self._group >= 0, spread[:-1]
         if self._known is None:
             return np.where(free, spread, 0.0)
         sums = np.bincount(self._group[free], weights=spread[free], minlength=self._sizes.size).astype(float)
         means = np.divide(sums, self._sizes, out=np.zeros_like(sums), where=self._sizes > 0)
         return np.where(free, spread - means[self._group], 0.0)
 
-    def reach(self, E: sparse.csr_array) -> float:
+    def reach(self) -> float:
         """By how much combinations change, all together, with the best count of every cell of the table known."""
         if self._known is None:
             return 0.0
-        changed = sum((abs(self.spread(E[[row]])) for row in range(E.shape[0])), np.zeros(self._group.size))
-        least = np.full(self._sizes.size, np.inf)
+        changed, least = abs(self.spread).sum(axis=0)[:-1], np.full(self._sizes.size, np.inf)
         np.minimum.at(least, self._group[self._group >= 0], changed[self._group >= 0])
         shown = (self._group[self._sums.free] >= 0).all()
         return float(least[np.isfinite(least)].max(initial=0.0) if shown else changed.max(initial=0.0))
 
-    def furthest(self, spread: Float, count: int) -> tuple[int, int]:
-        """The move of a count that changes a combination most: alone, or against another; -1 for none."""
-        if self._known is None:
-            return count, -1
-        others = np.flatnonzero(self._group == self._group[count])
-        return count, int(others[abs(spread[others] - spread[count]).argmax()])
+    def moves(self, units: Float) -> tuple[list[int], Index]:
+        """Combinations that say something new, and as many moves of counts, (2, m), each of which changes its own."""
+        chosen, moves = list[int](), np.zeros((2, 0), dtype=np.intp)
+        for row, unit in enumerate(units):
+            rest, changed = np.eye(units.size)[row], self.change(moves)
+            rest[chosen] = -np.linalg.solve(changed[chosen].T, changed[row]) if chosen else 0.0
+            spread = rest @ self.spread
+            apart = abs(self.apart(spread))
+            if apart.max(initial=0.0) > SAYS_NOTHING * unit:
+                count, other = int(apart.argmax()), -1
+                if self._known is not None:  # alone, or against another of its cell
+                    others = np.flatnonzero(self._group == self._group[count])
+                    other = int(others[abs(spread[others] - spread[count]).argmax()])
+                moves = np.column_stack([moves, [count, other]])
+                chosen.append(row)
+        return chosen, moves
 
-    def change(self, spread: Float, moves: Index) -> Float:
-        """What moves (2, m) change."""
-        return spread[moves[0]] - np.where(moves[1] < 0, 0.0, spread[moves[1]])
+    def change(self, moves: Index) -> Float:
+        """What moves (2, m) change of every combination, (k, m)."""
+        return (self.spread[:, moves[0]] - self.spread[:, moves[1]]).toarray()
 
-    def some(self, moves: list[tuple[int, int]]) -> Index:
+    def some(self, moves: Index) -> Index:
         """These moves, and others at random, (2, m)."""
         free = np.flatnonzero(self._group >= 0)
-        rng = np.random.default_rng(0)
-        order = free[np.argsort(self._group[free], kind="stable")] if self._known is not None else free
-        first = rng.permutation(order.size)[:SAMPLED]
-        other = np.full(first.size, -1)
-        if self._known is not None:
-            other = order[(first + 1) % max(order.size, 1)]
-            first = order[first]
-            together = self._group[first] == self._group[other]
-            first, other = first[together], other[together]
+        order = free[np.argsort(self._group[free], kind="stable")]
+        first = np.random.default_rng(0).permutation(order.size)[:SAMPLED]
+        pairs = np.stack([order[first], order[(first + 1) % max(order.size, 1)]])
+        if self._known is None:
+            pairs[1] = -1
         else:
-            first = order[first]
-        return np.concatenate([np.array(moves, dtype=np.intp).reshape(-1, 2).T, [first, other]], axis=1)
-
-    def column(self, E: sparse.csr_array, move: tuple[int, int]) -> Float:
-        """What a move changes of every combination, (k,)."""
-        cells = np.zeros(self._sums.size)
-        cells[move[0]] += 1
-        if move[1] >= 0:
-            cells[move[1]] -= 1
-        return E @ self._sums.figures_of(cells)[: E.shape[1]]
+            pairs = pairs[:, self._group[pairs[0]] == self._group[pairs[1]]]
+        return np.concatenate([moves, pairs], axis=1)
 
     def cells_of(self, table: LevelTable, counts: Index) -> Index:
         """The cells of a table, of all its places, that hold counts; -1 where none does."""

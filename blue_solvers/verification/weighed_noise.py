@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import LinearOperator, lsqr, splu
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -54,6 +54,16 @@ def rounding_of(*counts: Float) -> Float:
     only up to this.
     """
     return EXACT_TO * np.max([abs(np.nan_to_num(own)).max(axis=0, initial=0.0) for own in counts], axis=0)
+
+
+def least_squares(B: LinearOperator, goal: Float) -> Float:
+    """What B makes `goal` of, by least squares, of least length: as near as iterations come."""
+
+    def product(z: Float) -> Float:
+        require_time()
+        return B.matvec(z)
+
+    return lsqr(LinearOperator(B.shape, product, B.rmatvec), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
 
 
 class NotCertifiedError(Exception):
@@ -201,10 +211,7 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
     scaling = sparse.diags_array(1 / sd)
     correlation = sparse.csc_array(scaling @ covariance @ scaling)
     factors = splu(correlation)
-    v = np.random.default_rng(0).standard_normal(sd.size)
-    for _ in range(INVERSE_STEPS):
-        v = factors.solve(v / np.linalg.norm(v))
-    least = 0.5 / float(np.linalg.norm(v))
+    least = 0.5 / _largest(factors.solve, sd.size)
     while least > np.sqrt(ROUNDING) / 100:
         shifted = sparse.csc_array(correlation - least * sparse.eye_array(sd.size))
         lu = splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
@@ -216,8 +223,12 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
 
 def _least_by_solves(solve: Callable[[Float], Float], sd: Float) -> float:
     """The same of an operator, by its solves; a tenth of what they say."""
-    v = np.random.default_rng(0).standard_normal(sd.size)
+    return 0.1 / _largest(lambda v: sd * np.asarray(solve((sd * v)[:, None]))[:, 0], sd.size)
+
+
+def _largest(product: Callable[[Float], Float], size: int) -> float:
+    """About the largest eigenvalue."""
+    v = np.random.default_rng(0).standard_normal(size)
     for _ in range(INVERSE_STEPS):
-        v /= np.linalg.norm(v)
-        v = sd * np.asarray(solve((sd * v)[:, None]))[:, 0]
-    return 0.1 / float(np.linalg.norm(v))
+        v = product(v / np.linalg.norm(v))
+    return float(np.linalg.norm(v))
