@@ -22,7 +22,7 @@ from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.proving import Judge, bound_of, certified, is_exact, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate
-from blue_solvers.verification.time_limit import at_most
+from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.over_layouts import OverLayouts, ProductOverLayouts

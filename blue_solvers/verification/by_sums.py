@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.known_exactly import (
     LeafSums,
+    Ties,
     least_multipliers,
     least_standard_errors,
     moved_to_known,
 )
-from blue_solvers.verification.moved_residuals import MovedResiduals
-from blue_solvers.verification.placed_tables import Below, PlacedTables, Sheet
-from blue_solvers.verification.problem_places import problem_places, tree_places
-from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.ties import Ties
+from blue_solvers.verification.moved_residuals import MovedResiduals, Tally
+from blue_solvers.verification.places import Below, Claim, PlacedTables, Sheet, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
@@ -38,27 +35,24 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     NotCertifiedError
         If there are none, it would be too large, or what is known exactly is contradicted.
     """
-    noise = WeighedNoise.of(problem)
-    if problem.areas is None and noise.correlated is not None and problem.equalities is not None:
-        raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
-    knows = problem.exact.any() or problem.zeros is not None or problem.equalities is not None
+    noise, E = WeighedNoise.of(problem), sparse.csr_array((0, y.size))
+    if problem.equalities is not None:
+        E = problem.equalities[0]
+        if problem.areas is None and noise.correlated is not None:
+            raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
     places = problem_places(problem, y, x, made)
-    by_ties = places.nest or not knows
-    rho, off, remains = None, 0.0, np.zeros(y.size)
-    needed = not by_ties or problem.equalities is not None
-    multipliers, sums, known = None, None, _known(problem, places) if needed else sparse.csr_array((0, y.size))
-    if known.shape[0]:
-        sums = _leaf_sums(places, y.size)
+    by_ties = places.nest or not (problem.exact.any() or problem.zeros is not None or E.shape[0])
+    sums, known = None, _known(problem, places, E) if E.shape[0] or not by_ties else E
+    off, remains = 0.0, np.zeros(y.size)
+    if noise.correlated is not None or known.shape[0]:
         rho, off = noise.weighted(y - x)
-        multipliers = _multipliers(problem, sums, noise, known, rho)
-    if noise.correlated is not None or (multipliers is not None and not places.nest):
-        rho, off = noise.weighted(y - x)
-        if multipliers is not None:
-            off += ROUNDING * noise.size(abs(rho) + 4 * (abs(known).T @ abs(multipliers)))
-            rho = rho - known.T @ multipliers
+        if known.shape[0]:
+            sums = _leaf_sums(places, y.size)
+            multipliers = _multipliers(sums, noise, known, rho)
+            taken = (E, multipliers[known.shape[0] - E.shape[0] :]) if places.nest else (known, multipliers)
+            off += ROUNDING * noise.size(abs(rho) + 4 * (abs(taken[0]).T @ abs(taken[1])))
+            rho = rho - taken[0].T @ taken[1]
         places = problem_places(problem, y, x, made, (noise, rho, remains))
-    elif multipliers is not None and problem.equalities is not None:
-        places = problem_places(problem, y, x, made, None, multipliers[-problem.equalities[1].size :])
     proof = MovedResiduals(places, 0 if by_ties else y.size + sum(claim.figures.size for claim in made))
     tally = proof.finish()
     left = float(np.sqrt(tally.left))
@@ -66,12 +60,10 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
         left = noise.size(remains, ROUNDING * abs(remains)) + tally.moved() * float(np.sqrt(remains.size))
     left += tally.moved() + off
     if by_ties:
-        ties = Ties.of(problem, places, places.tables) if problem.equalities is not None else None
+        ties = Ties.of(problem, places, places.tables) if E.shape[0] else None
         return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
-    sums = sums or _leaf_sums(places, y.size)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
-    free = sums.free & (sums.of_holders(_exact_leaves(problem, places).astype(float)) == 0)
-    apart = _disagreement(problem, noise, sums, free, known, proof, y, figures)
+    apart = _disagreement(problem, noise, sums or _leaf_sums(places, y.size), known, proof, y, figures)
     return left + float(np.sqrt(tally.weighted) + np.sqrt(tally.apart)) + apart, tally.violation
 
 
@@ -96,28 +88,27 @@ def _exact_leaves(problem: Problem, places: PlacedTables) -> Flags:
     return found & problem.exact
 
 
-def _known(problem: Problem, places: PlacedTables) -> sparse.csr_array:
-    """What else is known exactly, as rows over the observed cells."""
+def _known(problem: Problem, places: PlacedTables, equalities: sparse.csr_array) -> sparse.csr_array:
+    """What else is known exactly, as rows over the observed cells, equalities last."""
     cells = np.flatnonzero(problem.exact & ~_exact_leaves(problem, places))
     rows = sparse.csr_array(
         (np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, problem.exact.size)
     )
-    if problem.equalities is None:
-        return rows
-    return sparse.csr_array(sparse.vstack([rows, problem.equalities[0]], format="csr"))
+    return sparse.csr_array(sparse.vstack([rows, equalities], format="csr"))
 
 
-def _multipliers(problem: Problem, sums: LeafSums, noise: WeighedNoise, known: sparse.csr_array, rho: Float) -> Float:
+def _multipliers(sums: LeafSums, noise: WeighedNoise, known: sparse.csr_array, rho: Float) -> Float:
     """Of what is known exactly, those that leave the least of the residuals."""
     variances = np.where(sums.free, sums.of_holders(noise.sd) ** 2, 0.0)
 
-    def left(residuals: Float) -> Float:
-        return np.where(sums.free, sums.shares_of(residuals), 0.0)
+    def left(multipliers: Float) -> Float:
+        return np.where(sums.free, sums.shares_of(rho - known.T @ multipliers), 0.0)
 
-    found, closest = np.zeros(known.shape[0]), left(rho)
+    found = np.zeros(known.shape[0])
+    closest = left(found)
     for _ in range(ROUNDS):
         tried = found + least_multipliers(sums, known, variances, closest)
-        closer = left(rho - known.T @ tried)
+        closer = left(tried)
         if variances @ closer**2 >= variances @ closest**2:
             break
         found, closest = tried, closer
@@ -128,7 +119,6 @@ def _disagreement(
     problem: Problem,
     noise: WeighedNoise,
     sums: LeafSums,
-    free: Flags,
     known: sparse.csr_array,
     proof: MovedResiduals,
     y: Float,
@@ -138,10 +128,10 @@ def _disagreement(
 
     Both in standard errors, from lower bounds of them.
     """
-    exact = known.shape[0] - (0 if problem.equalities is None else problem.equalities[1].size)
-    truth = known[:exact] @ y
+    free = sums.free & (sums.of_holders(_exact_leaves(problem, proof.places).astype(float)) == 0)
+    truth = known @ y
     if problem.equalities is not None:
-        truth = np.concatenate([truth, problem.equalities[1]])
+        truth[known.shape[0] - problem.equalities[1].size :] = problem.equalities[1]
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     missed = (known.astype(np.longdouble) @ proof.sums[: y.size] - truth).astype(float)
     off = max(float(abs(missed).max(initial=0.0)), proof.tally.wrong)

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
-from blue_solvers.verification.claims import Claim, claims
+from blue_solvers.verification.known_exactly import Ties
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
-from blue_solvers.verification.placed_tables import LevelTable
-from blue_solvers.verification.problem_places import holds_all
-from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.ties import Ties
-from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, pieces
+from blue_solvers.verification.moved_residuals import Tally
+from blue_solvers.verification.places import Claim, LevelTable, claims, holds_all
+from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, measured_vector
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
@@ -230,14 +228,7 @@ def certificate_of(
 
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
-    vector = problem.observed.flat(values, what)
-    if vector.shape != (problem.observed.size,):
-        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
-    for here in pieces(vector.size):
-        finite = np.isfinite(vector[here])
-        if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
-            where = problem.observed.describe(here.start + int(bad.argmax()))
-            raise ValueError(f"{where} of {what} is not finite: give a number")
+    vector = measured_vector(problem, values, what)
     refuse_large_values(problem, vector, f"{what} of ")
     if what == "y" and problem.has_unmeasured:
         return np.where(problem.unmeasured, 0.0, vector)

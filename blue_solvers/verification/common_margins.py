@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from blue_solvers.verification.compensated_sums import EXACTLY, Cells, Reach, add, plus, sum_rounding
+from blue_solvers.verification.compensated_sums import Cells, plus, sum_rounding, summed
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index
@@ -88,9 +88,7 @@ class TwoTables:
 
     def summed(self, cells: Cells, side: int) -> Cells:
         """A table's cells, (rows, cells), summed to the margin."""
-        total = np.zeros((len(cells[0]), self.size)), np.zeros((len(cells[0]), self.size))
-        add(cells, Reach.itself(len(cells[0]), self.into[side]), total)
-        return total
+        return summed(self.into[side], self.size, cells)
 
     def most(self, rows: Float, side: int) -> Float:
         """The largest of a table's cells in every cell of the margin, spread over those of the other table."""
@@ -150,21 +148,17 @@ class CommonMargins:
     def moved(self, said: Cells) -> tuple[Cells, Float]:
         """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved.
 
-        Those that lose nothing, without a second double, are taken as doubles.
+        Those in one double are taken as doubles.
         """
-        careful, said = said[1].size > 0, self._free(said)
+        said = np.where(self.free, said, 0.0)
         sizes = abs(said[0])
         for (i, j), pair in reversed(self._pairs.items()):
-            one = said[0][:, self.columns[i]] * pair.weights
-            (mean, _) = pair.summed((one, EXACTLY), 0)  # any number may be moved: it is taken off and added alike
+            one = said[:1, :, self.columns[i]] * pair.weights
+            mean = pair.summed(one, 0)[0]  # any number may be moved: it is taken off and added alike
             for k, sign, side in ((i, -1, 0), (j, 1, 1)):
-                own = slice(None), self.columns[k]
-                spread = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
-                if careful:
-                    plus(said, own, spread)
-                    sizes[own] += abs(spread)
-                else:
-                    said[0][own] += spread
+                change = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
+                plus(said[:, :, self.columns[k]], change)
+                sizes[:, self.columns[k]] += abs(change)
         return said, sizes
 
     def agreeing(self, cells: Cells, errors: Float | None = None) -> Cells:
@@ -172,21 +166,14 @@ class CommonMargins:
 
         To `errors` is added how far they are off; without it cells are taken as doubles.
         """
-        cells, lost = self._free(cells), sum_rounding(1, cells[0].shape[1])
+        cells, lost = np.where(self.free, cells, 0.0), sum_rounding(1, cells.shape[2])
         for (i, j), pair in self._pairs.items():
-            change, off = np.zeros((2, len(cells[0]), pair.size))
-            for k, sign, side in ((j, 1, 1), (i, -1, 0)):
-                table = cells[0][:, self.columns[k]], EXACTLY if errors is None else cells[1][:, self.columns[k]]
-                total, rest = pair.summed(table, side)
-                change, off = change + sign * total, off + sign * rest
-            own = slice(None), self.columns[i]
-            shared = (change + off)[:, pair.into[0]] * pair.weights
+            change = pair.summed(cells[:, :, self.columns[j]], 1) - pair.summed(cells[:, :, self.columns[i]], 0)
+            shared = change.sum(axis=0)[:, pair.into[0]] * pair.weights
             if errors is not None:
                 self._round(pair, (i, j), cells[0], errors, lost)
-                errors[own] += 8 * ROUNDING * abs(shared)
-                plus(cells, own, shared)
-            else:
-                cells[0][own] += shared
+                errors[:, self.columns[i]] += 8 * ROUNDING * abs(shared)
+            plus(cells[:, :, self.columns[i]], shared)
         return cells
 
     def _round(self, pair: TwoTables, tables: tuple[int, int], cells: Float, errors: Float, lost: float) -> None:
@@ -194,14 +181,9 @@ class CommonMargins:
         off = np.zeros((len(cells), pair.size))
         for side, k in enumerate(tables):
             own = errors[:, self.columns[k]] + lost * abs(cells[:, self.columns[k]])
-            off += pair.summed((own, EXACTLY), side)[0]
+            off += pair.summed(own[None], side)[0]
         columns = self.columns[tables[0]]
         errors[:, columns] += off[:, pair.into[0]] * pair.weights + lost * abs(cells[:, columns])
-
-    def _free(self, cells: Cells) -> Cells:
-        """A copy, 0 in empty cells."""
-        low = cells[1] if cells[1].size else np.zeros(cells[0].shape)
-        return np.where(self.free, cells[0], 0.0), np.where(self.free, low, 0.0)
 
     def with_others(self, rows: Float) -> Float:
         """For every cell of a table its own amount and the largest in every other table that a count in it may have."""

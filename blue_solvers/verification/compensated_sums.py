@@ -6,8 +6,7 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -17,8 +16,7 @@ from constraint_builders.compiled import compiled, has_numba
 
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
-Cells = tuple[Float, Float]  # doubles, and what these lose by rounding; of no cells where they lose nothing
-EXACTLY = np.zeros((0, 0))
+Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
@@ -219,8 +217,7 @@ def spread_out(
                 total[row, i], lost[row, i] = _plus(total[row, i], lost[row, i] + rest, term)
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """Of some leaves the areas of a level that they are in: see `add_up`."""
 
     starts: Index
@@ -241,48 +238,41 @@ class Reach:
         return cls(starts, area[inside].astype(np.intp), np.ones(int(starts[-1])), into)
 
     @property
-    def arguments(self) -> tuple[Index, Index, Float, Index]:
-        """As the compiled loops take them."""
-        return self.starts, self.areas, self.weights, self.into
-
-    @property
     def rows(self) -> Index:
         """The leaf of every entry."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
     def to_power(self, power: int) -> Reach:
         """With powers of the weights' sizes."""
-        return Reach(self.starts, self.areas, abs(self.weights) ** power, self.into)
+        return self._replace(weights=abs(self.weights) ** power)
 
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells to those of areas."""
     for part in cells:
-        if part.size:
-            add_up.fastest()(np.ascontiguousarray(part), *reach.arguments, *total)
+        add_up.fastest()(np.ascontiguousarray(part), *reach, total[0], total[1])
 
 
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     """Add to leaves' cells what is said of areas."""
     for part in amounts:
-        if part.size:
-            spread_out.fastest()(part, *reach.arguments, *said)
+        spread_out.fastest()(np.ascontiguousarray(part), *reach, said[0], said[1])
 
 
-def plus(said: Cells, rows: Any, term: Float) -> None:
-    """Add to rows of two doubles (Knuth's two-sum)."""
-    high, low = said[0][rows], said[1][rows]
-    total = high + term
-    part = total - high
-    said[0][rows], said[1][rows] = total, low + ((high - (total - part)) + (term - part))
+def plus(said: Cells, term: Float) -> None:
+    """Add to cells, in one double or two (Knuth's two-sum)."""
+    if len(said) == 1:
+        said += term
+    else:
+        said[0], said[1] = _add(said[0], said[1], term)
 
 
 def summed(into: Index, size: int, cells: Cells) -> Cells:
-    """Rows of cells summed to so many."""
+    """Rows of cells summed to so many: in two doubles, but of cells that stay what they are."""
     if not into.size:
-        return cells[0], cells[1] if cells[1].size else np.zeros(cells[0].shape)
-    total = np.zeros((len(cells[0]), size)), np.zeros((len(cells[0]), size))
-    add(cells, Reach.itself(len(cells[0]), into), total)
+        return cells
+    total = np.zeros((2, cells.shape[1], size))
+    add(cells, Reach.itself(cells.shape[1], into), total)
     return total
 
 

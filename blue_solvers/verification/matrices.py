@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cholesky, lstsq
-from scipy.sparse.linalg import LinearOperator, lsqr
+from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.verification.claims import Claim, matrix_of_claims
-from blue_solvers.verification.time_limit import require_time
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.places import Claim, matrix_of_claims
+from blue_solvers.verification.weighed_noise import (
+    EXACT_TO,
+    ROUNDING,
+    DisprovedError,
+    NotCertifiedError,
+    WeighedNoise,
+    least_squares,
+    require_time,
+)
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Long
+from constraint_builders.arrays import Float
 from constraint_builders.relations.elimination import eliminate
 
 EXTENDED = float(np.finfo(np.longdouble).eps)
@@ -70,28 +78,23 @@ class Listed:
         return np.where(lengths > 0, lengths, 1.0)
 
     @cached_property
-    def _parts(self) -> tuple[Float, Float, Float]:
-        """U, s and V' of F with rows of unit length; V is square."""
-        return np.linalg.svd(self.F.toarray() / self.units[:, None])
+    def parts(self) -> tuple[Float, Float, float]:
+        """What is free, and the inverse of what is known exactly.
 
-    @property
-    def free_directions(self) -> tuple[Float, float]:
-        """A basis N of all that changes nothing known exactly, F N = 0, and how far rounding may have turned it."""
-        if not min(self.F.shape):
-            return np.eye(self.M.shape[1]), 0.0
-        _, values, rows = self._parts
-        rounding = max(self.F.shape) * ROUNDING
-        rank = int(np.count_nonzero(values > rounding * values[0]))
-        return rows[rank:].T, rounding * float(values[0] / values[rank - 1]) if rank else 0.0
-
-    @property
-    def inverse(self) -> Float:
-        """F^+, (N, k): the least change of the counts that changes what is known exactly so."""
-        if not min(self.F.shape):
-            return np.zeros(self.F.shape[::-1])
-        U, values, rows = self._parts
-        rank = int(np.count_nonzero(values > INDEPENDENT * values[0]))
-        return (rows[:rank].T / values[:rank]) @ U[:, :rank].T / self.units
+        Returns
+        -------
+        N : ndarray, (N, r)
+            A basis of all that changes nothing known exactly, F N = 0.
+        inverse : ndarray, (N, k)
+            F^+: the least change of the counts that changes what is known exactly so.
+        rounding : float
+            How far rounding may have turned the basis.
+        """
+        U, values, rows = np.linalg.svd(self.F.toarray() / self.units[:, None])
+        zero, largest = max(self.F.shape) * ROUNDING, float(values.max(initial=0.0))
+        rank, clear = (int(np.count_nonzero(values > least * largest)) for least in (zero, INDEPENDENT))
+        inverse = (rows[:clear].T / values[:clear]) @ U[:, :clear].T / self.units
+        return rows[rank:].T, inverse, zero * largest / float(values[rank - 1]) if rank else 0.0
 
 
 def can_be_listed(problem: Problem, made: Sequence[Claim] = ()) -> bool:
@@ -180,7 +183,7 @@ def _what_counts_explain(listed: Listed, noise: WeighedNoise, cells: NDArray[np.
         raise NotCertifiedError("its weights are rounded, and the covariance of its noise has no entries")
     B, sizes, turned, adds = M.toarray(), abs(M).toarray(), 0.0, 2
     if listed.F.shape[0]:
-        N, turned = listed.free_directions
+        N, _, turned = listed.parts
         B, sizes, adds = M @ N, abs(M) @ abs(N), 2 + N.shape[0]
     V = _what_counts(B, turned * np.linalg.norm(sizes, axis=0))
     if not V.shape[1]:
@@ -238,17 +241,16 @@ def _what_no_relation_explains(
     """Rho less the combination of relations that comes closest, over all cells, and a bound of its rounding."""
     near = H.astype(float)
     root = _root(noise, cells, near.shape[0])
-    weighted = root @ near.T.toarray() if root.ndim == 2 else sparse.csr_array(sparse.diags_array(root) @ near.T)
+    weighted = root @ near.T
     lengths = np.sqrt((weighted**2).sum(axis=0))
-    scale = 1 / np.where(lengths > 0, lengths, 1.0)  # 0 of relations between exact cells alone
-    weighted = weighted * scale if root.ndim == 2 else sparse.csr_array(weighted @ sparse.diags_array(scale))
+    weighted = weighted @ sparse.diags_array(scale := 1 / np.where(lengths > 0, lengths, 1.0))  # 0 among exact cells
     steepness = abs(near)
     start = rho[cells].astype(np.longdouble)
     g, moved = start, np.zeros(near.shape[0])
     for _ in range(REFINEMENTS if near.shape[0] else 0):
-        step = scale * _least_squares(weighted, _rooted(root, g))
+        step = scale * _least_squares(weighted, root @ g.astype(float))
         closer = g - H.T @ step.astype(np.longdouble)
-        if np.linalg.norm(_rooted(root, closer)) >= np.linalg.norm(_rooted(root, g)):
+        if np.linalg.norm(root @ closer.astype(float)) >= np.linalg.norm(root @ g.astype(float)):
             break
         g, moved = closer, moved + abs(step)
     deepest = int(np.bincount(near.indices, minlength=1).max(initial=0)) + REFINEMENTS + 4
@@ -259,18 +261,11 @@ def _what_no_relation_explains(
     return found, error
 
 
-def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Float:
+def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Any:
     """A square root R of the covariance, R'R = Sigma; its diagonal alone where it is diagonal or large."""
-    if noise.correlated is not None and cells.size * max(rows, cells.size) <= MOST_DENSE:
-        Sigma = noise.dense()
-        if Sigma is not None:
-            return cholesky(Sigma)
-    return noise.sd[cells]
-
-
-def _rooted(root: Float, g: Long) -> Float:
-    """R times cells."""
-    return root @ g.astype(float) if root.ndim == 2 else root * g.astype(float)
+    small = noise.correlated is not None and cells.size * max(rows, cells.size) <= MOST_DENSE
+    Sigma = noise.dense() if small else None
+    return sparse.diags_array(noise.sd[cells]) if Sigma is None else cholesky(Sigma)
 
 
 def _least_squares(B: sparse.sparray | Float, goal: Float) -> Float:
@@ -279,12 +274,7 @@ def _least_squares(B: sparse.sparray | Float, goal: Float) -> Float:
         dense = B if isinstance(B, np.ndarray) else B.toarray()
         return lstsq(dense, goal, lapack_driver="gelsy", check_finite=False)[0]
     rows, back = sparse.csr_array(B), sparse.csr_array(B.T)
-
-    def product(z: Float) -> Float:
-        require_time()
-        return rows @ z
-
-    return lsqr(LinearOperator(B.shape, product, lambda r: back @ r), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
+    return least_squares(LinearOperator(B.shape, lambda z: rows @ z, lambda r: back @ r), goal)
 
 
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
@@ -311,7 +301,7 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
     v = np.zeros(figures.size)
     v[rows] = rounding
     if listed.f.size:
-        units, inverse = listed.units, listed.inverse
+        units, inverse = listed.units, listed.parts[1]
         for _ in range(REFINEMENTS):  # to counts that satisfy what is known exactly
             left = left - long_A @ (inverse @ left[exact_rows].astype(float)).astype(np.longdouble)
         off = abs(left[exact_rows]).astype(float)
@@ -337,7 +327,7 @@ def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:
     require_time()
     M, cells = listed.figures, np.flatnonzero(noise.noisy)
     if has_few_figures(listed):
-        N, rounding = listed.free_directions
+        N, _, rounding = listed.parts
         T = M @ N
         T[np.linalg.norm(T, axis=1) < max(FIXED, rounding) * np.sqrt(M.power(2).sum(axis=1))] = 0
         W = T[cells] / noise.least[cells, None]

@@ -151,7 +151,7 @@ def _is_known_exactly(listed: Listed | None, weights: Float) -> bool:
     """Whether a sum of measured cells follows from what is known exactly, but for rounding."""
     if listed is None or not listed.F.shape[0] or not has_few_figures(listed):
         return False
-    free, rounding = listed.free_directions
+    free, _, rounding = listed.parts
     counts = weights @ listed.M
     return bool(np.linalg.norm(counts @ free) <= 10 * rounding * np.linalg.norm(counts))
 

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import LinearOperator, lsqr, splu
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
 
+_LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
 ROUNDING = np.finfo(np.float64).eps
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 PIECE = 2**16
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
 
 
-def pieces(size: int) -> Iterator[slice]:
-    """Parts of a long vector that stay at hand."""
-    for start in range(0, size, PIECE):
-        yield slice(start, min(start + PIECE, size))
+def measured_vector(problem: Problem, values: ArrayLike, what: str) -> Float:
+    """A vector over the observed layout; refused where a cell that was measured is not finite."""
+    vector = problem.observed.flat(values, what)
+    if vector.shape != (problem.observed.size,):
+        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
+    for start in range(0, vector.size, PIECE):  # parts that stay at hand
+        here = slice(start, start + PIECE)
+        finite = np.isfinite(vector[here])
+        if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
+            where = problem.observed.describe(start + int(bad.argmax()))
+            raise ValueError(f"{where} of {what} is not finite: give a number")
+    return vector
 
 
 def reciprocal(values: Float) -> Float:
@@ -44,12 +56,49 @@ def rounding_of(*counts: Float) -> Float:
     return EXACT_TO * np.max([abs(np.nan_to_num(own)).max(axis=0, initial=0.0) for own in counts], axis=0)
 
 
+def least_squares(B: LinearOperator, goal: Float) -> Float:
+    """What B makes `goal` of, by least squares, of least length: as near as iterations come."""
+
+    def product(z: Float) -> Float:
+        require_time()
+        return B.matvec(z)
+
+    return lsqr(LinearOperator(B.shape, product, B.rmatvec), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
+
+
 class NotCertifiedError(Exception):
     """Why no bound could be proved."""
 
 
 class FinalError(NotCertifiedError):
     """Why no other proof is asked after this one either."""
+
+
+class TooLongError(FinalError):
+    """A proof took longer than it may."""
+
+
+_LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """End proofs once they took so many seconds of their thread's processor; within another limit that one holds."""
+    if _LIMIT.get() is not None:
+        yield
+        return
+    token = _LIMIT.set((seconds, time.thread_time() + seconds))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def require_time() -> None:
+    """Raise `TooLongError` once a proof took longer than it may."""
+    seconds, end = _LIMIT.get() or (0.0, np.inf)
+    if end < np.inf and time.thread_time() > end:
+        raise TooLongError(f"its proof was stopped after {seconds:.2g} s; certify(problem, y, x) goes on to the end")
 
 
 class DisprovedError(FinalError):
@@ -162,10 +211,7 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
     scaling = sparse.diags_array(1 / sd)
     correlation = sparse.csc_array(scaling @ covariance @ scaling)
     factors = splu(correlation)
-    v = np.random.default_rng(0).standard_normal(sd.size)
-    for _ in range(INVERSE_STEPS):
-        v = factors.solve(v / np.linalg.norm(v))
-    least = 0.5 / float(np.linalg.norm(v))
+    least = 0.5 / _largest(factors.solve, sd.size)
     while least > np.sqrt(ROUNDING) / 100:
         shifted = sparse.csc_array(correlation - least * sparse.eye_array(sd.size))
         lu = splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
@@ -177,8 +223,12 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
 
 def _least_by_solves(solve: Callable[[Float], Float], sd: Float) -> float:
     """The same of an operator, by its solves; a tenth of what they say."""
-    v = np.random.default_rng(0).standard_normal(sd.size)
+    return 0.1 / _largest(lambda v: sd * np.asarray(solve((sd * v)[:, None]))[:, 0], sd.size)
+
+
+def _largest(product: Callable[[Float], Float], size: int) -> float:
+    """About the largest eigenvalue."""
+    v = np.random.default_rng(0).standard_normal(size)
     for _ in range(INVERSE_STEPS):
-        v /= np.linalg.norm(v)
-        v = sd * np.asarray(solve((sd * v)[:, None]))[:, 0]
-    return 0.1 / float(np.linalg.norm(v))
+        v = product(v / np.linalg.norm(v))
+    return float(np.linalg.norm(v))

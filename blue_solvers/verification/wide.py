@@ -17,10 +17,16 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from blue_solvers.verification.claims import Claim
 from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
-from blue_solvers.verification.time_limit import require_time
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.places import Claim
+from blue_solvers.verification.weighed_noise import (
+    EXACT_TO,
+    ROUNDING,
+    DisprovedError,
+    NotCertifiedError,
+    WeighedNoise,
+    require_time,
+)
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import make_table

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from blue_solvers import Estimate, blue, estimate
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import EXACTLY
-from blue_solvers.verification.problem_places import problem_places
+from blue_solvers.verification.places import problem_places
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.table import parse_table
 from tests.blue_solvers.verification.answers import Case, moved, spoilt
@@ -161,14 +160,14 @@ def test_moving_and_agreeing_are_transposes(seed: int, empty: bool) -> None:
     )
     u, v = rng.standard_normal((2, 5, M.shape[0]))
     u, v = u * margins.free, v * margins.free
-    (turned, _), _ = margins.moved((v, EXACTLY))
-    agreeing, _ = margins.agreeing((u, EXACTLY), np.zeros(u.shape))
+    (turned,), _ = margins.moved(v[None])
+    agreeing, _ = margins.agreeing(np.stack([u, np.zeros(u.shape)]), np.zeros(u.shape))
     np.testing.assert_allclose(turned @ M, v @ M, atol=1e-12)
     np.testing.assert_allclose((agreeing * v).sum(), (u * turned).sum(), atol=1e-11)
     counts = np.linalg.lstsq(M, agreeing.T, rcond=None)[0]
     np.testing.assert_allclose(M @ counts, agreeing.T, atol=1e-11)
     null = v - np.linalg.lstsq(M.T, (v @ M).T, rcond=None)[0].T  # says nothing of any counts
-    np.testing.assert_allclose(margins.moved((null, EXACTLY))[0][0], 0, atol=1e-11)
+    np.testing.assert_allclose(margins.moved(null[None])[0][0], 0, atol=1e-11)
 
 
 def two_products(leaves: int) -> Problem:
