@@ -78,8 +78,8 @@ def _on_cluster(place: Path, workers: int) -> float:
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
     space = place / f"space{workers}"
     options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None, "local_directory": space}
-    # A fork of a process with polars' threads would wait for them for ever.
-    spawn = dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})
-    with spawn, LocalCluster(**options) as local, Client(local) as client:
+    # A fork of a process with polars' threads would wait for them for ever; the cluster's scratch files go with ours.
+    own = {"distributed.worker.multiprocessing-method": "spawn", "temporary-directory": str(place)}
+    with dask.config.set(own), LocalCluster(**options) as local, Client(local) as client:
         client.submit(int).result()
         return wall(lambda: estimate(client, place / "in", place / f"out{workers}"))[1]
