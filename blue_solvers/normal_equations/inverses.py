@@ -72,7 +72,9 @@ class DenseFactor:
         width = max(1, int(MOST_BYTES / (8 * max(1, U.shape[0]))))
         for start in range(0, U.shape[1], width):
             own = rows[start : start + width]
-            found[start : start + width] = own.multiply(own @ inverse).sum(axis=1)
+            of_row = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
+            terms = (own @ inverse)[of_row, own.indices] * own.data
+            found[start : start + width] = np.bincount(of_row, terms, minlength=own.shape[0])
         return found
 
 
