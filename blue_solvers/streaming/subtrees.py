@@ -209,7 +209,7 @@ class SubtreeForm(TreeForm):
                 if place.start <= position < place.stop:
                     own = cells[position - place.start].reshape(-1, self._columns).copy()
                     entry = int(self.plan.posterior_of[position])
-                    roots = [coefficients.posterior.at(entry) for coefficients in self.coefficients]
+                    roots = [coefficients.matrices["posterior"].at(entry) for coefficients in self.coefficients]
                     below[position] = Downward(own, roots, self._least)
             contradictions += self._contradictions(levels[number], cells)
         return Estimates(

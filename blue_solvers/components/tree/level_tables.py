@@ -173,7 +173,7 @@ class MeasuredTables(LevelTables):
         plan, found = self._plan, []
         for t, table in self._level.tables:
             pairs = zip(plan.components, self._coefficients, strict=True)
-            found.append(TableAccess(plan, table, [(c, own.measured[t]) for c, own in pairs if t in own.measured]))
+            found.append(TableAccess(plan, table, [(c, own.matrices[t]) for c, own in pairs if t in own.matrices]))
         return found
 
     def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from math import prod
 
 import numpy as np
@@ -156,6 +156,7 @@ class TreeForm:
             self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
             self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
             self._rows[number, EVERY] = np.arange(level.members.size)
+        self._products = cache(self._products_of)
         self._blocks = cache(lambda *key: list(self._find_blocks(*key)))
         self._siblings = cache(lambda *key: list(self._find_siblings(*key)))
 
@@ -166,17 +167,10 @@ class TreeForm:
         """Nothing comes from outside."""
         return Boundary()
 
-    @cached_property
-    def _children(self) -> TableAccess:
-        """What multiplies the sum of a geounit's children, in slots."""
+    def _products_of(self, name: str) -> TableAccess:
+        """Of slots with coefficients of a name."""
         pairs = zip(self.plan.components, self.coefficients, strict=True)
-        return TableAccess(self.plan, self.plan.finest, [(component, own.children) for component, own in pairs])
-
-    @cached_property
-    def _gains(self) -> TableAccess:
-        """What a pair takes of what its parent learnt."""
-        pairs = zip(self.plan.components, self.coefficients, strict=True)
-        return TableAccess(self.plan, self.plan.finest, [(component, own.gain) for component, own in pairs])
+        return TableAccess(self.plan, self.plan.finest, [(component, own.matrices[name]) for component, own in pairs])
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -248,13 +242,13 @@ class TreeForm:
             block = source.read(tables, rows, K)
             children = run.sums[some.numbers]
             if not run.transpose:
-                children = self._children.to_slots(children, some.numbers)
+                children = self._products("children").to_slots(children, some.numbers)
             block[some.inner] += children
             held[rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
-                totals = self._gains.from_slots(totals, own.pairs)
+                totals = self._products("gain").from_slots(totals, own.pairs)
             own.add_to_parents(totals, run.sums)
 
         def add_leaves(kind: int, own: Siblings) -> None:
@@ -281,7 +275,7 @@ class TreeForm:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
             children = block[some.inner]
             if run.transpose:
-                children = self._children.from_slots(children, some.numbers)
+                children = self._products("children").from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
             target.write(block, results, rows)
             if not isinstance(rows, slice):
@@ -308,7 +302,7 @@ class TreeForm:
     def _parts(self, run: Run, some: Block) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
-        return learnt if run.transpose else self._gains.to_slots(learnt, some.pairs)
+        return learnt if run.transpose else self._products("gain").to_slots(learnt, some.pairs)
 
     def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[Block]:
         """Members of a level, so many at a time that they stay in cache."""
@@ -337,10 +331,10 @@ class TreeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        result, variances = np.empty(self._problem.desired.size), self.variances_by_table()
-        for i, level in enumerate(self._problem.desired_levels):
-            own = result[self._problem.desired.block(i)]
-            variances.fill(i, own.reshape(self.plan.levels[level].members.size, -1))
+        by_table = self.variances_by_table()
+        result = np.empty(self._problem.desired.size)
+        for i in range(len(self._problem.desired_tables)):
+            result[self._problem.desired.block(i)] = by_table.of(i).ravel()
         return result
 
     def variances_by_table(self) -> TreeVariances:

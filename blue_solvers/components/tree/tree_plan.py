@@ -200,6 +200,13 @@ class TreePlan:
             found[level.members] = own
         return found
 
+    @property
+    def entries(self) -> dict[str | int, int]:
+        """How many coefficients there are of every name: by geounit with children, pair, class, `posterior_of`."""
+        pairs = self.pair_parent.size
+        square = {"children": self.parents.size, "gain": pairs, "root": self.class_rank.size, "posterior": pairs + 1}
+        return square | {t: level.class_count for level in self.levels for t, _ in level.tables}
+
     @cached_property
     def pair_starts(self) -> Index:
         """Where the pairs of every geounit with children start, and end."""
