@@ -72,7 +72,8 @@ class PieceSolver:
         """Of every piece."""
         plan, size = self._plan, self._kinds.size
         for number, level in reversed(list(enumerate(plan.levels))):
-            for classes in (level.leaf_classes, level.inner_classes):
+            every = level.first_class + np.arange(level.class_count)
+            for classes in np.split(every, [every.size - level.inner.size]):
                 for own, support in self._lots_among(number, classes):
                     self._go_up(number, own, support)
         self._go_down()

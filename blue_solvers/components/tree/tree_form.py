@@ -29,16 +29,17 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.coefficients import solve_components
-from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
+from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, WantedTables
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
+AnyTables = WantedTables | MeasuredTables
 EVERY, OTHERS = -2, -1  # members of a level; those that are worked on in slots. Kinds of leaves are from 0 on
 NONE = np.zeros(0, dtype=np.intp)
-LEAF_BLOCKS = 8  # of leaves, which have fewer pairs, at a time
+LEAF_BLOCKS, FEW = 8, 256  # of leaves, which have fewer pairs, at a time, up to so many leaves
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Run:
     ----------
     given, result : ndarray, (n, K) and (m, K)
         What is read, and written.
-    sources, targets : sequence of LevelTables
+    sources, targets : sequence of WantedTables or MeasuredTables
         Tables of every level that are read, and written.
     sums : ndarray, (geounits with children, ..., K)
         Going up, over their children; going down, what they learnt.
@@ -115,8 +116,8 @@ class Run:
 
     given: Float
     result: Float
-    sources: Sequence[LevelTables]
-    targets: Sequence[LevelTables]
+    sources: Sequence[AnyTables]
+    targets: Sequence[AnyTables]
     sums: Float
     transpose: bool
     every: bool
@@ -175,7 +176,7 @@ class TreeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
-        for _ in self._estimates(Y, X):
+        for _ in self._passes(Y, X):
             pass
         return X
 
@@ -183,8 +184,9 @@ class TreeForm:
         """P Y, (m, K), and its violation."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
         above, below = np.zeros((2, self.plan.parents.size, *self._shape, Y.shape[1]))
-        for number, estimates in self._estimates(Y, X, every=True):
-            above[self.plan.inner_numbers(number)] = estimates[self.plan.levels[number].inner]
+        for number, estimates in self._passes(Y, X, every=True):
+            level = self.plan.levels[number]
+            above[self.plan.parent_number[level.members[level.inner]]] = estimates[level.inner]
             for own in self._siblings(number, EVERY, Y.shape[1]):
                 own.add_to_parents(own.sums(estimates), below)
         return X, float(abs(above - below).max(initial=0.0))
@@ -200,17 +202,12 @@ class TreeForm:
             pass
         return W
 
-    def _estimates(self, Y: Float, X: Float, every: bool = False) -> Iterator[tuple[int, Float]]:
-        """Final estimates of every level in cells, from the root down, while all that is desired is written to X.
-
-        They lack leaves that hold nothing, unless `every` one is asked for.
-        """
-        return self._passes(Y, X, every=every)
-
     def _passes(
         self, given: Float, result: Float, transpose: bool = False, every: bool = False
     ) -> Iterator[tuple[int, Float]]:
         """Both passes, or their transpose; every level as it is left going down, forgotten when the next is asked for.
+
+        These are final estimates in cells. They lack leaves that hold nothing, unless `every` one is asked for.
 
         Let K be what a geounit makes of its children's sum s, A its gain, o what is read of it. Going up e = o + K s,
         s the sum of the children's e; going down x = e + A l with its parent's l, and it leaves l = x - s. Transposed
@@ -219,7 +216,7 @@ class TreeForm:
         K, levels = given.shape[1], range(len(self.plan.levels))
         held: list[Float] = [np.empty(0)] * len(levels)
         measured, wanted = self._measured, self._wanted
-        ends: tuple[Sequence[LevelTables], ...] = (wanted, measured) if transpose else (measured, wanted)
+        ends: tuple[Sequence[AnyTables], ...] = (wanted, measured) if transpose else (measured, wanted)
         sums = np.zeros((self.plan.parents.size, *self._shape, K))
         with Workers(8.0 * K * max(len(given), len(result))) as workers:
             run = Run(np.ascontiguousarray(given), result, ends[0], ends[1], sums, transpose, every, workers)
@@ -307,7 +304,8 @@ class TreeForm:
     def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[Block]:
         """Members of a level, so many at a time that they stay in cache."""
         level, every = self.plan.levels[number], self._rows[number, kind]
-        for some in chunks(every.size, self._count(K) * (LEAF_BLOCKS if kind >= 0 else 1)):
+        count = self._count(K)
+        for some in chunks(every.size, max(count, min(LEAF_BLOCKS * count, FEW)) if kind >= 0 else count):
             rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)

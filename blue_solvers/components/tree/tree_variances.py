@@ -59,9 +59,8 @@ class TreeVariances:
         known: Known = {}
         maps = self._plan.table_maps(table)
         for component, own in zip(self._plan.components, self._coefficients, strict=True):
-            if any(contrast and sums is not None for contrast, sums in zip(component.contrasts, maps, strict=True)):
-                continue
-            total = total + self._of_component(component, maps, own, places, known)
+            if self._plan.sees(table, component):
+                total = total + self._of_component(component, maps, own, places, known)
         lengths: list[int] = []
         for grouping, sums in zip(self._plan.groupings, maps, strict=True):
             if sums is None:
