@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cached_property, partial
 from math import prod
 
 import numpy as np
@@ -157,9 +157,8 @@ class TreeForm:
             self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
             self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
             self._rows[number, EVERY] = np.arange(level.members.size)
-        self._products = cache(self._products_of)
-        self._blocks = cache(lambda *key: list(self._find_blocks(*key)))
-        self._siblings = cache(lambda *key: list(self._find_siblings(*key)))
+        self._known_blocks: dict[tuple[int, ...], list[Block]] = {}
+        self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
 
     def _make_plan(self) -> TreePlan:
         return TreePlan(self._problem)
@@ -168,10 +167,14 @@ class TreeForm:
         """Nothing comes from outside."""
         return Boundary()
 
-    def _products_of(self, name: str) -> TableAccess:
-        """Of slots with coefficients of a name."""
-        pairs = zip(self.plan.components, self.coefficients, strict=True)
-        return TableAccess(self.plan, self.plan.finest, [(component, own.matrices[name]) for component, own in pairs])
+    @cached_property
+    def _products(self) -> dict[str, TableAccess]:
+        """Of slots with what multiplies the sum of children, and with gains."""
+        plan, pairs = self.plan, list(zip(self.plan.components, self.coefficients, strict=True))
+        return {
+            name: TableAccess(plan, plan.finest, [(component, own.matrices[name]) for component, own in pairs])
+            for name in ("children", "gain")
+        }
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -239,13 +242,13 @@ class TreeForm:
             block = source.read(tables, rows, K)
             children = run.sums[some.numbers]
             if not run.transpose:
-                children = self._products("children").to_slots(children, some.numbers)
+                children = self._products["children"].to_slots(children, some.numbers)
             block[some.inner] += children
             held[rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
-                totals = self._products("gain").from_slots(totals, own.pairs)
+                totals = self._products["gain"].from_slots(totals, own.pairs)
             own.add_to_parents(totals, run.sums)
 
         def add_leaves(kind: int, own: Siblings) -> None:
@@ -272,7 +275,7 @@ class TreeForm:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
             children = block[some.inner]
             if run.transpose:
-                children = self._products("children").from_slots(children, some.numbers)
+                children = self._products["children"].from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
             target.write(block, results, rows)
             if not isinstance(rows, slice):
@@ -299,7 +302,12 @@ class TreeForm:
     def _parts(self, run: Run, some: Block) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
-        return learnt if run.transpose else self._products("gain").to_slots(learnt, some.pairs)
+        return learnt if run.transpose else self._products["gain"].to_slots(learnt, some.pairs)
+
+    def _blocks(self, *key: int) -> list[Block]:
+        if key not in self._known_blocks:
+            self._known_blocks[key] = list(self._find_blocks(*key))
+        return self._known_blocks[key]
 
     def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[Block]:
         """Members of a level, so many at a time that they stay in cache."""
@@ -313,6 +321,11 @@ class TreeForm:
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+
+    def _siblings(self, *key: int) -> list[Siblings]:
+        if key not in self._known_siblings:
+            self._known_siblings[key] = list(self._find_siblings(*key))
+        return self._known_siblings[key]
 
     def _find_siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
         """Members of a level by their parents, so many of these at a time; none of the root."""
