@@ -193,7 +193,7 @@ class SubtreeForm(TreeForm):
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
-        _, root = next(self._estimates(Y, np.empty((self._subproblem.desired.size, self._columns))))
+        _, root = next(self._passes(Y, np.empty((self._subproblem.desired.size, self._columns))))
         return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients], self._least)
 
     def estimates(self, variances: bool = True) -> Estimates:
@@ -203,13 +203,13 @@ class SubtreeForm(TreeForm):
         below = {}
         contradictions: list[str] = []
         levels = np.unique(self._part.level_of).tolist()
-        for number, cells in self._estimates(Y, X):
+        for number, cells in self._passes(Y, X):
             place = self._part.members(levels[number])
             for position in self._below:
                 if place.start <= position < place.stop:
                     own = cells[position - place.start].reshape(-1, self._columns).copy()
                     entry = int(self.plan.posterior_of[position])
-                    roots = [coefficients.posterior.at(entry) for coefficients in self.coefficients]
+                    roots = [coefficients.matrices["posterior"].at(entry) for coefficients in self.coefficients]
                     below[position] = Downward(own, roots, self._least)
             contradictions += self._contradictions(levels[number], cells)
         return Estimates(

@@ -13,45 +13,29 @@ from constraint_builders.arrays import Float
 
 @dataclass(frozen=True)
 class PieceCoefficients:
-    """Coefficients of b numbers that are a copy of a piece, matrices (entries, b, b).
+    """Coefficients of b numbers that are a copy of a piece.
 
     Attributes
     ----------
-    children : by geounit with children
-    gain : by pair
-    root : by class
-        Square roots of the covariance of the estimate from a geounit and from below.
-    posterior : by geounit of `posterior_of`
-        Square roots of the covariance of the estimate.
-    measured : for every observed table what multiplies its rows, by class of its level
-        (classes, b, k).
+    matrices : dict of Ragged, (entries, b, b)
+        By name, with entries as `TreePlan` counts them: ``"children"``, what multiplies the sum of children's
+        estimates; ``"gain"``, what a child takes of what its parent learnt; ``"root"``, square roots of the
+        covariance of the estimate from a geounit and from below; ``"posterior"``, those of the final one. By number
+        of an observed table that says something, what multiplies its rows, (entries, b, k).
     message : Message
         What the tree tells of its root, (1, b, b), or of the numbers that are not empty there.
     """
 
-    children: Ragged
-    gain: Ragged
-    root: Ragged
-    posterior: Ragged
-    measured: Mapping[int, Ragged]
+    matrices: Mapping[str | int, Ragged]
     message: Message
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """The same of a component, put together from its pieces.
-
-    Attributes
-    ----------
-    pieces : list of (Piece, PieceCoefficients)
-    """
+    """The same of a component, put together from its pieces."""
 
     pieces: Sequence[tuple[Piece, PieceCoefficients]]
-    children: Composed
-    gain: Composed
-    root: Composed
-    posterior: Composed
-    measured: Mapping[int, Composed]
+    matrices: Mapping[str | int, Composed]
 
     @property
     def message(self) -> list[Message]:

@@ -72,26 +72,19 @@ class PieceSolver:
         """Of every piece."""
         plan, size = self._plan, self._kinds.size
         for number, level in reversed(list(enumerate(plan.levels))):
-            for classes in (level.leaf_classes, level.inner_classes):
+            every = level.first_class + np.arange(level.class_count)
+            for classes in np.split(every, [every.size - level.inner.size]):
                 for own, support in self._lots_among(number, classes):
                     self._go_up(number, own, support)
         self._go_down()
-        pairs, every = plan.pair_parent.size, plan.class_rank.size
-        counts = {"children": plan.parents.size, "gain": pairs, "root": every, "posterior": pairs + 1}
-        square = {name: self._matrices(name, count, [size] * len(self._jobs)) for name, count in counts.items()}
-        measured: list[dict[int, Ragged]] = [{} for _ in self._jobs]
-        for level in plan.levels:
-            for t, table in level.tables:
-                rows = [len(piece.rows.get(table.name, ())) for _, piece in self._jobs]
-                gains = self._matrices(t, level.class_count, rows) if any(rows) else []
-                for mine, found, count in zip(measured, gains, rows, strict=False):
-                    mine |= {t: found} if count else {}
+        found: dict[str | int, list[Ragged]] = {}
+        for name, count in plan.entries.items():
+            table = None if isinstance(name, str) else plan.tables[name].name
+            widths = [size if table is None else len(piece.rows.get(table, ())) for _, piece in self._jobs]
+            found[name] = self._matrices(name, count, widths)
+        message = self._lots[-1].message
         return [
-            PieceCoefficients(
-                **{name: found[i] for name, found in square.items()},
-                measured=measured[i],
-                message=self._lots[-1].message[i],
-            )
+            PieceCoefficients({name: own[i] for name, own in found.items() if own[i].size[1]}, message[i])
             for i in range(len(self._jobs))
         ]
 
@@ -239,15 +232,10 @@ def solve_components(
 
 def _put_together(plan: TreePlan, division: Division, pieces: list[tuple[Piece, PieceCoefficients]]) -> Coefficients:
     """Coefficients of a component from those of its pieces."""
-    own, pairs = division.coordinates, plan.pair_parent.size
-    counts = {"children": plan.parents.size, "gain": pairs, "root": plan.class_rank.size, "posterior": pairs + 1}
-    square = {
-        name: Composed(own, own, {piece.place: getattr(solved, name) for piece, solved in pieces}, count)
-        for name, count in counts.items()
-    }
-    measured = {}
-    for t, count in ((t, level.class_count) for level in plan.levels for t, _ in level.tables):
-        found = {piece.place: solved.measured[t] for piece, solved in pieces if t in solved.measured}
-        if found:
-            measured[t] = Composed(own, division.frames(plan.tables[t].name), found, count)
-    return Coefficients(pieces, **square, measured=measured)
+    own, matrices = division.coordinates, {}
+    for name, count in plan.entries.items():
+        found = {piece.place: solved.matrices[name] for piece, solved in pieces if name in solved.matrices}
+        if found or isinstance(name, str):
+            columns = own if isinstance(name, str) else division.frames(plan.tables[name].name)
+            matrices[name] = Composed(own, columns, found, count)
+    return Coefficients(pieces, matrices)

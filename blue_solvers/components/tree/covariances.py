@@ -149,7 +149,7 @@ class PlaceCovariances:
         if signs.shape[0] == geounits.size == 1:  # what is known of it is known already
             place = int(self._plan.posterior_of[geounits[0]])
             for own, up, taken in self._seen:
-                total.add([(counted.data[0] * up[None], own.posterior[place : place + 1])], taken)
+                total.add([(counted.data[0] * up[None], own.matrices["posterior"][place : place + 1])], taken)
         elif geounits.size:
             branches = Branches(self._plan, geounits)
             often = np.zeros((branches.geounits.size, signs.shape[0]))
@@ -226,14 +226,15 @@ class Branches:
         for rows in reversed(self.levels):
             weights[rows] += received[rows]
             below = slice(rows.start - 1, rows.stop - 1)
-            passed = coefficients.gain[self.pair[below]].swapaxes(-1, -2) @ weights[rows]
+            passed = coefficients.matrices["gain"][self.pair[below]].swapaxes(-1, -2) @ weights[rows]
             starts = np.flatnonzero(np.diff(self.parent[below], prepend=-1))  # siblings come together
             received[self.parent[below][starts]] += np.add.reduceat(passed, starts, axis=0)
         weights[0] += received[0]
         weights[1:] -= received[self.parent]
-        yield weights, coefficients.root[self.class_of]
+        yield weights, coefficients.matrices["root"][self.class_of]
         if self._other_pairs.size:
-            roots = coefficients.root[self._other_class].toarray() * np.sqrt(self._other_counts)[:, None, None]
+            roots = coefficients.matrices["root"][self._other_class].toarray()
+            roots = roots * np.sqrt(self._other_counts)[:, None, None]
             order = np.argsort(self._other_parent, kind="stable")
             owners, root = _roots_of_sums(roots[order], self._other_parent[order])
             yield received[owners], root

@@ -50,29 +50,13 @@ class LevelTables:
         """Memory for what the level's geounits hold between the passes."""
         return np.empty(shape)
 
-    def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
-        """What they say of some geounits, in slots, (G, ..., K)."""
-        raise NotImplementedError
-
-    def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        """The transpose: set them at some geounits; `slots` is used up."""
-        raise NotImplementedError
-
-    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
-        """What they say of leaves of a kind, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
-        raise NotImplementedError
-
-    def write_leaves(self, cells: Float, kind: int) -> list[Float]:
-        """The transpose: tables of some leaves."""
-        raise NotImplementedError
-
 
 class WantedTables(LevelTables):
     """Tables that are sums of cells."""
 
     def __init__(self, problem: StructuredProblem, plan: TreePlan, number: int) -> None:
         blocks = [i for i, own in enumerate(problem.desired_levels) if own == number]
-        self._level, self._zero_axes, self._groupings = plan.levels[number], plan.zero_axes, plan.groupings
+        self._level, self._zeros, self._groupings = plan.levels[number], problem.zeros, plan.groupings
         super().__init__(problem.desired, blocks, self._level.members.size)
         self._basis = Basis(plan.groupings)
         self._sums = TableSums(problem.schema, plan.finest, [problem.desired_tables[i] for i in blocks])
@@ -84,6 +68,7 @@ class WantedTables(LevelTables):
         return vectors[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
+        """What they say of some geounits, in slots, (G, ..., K)."""
         shape = self._level.members[rows].size, *(g.levels for g in self._groupings), columns
         block = self._sums.spread([own[rows] for own in tables]).reshape(shape) if tables else np.zeros(shape)
         self._empty(block, rows)
@@ -91,23 +76,25 @@ class WantedTables(LevelTables):
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        """The same, with cells left in the place of the slots."""
+        """The transpose: set them at some geounits; cells are left in the place of the slots."""
         self._basis.to_cells(slots)
         self._empty(slots, rows)
         for table, own in zip(tables, self._sums(slots), strict=True):
             table[rows] = own.reshape(len(own), -1, own.shape[-1])
 
     def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
+        """What they say of leaves of a kind, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
         return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
+        """The transpose: tables of some leaves."""
         return [own.reshape(len(own), -1, own.shape[-1]) for own in self._sums(cells)]
 
     def _empty(self, block: Float, rows: Rows) -> None:
         """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
-        if self._level.zeros is not None:
-            lengths = [g.levels if g.axis in self._zero_axes else 1 for g in self._groupings]
-            flags = self._level.zeros[rows].reshape(len(block), *lengths, 1)
+        if self._zeros is not None:
+            lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._groupings]
+            flags = self._zeros.empty[self._level.members[rows]].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
 
 
@@ -129,7 +116,7 @@ class MeasuredTables(LevelTables):
         self.leaves: list[Index] = []
         self._kinds: list[tuple[list[int], LeafPlan]] = []
         names = [table.name for _, table in self._level.tables]
-        if plan.finest.name in names and self._level.zeros is None:
+        if plan.finest.name in names and problem.zeros is None:
             self._plan_leaves(names.index(plan.finest.name))
 
     def _plan_leaves(self, finest: int) -> None:
@@ -150,6 +137,7 @@ class MeasuredTables(LevelTables):
             self._kinds.append((used, found))
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
+        """What they say of some geounits, in slots, (G, ..., K)."""
         level = self._level
         block = np.zeros((level.class_of[rows].size, *(g.levels for g in self._plan.groupings), columns))
         for i in self._told(rows):
@@ -158,6 +146,7 @@ class MeasuredTables(LevelTables):
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
+        """The transpose: set them at some geounits."""
         for i in self._told(rows):
             coordinates = self._access[i].from_slots(slots, self._level.class_of[rows] - self._level.first_class)
             tables[i][rows] = self._access[i].cells(coordinates).reshape(len(slots), -1, slots.shape[-1])
@@ -173,15 +162,17 @@ class MeasuredTables(LevelTables):
         plan, found = self._plan, []
         for t, table in self._level.tables:
             pairs = zip(plan.components, self._coefficients, strict=True)
-            found.append(TableAccess(plan, table, [(c, own.measured[t]) for c, own in pairs if t in own.measured]))
+            found.append(TableAccess(plan, table, [(c, own.matrices[t]) for c, own in pairs if t in own.matrices]))
         return found
 
     def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
+        """Estimates of leaves of a kind, from tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
         used, plan = self._kinds[kind]
         finest, *others = [tables[i] for i in used]
         return plan.estimate(finest, others).reshape(shape)
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
+        """The transpose: tables of some leaves."""
         used, plan = self._kinds[kind]
         finest, others = plan.transpose(cells.reshape(len(cells), -1, cells.shape[-1]))
         found = dict(zip(used, [finest, *others], strict=True))

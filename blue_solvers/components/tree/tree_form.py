@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from math import prod
 
 import numpy as np
@@ -29,16 +29,17 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficient_arrays import Boundary
 from blue_solvers.components.tree.coefficients import solve_components
-from blue_solvers.components.tree.level_tables import LevelTables, MeasuredTables, Rows, WantedTables
+from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, WantedTables
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, as_slice
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
+AnyTables = WantedTables | MeasuredTables
 EVERY, OTHERS = -2, -1  # members of a level; those that are worked on in slots. Kinds of leaves are from 0 on
 NONE = np.zeros(0, dtype=np.intp)
-LEAF_BLOCKS = 8  # of leaves, which have fewer pairs, at a time
+LEAF_BLOCKS, FEW = 8, 256  # of leaves, which have fewer pairs, at a time, up to so many leaves
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Run:
     ----------
     given, result : ndarray, (n, K) and (m, K)
         What is read, and written.
-    sources, targets : sequence of LevelTables
+    sources, targets : sequence of WantedTables or MeasuredTables
         Tables of every level that are read, and written.
     sums : ndarray, (geounits with children, ..., K)
         Going up, over their children; going down, what they learnt.
@@ -115,8 +116,8 @@ class Run:
 
     given: Float
     result: Float
-    sources: Sequence[LevelTables]
-    targets: Sequence[LevelTables]
+    sources: Sequence[AnyTables]
+    targets: Sequence[AnyTables]
     sums: Float
     transpose: bool
     every: bool
@@ -156,8 +157,8 @@ class TreeForm:
             self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
             self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
             self._rows[number, EVERY] = np.arange(level.members.size)
-        self._blocks = cache(lambda *key: list(self._find_blocks(*key)))
-        self._siblings = cache(lambda *key: list(self._find_siblings(*key)))
+        self._known_blocks: dict[tuple[int, ...], list[Block]] = {}
+        self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
 
     def _make_plan(self) -> TreePlan:
         return TreePlan(self._problem)
@@ -167,21 +168,18 @@ class TreeForm:
         return Boundary()
 
     @cached_property
-    def _children(self) -> TableAccess:
-        """What multiplies the sum of a geounit's children, in slots."""
-        pairs = zip(self.plan.components, self.coefficients, strict=True)
-        return TableAccess(self.plan, self.plan.finest, [(component, own.children) for component, own in pairs])
-
-    @cached_property
-    def _gains(self) -> TableAccess:
-        """What a pair takes of what its parent learnt."""
-        pairs = zip(self.plan.components, self.coefficients, strict=True)
-        return TableAccess(self.plan, self.plan.finest, [(component, own.gain) for component, own in pairs])
+    def _products(self) -> dict[str, TableAccess]:
+        """Of slots with what multiplies the sum of children, and with gains."""
+        plan, pairs = self.plan, list(zip(self.plan.components, self.coefficients, strict=True))
+        return {
+            name: TableAccess(plan, plan.finest, [(component, own.matrices[name]) for component, own in pairs])
+            for name in ("children", "gain")
+        }
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
-        for _ in self._estimates(Y, X):
+        for _ in self._passes(Y, X):
             pass
         return X
 
@@ -189,8 +187,9 @@ class TreeForm:
         """P Y, (m, K), and its violation."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
         above, below = np.zeros((2, self.plan.parents.size, *self._shape, Y.shape[1]))
-        for number, estimates in self._estimates(Y, X, every=True):
-            above[self.plan.inner_numbers(number)] = estimates[self.plan.levels[number].inner]
+        for number, estimates in self._passes(Y, X, every=True):
+            level = self.plan.levels[number]
+            above[self.plan.parent_number[level.members[level.inner]]] = estimates[level.inner]
             for own in self._siblings(number, EVERY, Y.shape[1]):
                 own.add_to_parents(own.sums(estimates), below)
         return X, float(abs(above - below).max(initial=0.0))
@@ -206,17 +205,12 @@ class TreeForm:
             pass
         return W
 
-    def _estimates(self, Y: Float, X: Float, every: bool = False) -> Iterator[tuple[int, Float]]:
-        """Final estimates of every level in cells, from the root down, while all that is desired is written to X.
-
-        They lack leaves that hold nothing, unless `every` one is asked for.
-        """
-        return self._passes(Y, X, every=every)
-
     def _passes(
         self, given: Float, result: Float, transpose: bool = False, every: bool = False
     ) -> Iterator[tuple[int, Float]]:
         """Both passes, or their transpose; every level as it is left going down, forgotten when the next is asked for.
+
+        These are final estimates in cells. They lack leaves that hold nothing, unless `every` one is asked for.
 
         Let K be what a geounit makes of its children's sum s, A its gain, o what is read of it. Going up e = o + K s,
         s the sum of the children's e; going down x = e + A l with its parent's l, and it leaves l = x - s. Transposed
@@ -225,7 +219,7 @@ class TreeForm:
         K, levels = given.shape[1], range(len(self.plan.levels))
         held: list[Float] = [np.empty(0)] * len(levels)
         measured, wanted = self._measured, self._wanted
-        ends: tuple[Sequence[LevelTables], ...] = (wanted, measured) if transpose else (measured, wanted)
+        ends: tuple[Sequence[AnyTables], ...] = (wanted, measured) if transpose else (measured, wanted)
         sums = np.zeros((self.plan.parents.size, *self._shape, K))
         with Workers(8.0 * K * max(len(given), len(result))) as workers:
             run = Run(np.ascontiguousarray(given), result, ends[0], ends[1], sums, transpose, every, workers)
@@ -248,13 +242,13 @@ class TreeForm:
             block = source.read(tables, rows, K)
             children = run.sums[some.numbers]
             if not run.transpose:
-                children = self._children.to_slots(children, some.numbers)
+                children = self._products["children"].to_slots(children, some.numbers)
             block[some.inner] += children
             held[rows] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
-                totals = self._gains.from_slots(totals, own.pairs)
+                totals = self._products["gain"].from_slots(totals, own.pairs)
             own.add_to_parents(totals, run.sums)
 
         def add_leaves(kind: int, own: Siblings) -> None:
@@ -281,7 +275,7 @@ class TreeForm:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
             children = block[some.inner]
             if run.transpose:
-                children = self._children.from_slots(children, some.numbers)
+                children = self._products["children"].from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
             target.write(block, results, rows)
             if not isinstance(rows, slice):
@@ -308,12 +302,18 @@ class TreeForm:
     def _parts(self, run: Run, some: Block) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
-        return learnt if run.transpose else self._gains.to_slots(learnt, some.pairs)
+        return learnt if run.transpose else self._products["gain"].to_slots(learnt, some.pairs)
+
+    def _blocks(self, *key: int) -> list[Block]:
+        if key not in self._known_blocks:
+            self._known_blocks[key] = list(self._find_blocks(*key))
+        return self._known_blocks[key]
 
     def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[Block]:
         """Members of a level, so many at a time that they stay in cache."""
         level, every = self.plan.levels[number], self._rows[number, kind]
-        for some in chunks(every.size, self._count(K) * (LEAF_BLOCKS if kind >= 0 else 1)):
+        count = self._count(K)
+        for some in chunks(every.size, max(count, min(LEAF_BLOCKS * count, FEW)) if kind >= 0 else count):
             rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
@@ -321,6 +321,11 @@ class TreeForm:
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+
+    def _siblings(self, *key: int) -> list[Siblings]:
+        if key not in self._known_siblings:
+            self._known_siblings[key] = list(self._find_siblings(*key))
+        return self._known_siblings[key]
 
     def _find_siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
         """Members of a level by their parents, so many of these at a time; none of the root."""
@@ -337,10 +342,10 @@ class TreeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        result, variances = np.empty(self._problem.desired.size), self.variances_by_table()
-        for i, level in enumerate(self._problem.desired_levels):
-            own = result[self._problem.desired.block(i)]
-            variances.fill(i, own.reshape(self.plan.levels[level].members.size, -1))
+        by_table = self.variances_by_table()
+        result = np.empty(self._problem.desired.size)
+        for i in range(len(self._problem.desired_tables)):
+            result[self._problem.desired.block(i)] = by_table.of(i).ravel()
         return result
 
     def variances_by_table(self) -> TreeVariances:

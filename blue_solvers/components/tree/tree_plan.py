@@ -40,13 +40,9 @@ class LevelPlan:
     exact : list of ndarray of bool (G,)
     inner : ndarray of int
         Which members have children.
-    zeros : ndarray of bool, (G, ...), or None
-        Empty cells over the variables that tell them apart.
     first_class, class_count : int
-        Its classes, one after the other.
+        Its classes, one after the other; at last those of members with children.
     class_of : ndarray of int, (G,)
-    leaf_classes, inner_classes : ndarray of int
-        Classes of members without children, and with.
     parent_pair : ndarray of int, (G,)
         For every member its pair with its parent; -1 at the root.
     """
@@ -56,12 +52,9 @@ class LevelPlan:
     weights: list[Float]
     exact: list[Flags]
     inner: Index
-    zeros: Flags | None
     first_class: int = 0
     class_count: int = 0
     class_of: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    leaf_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
-    inner_classes: Index = field(default_factory=lambda: np.zeros(0, np.intp))
     parent_pair: Index = field(default_factory=lambda: np.zeros(0, np.intp))
 
 
@@ -133,7 +126,6 @@ class TreePlan:
             weights,
             [variance == 0 for variance in own],
             np.flatnonzero(self.spine.child_counts[members] > 0),
-            None if self._zeros is None else self._zeros.empty[members],
         )
 
     def _classify(self, alike: bool) -> None:
@@ -145,11 +137,9 @@ class TreePlan:
             every = np.arange(leaves.size)
             first, kinds = self._alike(level, leaves) if alike else (every, every)
             level.first_class, level.class_count = count, first.size + level.inner.size
-            level.leaf_classes = count + np.arange(first.size)
-            level.inner_classes = count + first.size + np.arange(level.inner.size)
             level.class_of = np.empty(level.members.size, dtype=np.intp)
             level.class_of[leaves] = count + kinds
-            level.class_of[level.inner] = level.inner_classes
+            level.class_of[level.inner] = count + first.size + np.arange(level.inner.size)
             ranks += [leaves[first], level.inner]
             count += level.class_count
         self.class_rank = np.concatenate(ranks)
@@ -200,6 +190,13 @@ class TreePlan:
             found[level.members] = own
         return found
 
+    @property
+    def entries(self) -> dict[str | int, int]:
+        """How many coefficients there are of every name: by geounit with children, pair, class, `posterior_of`."""
+        pairs = self.pair_parent.size
+        square = {"children": self.parents.size, "gain": pairs, "root": self.class_rank.size, "posterior": pairs + 1}
+        return square | {t: level.class_count for level in self.levels for t, _ in level.tables}
+
     @cached_property
     def pair_starts(self) -> Index:
         """Where the pairs of every geounit with children start, and end."""
@@ -211,11 +208,6 @@ class TreePlan:
         starts = np.cumsum(counts) - counts
         return np.repeat(firsts - starts, counts) + np.arange(counts.sum()), np.repeat(np.arange(numbers.size), counts)
 
-    def inner_numbers(self, number: int) -> Index:
-        """The places of a level's geounits with children among all such, in the order of their classes."""
-        level = self.levels[number]
-        return self.parent_number[level.members[level.inner]]
-
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
             firsts = [g.levels - g.sizes.size for g in self.groupings]
@@ -223,17 +215,19 @@ class TreePlan:
             groups = tuple(g.sizes.size for g, own in zip(self.groupings, contrasts, strict=True) if not own)
             yield Component(contrasts, slots, groups)
 
-    def factor_map(self, grouping: Grouping, factor: str | None) -> Float | None:
-        """The factor's cells from orthonormal group coordinates, (cells, r); None if it sees every slot."""
-        if sees_contrasts(self.schema, grouping, factor):
-            return None
-        return group_sums(self.schema, grouping, factor) * np.sqrt(grouping.sizes)
-
     def table_maps(self, table: Table) -> list[Float | None]:
-        """`factor_map` of a table along every variable in use."""
+        """A table's cells from orthonormal group coordinates along every variable in use, (cells, r).
+
+        None where it sees every slot.
+        """
         if table.name not in self._maps:
             factors = dict(zip(table.axes, table.factors, strict=True))
-            self._maps[table.name] = [self.factor_map(own, factors.get(own.axis)) for own in self.groupings]
+            self._maps[table.name] = [
+                None
+                if sees_contrasts(self.schema, own, factors.get(own.axis))
+                else group_sums(self.schema, own, factors.get(own.axis)) * np.sqrt(own.sizes)
+                for own in self.groupings
+            ]
         return self._maps[table.name]
 
     def sees(self, table: Table, component: Component) -> bool:
@@ -277,11 +271,6 @@ class TreePlan:
             return [np.full((1, 1), scale)]
         first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
         return [scale * first, *others]
-
-    @property
-    def zero_axes(self) -> tuple[int, ...]:
-        """The variables that tell empty cells apart."""
-        return () if self._zeros is None else self._zeros.axes
 
     def empty_kinds(self, number: int, ranks: Index) -> Flags:
         """Which kinds of cells are empty at geounits of a level, (N, kinds + 1); the last is so everywhere."""

@@ -40,26 +40,18 @@ class TreeVariances:
 
     def __init__(self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients]) -> None:
         self._problem, self._plan, self._coefficients = problem, plan, coefficients
-        self._places: Callable[[int], tuple[Index, Index]] = lru_cache(self._find_places)
-        self._by_place: Callable[[int], Float] = lru_cache(KEPT)(self._work_out)
+        self._worked_out: Callable[[int], tuple[Float, Index]] = lru_cache(KEPT)(self._work_out)
 
     def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells)."""
-        place_of = self._places(self._problem.desired_levels[table])[1]
-        return self._by_place(table).take(place_of[rows], axis=0)
+        variances, place_of = self._worked_out(table)
+        return variances.take(place_of[rows], axis=0)
 
-    def fill(self, table: int, out: Float) -> None:
-        """Put those of all geounits into `out`, (geounits, cells)."""
-        place_of = self._places(self._problem.desired_levels[table])[1]
-        np.take(self._by_place(table), place_of, axis=0, out=out, mode="clip")  # numpy copies unless it may clip
-
-    def _find_places(self, level: int) -> tuple[Index, Index]:
-        """The different entries of `TreePlan.posterior_of` of a level, and which of them every geounit has."""
-        return distinct(self._plan.posterior_of[self._plan.levels[level].members])
-
-    def _work_out(self, table: int) -> Float:
-        places, _ = self._places(self._problem.desired_levels[table])
-        return self._of_table(self._problem.desired_tables[table], places)
+    def _work_out(self, table: int) -> tuple[Float, Index]:
+        """At the different entries of `TreePlan.posterior_of` of its level, and which of them every geounit has."""
+        members = self._plan.levels[self._problem.desired_levels[table]].members
+        places, place_of = distinct(self._plan.posterior_of[members])
+        return self._of_table(self._problem.desired_tables[table], places), place_of
 
     def _of_table(self, table: Table, places: Index) -> Float:
         """Variances of a table's cells at some entries, (entries, cells)."""
@@ -67,9 +59,8 @@ class TreeVariances:
         known: Known = {}
         maps = self._plan.table_maps(table)
         for component, own in zip(self._plan.components, self._coefficients, strict=True):
-            if any(contrast and sums is not None for contrast, sums in zip(component.contrasts, maps, strict=True)):
-                continue
-            total = total + self._of_component(component, maps, own, places, known)
+            if self._plan.sees(table, component):
+                total = total + self._of_component(component, maps, own, places, known)
         lengths: list[int] = []
         for grouping, sums in zip(self._plan.groupings, maps, strict=True):
             if sums is None:
@@ -100,7 +91,7 @@ class TreeVariances:
                 several.append(grouping.axis)
         key = id(own), tuple(several)
         if key not in known:
-            known[key] = _squares(_kronecker(matrices), own.posterior[places])
+            known[key] = _squares(_kronecker(matrices), own.matrices["posterior"][places])
         return known[key].reshape(len(places), *shape) * scale
 
 

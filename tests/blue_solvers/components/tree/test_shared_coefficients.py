@@ -52,13 +52,12 @@ def every_component_divided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def products_of(own: Coefficients) -> Iterator[Composed]:
     """What is multiplied by."""
-    yield from (own.children, own.gain)
-    yield from (own.measured[t] for t in sorted(own.measured))
+    yield from (matrices for name, matrices in own.matrices.items() if name not in ("root", "posterior"))
 
 
 def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
     """All of them, piece by piece, but for what the tree tells of its root."""
-    for matrices in (*products_of(own), own.root, own.posterior):
+    for matrices in own.matrices.values():
         for piece in matrices.pieces.values():
             yield from (found for _, found, _, _ in piece.by_lot())
 
