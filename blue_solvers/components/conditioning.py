@@ -37,7 +37,7 @@ CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked ou
 VANISHED = 1e-14  # of the weights that measurements had before: what is left of less is rounding
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
 UNDETERMINED = 1e-11  # of the variance of pseudo-measurements: less was told by nothing else, up to rounding
-COPIES = 4  # of all columns over the observed layout
+COPIES = 5  # of all columns over the observed layout
 
 FormOf: TypeAlias = Callable[[Problem], Components]
 NO_CELLS: Index = np.zeros(0, dtype=np.intp)
@@ -79,26 +79,31 @@ class ConditionedEstimate:
         self._measured = np.ones((size, 1))
         self._measured[cells] = 0
         # F x - h F y - c is what is missing: of equalities, of cells known exactly (h = 1), and of those not measured
-        self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
-        self._told, self._constants = np.zeros((2, self._F.shape[0], 1))
-        self._told[: chosen.size, 0] = chosen >= b.size
-        self._constants[: chosen.size, 0] = np.concatenate([b, np.zeros(known.size)])[chosen]
+        F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
+        told, constants = np.zeros((2, F.shape[0]))
+        told[: chosen.size] = chosen >= b.size
+        constants[: chosen.size] = np.concatenate([b, np.zeros(known.size)])[chosen]
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
         self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
-        self._work_out_gain(problem.desired.size, chosen.size, pseudo_variance)
-        self.offset = (self._left @ (self._right @ self._constants))[:, 0]
+        pulls = _of_columns(self._observed.adjoint, F.T.toarray(), size)
+        right = self._work_out_gain(pulls, chosen.size, pseudo_variance)
+        self._left = _of_columns(self._desired.apply, self._changes, problem.desired.size)
+        self._changed = self._left**2 @ self._signs
+        self._missing = self._measured * (pulls @ right.T - F.T @ (told * right).T)
+        self._constants = (right @ constants)[:, None]
+        self.offset = (self._left @ self._constants)[:, 0]
 
-    def _work_out_gain(self, size: int, known: int, pseudo_variance: float) -> None:
-        """What combinations change is `_left` times `_right` times what is missing.
+    def _work_out_gain(self, pulls: Float, known: int, pseudo_variance: float) -> Float:
+        """What to multiply with what is missing, so that `_changes` times the product changes the observed cells.
 
         What is known is made orthonormal first: one that is known well is then not what two that are known badly leave.
         With W = root of Sigma P' F', scaled to the noise of pseudo-measurements, what it leaves of these is T, and they
         are taken back by (1 - T'T)^+: along the directions of which nothing else tells, they stay.
         """
         deviations = np.sqrt(self._noise)
-        W = deviations * _of_columns(self._observed.adjoint, self._F.T.toarray(), deviations.size)
+        W = deviations * pulls
         Q, L = orthonormal(W[:, :known])
         W = W[:, known:] / np.sqrt(pseudo_variance)
         T = W - Q @ (Q.T @ W)
@@ -106,27 +111,17 @@ class ConditionedEstimate:
         told = values > UNDETERMINED
         root = vectors[:, told] / np.sqrt(values[told])
         self._changes = deviations * np.concatenate([Q, T @ root], axis=1)
-        self._left = _of_columns(self._desired.apply, self._changes, size)
-        self._changed = self._left**2 @ np.repeat([1.0, -1.0], [known, root.shape[1]])
+        self._signs = np.repeat([1.0, -1.0], [known, root.shape[1]])
         back, again = -root.T / np.sqrt(pseudo_variance), root.T @ (W.T @ Q) @ L
-        self._right = np.block([[L, np.zeros((known, W.shape[1]))], [again, back]])
+        return np.block([[L, np.zeros((known, W.shape[1]))], [again, back]])
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        Y = Y * self._measured
-        desired = self._desired.apply(Y)
-        observed = desired if self._observed is self._desired else self._observed.apply(Y)
-        return desired - self._left @ (self._right @ (self._F @ observed - self._told * (self._F @ Y)))
+        return self._desired.apply(Y * self._measured) - self._left @ (self._missing.T @ Y)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        multipliers = self._right.T @ (self._left.T @ V)
-        pulls = self._F.T @ multipliers
-        if self._observed is self._desired:
-            result = self._desired.adjoint(V - pulls)
-        else:
-            result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
-        return (result + self._F.T @ (self._told * multipliers)) * self._measured
+        return self._desired.adjoint(V) * self._measured - self._missing @ (self._left.T @ V)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
@@ -147,10 +142,10 @@ class ConditionedEstimate:
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
-        Y = Y * self._measured
-        missing = self._F @ self._observed.apply(Y) - self._told * (self._F @ Y) - self._constants
         E, b = self._equal_to
-        gaps = E @ self._observed.apply(Y - self._changes @ (self._right @ missing)) - b[:, None]
+        changed = self._changes @ (self._missing.T @ Y - self._constants)
+        Y = Y * self._measured
+        gaps = E @ self._observed.apply(Y - changed) - b[:, None]
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
-from constraint_builders.arrays import Index
+from constraint_builders.arrays import Flags, Index
 from constraint_builders.relations.marginals import refines
 
 MOST_PSEUDO_MEASURED = 1_500  # cells: the size of the dense matrix of all pairs of them
@@ -17,20 +18,20 @@ def unmeasured_in_equalities(problem: Problem) -> Index:
 
     Those do not count that a table measured in the same geounit can be summed to.
     """
+    found = np.zeros(problem.observed.size, dtype=bool)
     if not (problem.has_equalities and problem.has_unmeasured):
-        return np.zeros(0, dtype=np.intp)
-    touched = np.zeros(problem.observed.size, dtype=bool)
-    touched[problem.equality_rows[0].indices] = True
-    touched &= problem.unmeasured
-    levels, schema = problem.observed_levels, problem.domain.schema
-    for index, table in enumerate(problem.observed_tables):
-        cells = touched[problem.observed.block(index)].reshape(-1, table.size)
-        cells[...] = cells.any(axis=1, keepdims=True)
-        for other, fine in enumerate(problem.observed_tables):
-            if cells.any() and levels[other] == levels[index] and refines(schema, fine, table):
-                measured = ~problem.unmeasured[problem.observed.block(other)].reshape(-1, fine.size)
-                cells[measured.all(axis=1)] = False
-    return np.flatnonzero(touched & problem.unmeasured)
+        return np.flatnonzero(found)
+    found[problem.equality_rows[0].indices] = True
+    tables, levels, schema = problem.observed_tables, problem.observed_levels, problem.domain.schema
+    absent = [np.isinf(own) for own in equal_variances(problem)]
+    for index, table in enumerate(tables):
+        cells = found[problem.observed.block(index)].reshape(-1, table.size)
+        missing: Flags = cells.any(axis=1)
+        for other, fine in enumerate(tables):
+            if missing.any() and levels[other] == levels[index] and refines(schema, fine, table):
+                missing &= absent[other]
+        cells[...] = missing[:, None]
+    return np.flatnonzero(found)
 
 
 def too_many_unmeasured(problem: Problem) -> str | None:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.table_slots import Component, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
@@ -141,19 +142,6 @@ class ReducedSchema:
         kept = [self._variables[axis] for axis in zeros.axes if axis in self._variables]
         empty = zeros.empty[areas.members[-1]]
         return {(LEAF, " * ".join(kept) or "total"): empty.reshape(len(empty), *map(self.schema.size_of, kept))}
-
-
-def equal_variances(problem: Problem) -> list[Float]:
-    """The one variance of every table in every area, (areas,) for each table.
-
-    Raises
-    ------
-    ValueError
-        If variances differ within a table of an area, or noise is correlated.
-    """
-    if problem.geounit_variances is None:
-        raise ValueError("components of areas need tables of equal variances in every area")
-    return problem.geounit_variances
 
 
 def component_estimate(
