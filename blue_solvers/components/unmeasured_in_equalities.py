@@ -7,7 +7,7 @@ import numpy as np
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Index
+from constraint_builders.arrays import Index
 from constraint_builders.relations.marginals import refines
 
 MOST_PSEUDO_MEASURED = 1_500  # cells: the size of the dense matrix of all pairs of them
@@ -26,11 +26,12 @@ def unmeasured_in_equalities(problem: Problem) -> Index:
     absent = [np.isinf(own) for own in equal_variances(problem)]
     for index, table in enumerate(tables):
         cells = found[problem.observed.block(index)].reshape(-1, table.size)
-        missing: Flags = cells.any(axis=1)
+        missing = np.flatnonzero(cells.any(axis=1))
         for other, fine in enumerate(tables):
-            if missing.any() and levels[other] == levels[index] and refines(schema, fine, table):
-                missing &= absent[other]
-        cells[...] = missing[:, None]
+            if missing.size and levels[other] == levels[index] and refines(schema, fine, table):
+                missing = missing[absent[other][missing]]
+        cells[...] = False
+        cells[missing] = True
     return np.flatnonzero(found)
 
 

@@ -13,6 +13,7 @@ added to each apply, and the estimate of the observed cells where others are wan
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -35,28 +36,37 @@ class SharedNoiseEstimate(Prepared):
 
     def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
         self.problem = problem
-        self._desired = desired
+        self._desired, self._observed = desired, observed
         D, U = problem.noise.own.variances, problem.noise.sources
         weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
         moved = desired.apply(U)[0]
         E = U - (moved if observed is desired else observed.apply(U)[0])
         root = cholesky(np.eye(U.shape[1]) + E.T @ (weights * E), lower=True)
         inverse = solve_triangular(root, np.eye(len(root)), lower=True).T
-        told, self._sources, self._moved = (X @ inverse for X in (weights * E, U, moved))
-        # what measurements tell of the sources, (n, k); what sources make of measurements and of the estimate
-        self._told = told - observed.adjoint(told)
-        self.offset = desired.offset + self._moved @ (told.T @ observed.offset)
+        # what residuals tell of the sources, and what these make of measurements and of the estimate, (..., k)
+        self._told, self._sources, self._moved = (X @ inverse for X in (weights * E, U, moved))
+        self.offset = desired.offset - self._change(-observed.offset)
         self.info = self._corrected(desired.info)
+
+    def _change(self, residuals: Float) -> Float:
+        return self._moved @ (self._told.T @ residuals)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, info = self._desired.apply(Y)
-        return X - self._moved @ (self._told.T @ Y), self._corrected(info)
+        estimate = X if self._observed is self._desired else self._observed.apply(Y)[0]
+        return X - self._change(Y - estimate), self._corrected(info)
 
     def violation(self, Y: Float) -> float | None:
-        return self._desired.violation(Y - self._sources @ (self._told.T @ Y))
+        shared = self._sources @ (self._told.T @ (Y - self._observed.apply(Y)[0]))
+        return self._desired.violation(Y - shared)
 
     def adjoint(self, V: Float) -> Float:
-        return self._desired.adjoint(V) - self._told @ (self._moved.T @ V)
+        return self._desired.adjoint(V) - self._pulled @ (self._moved.T @ V)
+
+    @cached_property
+    def _pulled(self) -> Float:
+        """(I - P)' of what residuals tell of sources, (n, k)."""
+        return self._told - self._observed.adjoint(self._told)
 
     def variances(self) -> Float:
         own, shared = self._desired.variances(), np.einsum("ij,ij->i", self._moved, self._moved)

@@ -13,7 +13,7 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -25,7 +25,7 @@ from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots, axes_of, contrasts_of
+from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots, axes_of, contrasts_of
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
@@ -61,6 +61,7 @@ class AreaForm:
         seen = components_with({self._slots[table.name].contrasts for table in problem.desired_tables})
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
         self._components = list(filter(None, found))
+        self._variances_of = cache(ConstrainedEstimate.variances)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -98,23 +99,18 @@ class AreaForm:
         """Variance of every desired cell, (m,)."""
         result, tables = np.zeros((self._problem.desired.size, 1)), self._desired.tables
         blocks = self._desired.blocks(result)
-        by_group = [np.zeros((len(block), *own.grouped_shape())) for own, block in zip(tables, blocks, strict=True)]
+        by_group = [np.zeros((len(block), *own.groups)) for own, block in zip(tables, blocks, strict=True)]
         for own in self._components:
             found = self._component_variances(own)
-            for i, slots, place, _ in own.desired.tables:
-                by_group[i] += slots.shared(found[place], own.component)
+            for part in own.desired.tables:
+                by_group[part.block] += part.slots.shared(found[part.place], own.component)
         for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
             block[..., 0] = slots.spread_groups(of_groups)
         return result[:, 0]
 
     def _component_variances(self, own: ComponentEstimate) -> Float:
         """Variances over the desired layout of a component's problem."""
-        return self._variances_of[own.estimate]
-
-    @cached_property
-    def _variances_of(self) -> dict[ConstrainedEstimate, Float]:
-        """By the estimate of components the variances of its desired cells."""
-        return {own: own.variances() for own in dict.fromkeys(own.estimate for own in self._components)}
+        return self._variances_of(own.estimate)
 
 
 class TablesInSlots:
@@ -140,7 +136,7 @@ class TablesInSlots:
             own.basis.to_cells(block)
 
 
-def components_with(contrasts: Iterable[Component]) -> list[Component]:
+def components_with(contrasts: Iterable[Contrasts]) -> list[Contrasts]:
     """All subsets of some sets of variables, small ones first."""
     seen = {
         frozenset(chosen) for own in contrasts for k in range(len(own) + 1) for chosen in combinations(sorted(own), k)

@@ -15,7 +15,7 @@ import numpy as np
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots
+from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
@@ -57,14 +57,14 @@ class ComponentParts(NamedTuple):
 
     Attributes
     ----------
-    component : Component
+    component : Contrasts
     size : int
         Of the layout of the component's problem.
     tables : list of TablePart
         Of those that see the component.
     """
 
-    component: Component
+    component: Contrasts
     size: int
     tables: list[TablePart]
 
@@ -87,12 +87,12 @@ class ComponentEstimate(NamedTuple):
 
     Attributes
     ----------
-    component : Component
+    component : Contrasts
     estimate : ConstrainedEstimate
     observed, desired : ComponentParts
     """
 
-    component: Component
+    component: Contrasts
     estimate: ConstrainedEstimate
     observed: ComponentParts
     desired: ComponentParts
@@ -107,11 +107,11 @@ class ReducedSchema:
     groupings : sequence of Grouping
         Of the variables in use.
     tables : sequence of Table
-    component : Component
+    component : Contrasts
     """
 
     def __init__(
-        self, schema: Schema, groupings: Sequence[Grouping], tables: Sequence[Table], component: Component
+        self, schema: Schema, groupings: Sequence[Grouping], tables: Sequence[Table], component: Contrasts
     ) -> None:
         grouped = [own for own in groupings if own.axis not in component and own.sizes.size > 1]
         self._variables = {own.axis: schema.names[own.axis] for own in grouped}
@@ -148,7 +148,7 @@ def component_estimate(
     problem: Problem,
     groupings: Sequence[Grouping],
     slots: Mapping[str, TableSlots],
-    component: Component,
+    component: Contrasts,
     made: dict[Key, ConstrainedEstimate],
 ) -> ComponentEstimate | None:
     """The estimate of a component that some desired table sees; None where nothing was measured of it, so that it is 0.
