@@ -22,6 +22,7 @@ from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
 
+GENERAL = "use solver='cholesky' or 'cg'"
 SWEEP_BYTES = 200.0  # for each cell of tables: matrices of groups, and where their cells are
 
 
@@ -30,10 +31,8 @@ def flat_refusal(problem: Problem) -> str | None:
 
     Variances that differ within tables are those of the heuristic, which takes no recodes.
     """
-    if not problem.is_tabular:
-        return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
-    if problem.covariance is not None:
-        return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
+    if not problem.is_tabular or problem.is_correlated:
+        return beyond_assumptions(problem, "a place")
     if problem.spine is not None:
         return Refusal("it has a spine of geounits", "use solver='two_pass'")
     if problem.areas is not None:
@@ -44,9 +43,9 @@ def flat_refusal(problem: Problem) -> str | None:
     if problem.table_variances is not None:
         return _recodes_too_large(problem) if has_recodes else None
     if problem.has_unmeasured:
-        return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
+        return Refusal("some cells of a table were not measured", GENERAL)
     if has_recodes:
-        return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")
+        return Refusal("variances differ within tables and there are recodes", GENERAL)
     return None
 
 
@@ -59,14 +58,19 @@ def tree_refusal(problem: Problem) -> str | None:
     if problem.areas is not None:
         return Refusal("its areas do not nest, or their noise is correlated", "use solver='areas', 'cholesky' or 'cg'")
     if problem.summing is not None:
-        return Refusal("its nodes do not form a tree", "use solver='cholesky' or 'cg'")
+        return Refusal("its nodes do not form a tree", GENERAL)
+    return beyond_assumptions(problem, "a geounit") or too_large(problem)
+
+
+def beyond_assumptions(problem: Problem, place: str) -> str | None:
+    """Why a problem is not of tables with uncorrelated noise, equal within each of `place`, or None."""
     if not problem.is_tabular:
-        return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
-    if problem.covariance is not None:
-        return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
-    if problem.geounit_variances is None:
-        return Refusal("variances differ within a table of a geounit (assumption A3)", "use solver='cholesky' or 'cg'")
-    return too_large(problem)
+        return Refusal("it has no tables, only a matrix", GENERAL)
+    if problem.is_correlated:
+        return Refusal("its noise is correlated (assumption A2)", GENERAL)
+    if not problem.is_alike_by_geounit:
+        return Refusal(f"variances differ within a table of {place} (assumption A3)", GENERAL)
+    return None
 
 
 def _recodes_too_large(problem: Problem) -> str | None:

@@ -121,14 +121,15 @@ def _factors(F: Float, with_q: bool) -> tuple[Index, Float, Index, Float]:
 def _householder(work: Float, with_q: bool) -> tuple[Float, Index, Float]:
     """R, the order of columns, and Q, of (k, m, N) whose place is lost."""
     k, m, N = work.shape
-    columns = np.repeat(np.arange(m)[:, None], N, axis=1)
+    systems, columns = np.arange(N), np.repeat(np.arange(m)[:, None], N, axis=1)
     reflections = []
     R = np.zeros((m, m, N))
     for j in range(m):
         if j + 1 < m:
             squares = np.einsum("icn,icn->cn", work[j:, j:], work[j:, j:])
             pivot = j + squares.argmax(axis=0)
-            _exchange((work, R), columns, j, pivot)
+            for own in (work, R, columns[None]):  # column j of every system and its pivot
+                own[:, j], own[:, pivot, systems] = own[:, pivot, systems], own[:, j].copy()
         v = work[j:, j]
         length = np.copysign(np.sqrt(np.einsum("in,in->n", v, v)), v[0])
         v[0] += length
@@ -151,17 +152,6 @@ def _reflect(v: Float, scale: Float, array: Float) -> None:
     products = np.einsum("in,icn->cn", v, array)
     products *= scale
     array -= v[:, None] * products
-
-
-def _exchange(arrays: tuple[Float, ...], columns: Index, j: int, pivot: Index) -> None:
-    """Exchange column j of every system with its pivot."""
-    for other in range(j + 1, len(columns)):
-        systems = np.flatnonzero(pivot == other)
-        if systems.size:
-            one, two = (slice(None), j, systems), (slice(None), other, systems)
-            for array in arrays:
-                array[one], array[two] = array[two], array[one]
-            columns[j, systems], columns[other, systems] = columns[other, systems], columns[j, systems]
 
 
 def _back_substitute(R: Float, B: Float) -> Float:

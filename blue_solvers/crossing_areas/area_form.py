@@ -19,6 +19,7 @@ from itertools import combinations
 import numpy as np
 
 from blue_solvers.components import Components
+from blue_solvers.components.assumptions import GENERAL, beyond_assumptions
 from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use, too_many_groups
@@ -36,7 +37,6 @@ from constraint_builders.description.zeros import StructuralZeros
 
 MOST_COMPONENTS = 4_096  # each has a factorisation
 LEAST_NOISE = 1e-90  # of the variances of measurements that several make one of, which may not be below 1e-100
-GENERAL = "use solver='cholesky' or 'cg'"
 
 
 class AreaForm:
@@ -166,12 +166,8 @@ def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components
 
 def areas_refusal(problem: Problem) -> str | None:
     """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
-    if not problem.is_tabular:
-        return Refusal("it has no tables, only a matrix", GENERAL)
-    if problem.is_correlated:
-        return Refusal("its noise is correlated (assumption A2)", GENERAL)
-    if not problem.is_alike_by_geounit:
-        return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
+    if (reason := beyond_assumptions(problem, "an area")) is not None:
+        return reason
     if _least_noise(problem) < LEAST_NOISE:
         return Refusal(f"it has variances below {LEAST_NOISE:g}, which measurements put together have less of", GENERAL)
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
