@@ -23,6 +23,7 @@ from blue_solvers.components.assumptions import GENERAL, beyond_assumptions
 from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use, too_many_groups
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate
@@ -168,7 +169,7 @@ def areas_refusal(problem: Problem) -> str | None:
     """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
     if (reason := beyond_assumptions(problem, "an area")) is not None:
         return reason
-    if _least_noise(problem) < LEAST_NOISE:
+    if any(((own > 0) & (own < LEAST_NOISE)).any() for own in equal_variances(problem)):
         return Refusal(f"it has variances below {LEAST_NOISE:g}, which measurements put together have less of", GENERAL)
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
@@ -178,8 +179,3 @@ def areas_refusal(problem: Problem) -> str | None:
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
     return uneven_refusal(problem) or too_many_groups(problem) or too_many_unmeasured(problem)
-
-
-def _least_noise(problem: Problem) -> float:
-    """The least variance that is not 0."""
-    return min(float(own.min(where=own > 0, initial=np.inf)) for own in problem.geounit_variances or [np.ones(1)])
