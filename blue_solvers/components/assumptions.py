@@ -33,14 +33,14 @@ def flat_refusal(problem: Problem) -> str | None:
     """
     if not problem.is_tabular or problem.is_correlated:
         return beyond_assumptions(problem, "a place")
-    if problem.spine is not None:
-        return Refusal("it has a spine of geounits", "use solver='two_pass'")
-    if problem.areas is not None:
+    if problem.has_areas:
         return Refusal("it has areas", "use solver='two_pass' where they nest, 'areas' elsewhere")
-    if problem.zeros is not None or problem.equalities is not None:
+    if problem.is_placed:
+        return Refusal("it has a spine of geounits", "use solver='two_pass'")
+    if not problem.has_only_tables:
         return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
     has_recodes = not problem.factors.issubset(problem.domain.schema.names)
-    if problem.table_variances is not None:
+    if problem.is_alike_by_geounit:
         return _recodes_too_large(problem) if has_recodes else None
     if problem.has_unmeasured:
         return Refusal("some cells of a table were not measured", GENERAL)
@@ -53,9 +53,9 @@ def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
     if problem.relations.tree is not None:
         return None
-    if problem.areas is not None and problem.tree is not None:
+    if problem.has_areas and problem.tree is not None:
         return tree_refusal(problem.tree.problem)
-    if problem.areas is not None:
+    if problem.has_areas:
         return Refusal("its areas do not nest, or their noise is correlated", "use solver='areas', 'cholesky' or 'cg'")
     if problem.summing is not None:
         return Refusal("its nodes do not form a tree", GENERAL)
@@ -91,7 +91,7 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = (too_many_groups(problem) if problem.zeros is None else None) or too_many_unmeasured(problem)
+    unwieldy = (None if problem.has_zeros else too_many_groups(problem)) or too_many_unmeasured(problem)
     if unwieldy is not None:
         return unwieldy
     groupings = groupings_in_use(problem)
@@ -101,7 +101,7 @@ def too_large(problem: Problem) -> str | None:
     if cells > free:
         return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
-    too_many = problem.zeros is not None and group_count(problem) > MOST_GROUPS
+    too_many = problem.has_zeros and group_count(problem) > MOST_GROUPS
     if too_many or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         work = projected_work(problem)
         if work.largest > MOST_GROUPS:
