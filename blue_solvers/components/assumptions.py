@@ -17,7 +17,6 @@ from blue_solvers.components.size import (
     too_many_tied,
 )
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
-from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
@@ -91,9 +90,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = (None if problem.has_zeros else too_many_groups(problem)) or too_many_unmeasured(problem)
-    if unwieldy is not None:
-        return unwieldy
+    if not problem.has_zeros and (too_many := too_many_groups(problem)) is not None:
+        return too_many
     groupings = groupings_in_use(problem)
     by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
     cells = 8.0 * problem.domain.spine.size * as_float(prod(grouping.levels for grouping in groupings))
@@ -101,8 +99,8 @@ def too_large(problem: Problem) -> str | None:
     if cells > free:
         return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
-    too_many = problem.has_zeros and group_count(problem) > MOST_GROUPS
-    if too_many or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
+    are_tied = problem.has_zeros and group_count(problem) > MOST_GROUPS
+    if are_tied or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         work = projected_work(problem)
         if work.largest > MOST_GROUPS:
             return too_many_tied(work.largest)

@@ -24,7 +24,6 @@ from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.structured_problem import equal_variances
-from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate
 from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots, axes_of, contrasts_of
@@ -178,4 +177,4 @@ def areas_refusal(problem: Problem) -> str | None:
     count = sum(2 ** len(own) for own in contrasts)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
-    return uneven_refusal(problem) or too_many_groups(problem) or too_many_unmeasured(problem)
+    return uneven_refusal(problem) or too_many_groups(problem)
