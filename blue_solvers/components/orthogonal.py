@@ -125,7 +125,7 @@ def _reflected(work: Float, m: int) -> tuple[Float, Index, Float]:
             pivot = j + squares.argmax(axis=0)
             for own in (work, order[None]):  # column j of every system and its pivot
                 own[:, j], own[:, pivot, systems] = own[:, pivot, systems], own[:, j].copy()
-        v = work[j:, j].copy()
+        v = work[j:, j]
         length = np.copysign(np.sqrt(np.einsum("in,in->n", v, v)), v[0])
         v[0] += length
         product = length * v[0]  # 0 or more; less than float64 holds the reciprocal of is nothing
