@@ -39,7 +39,7 @@ from blue_solvers.components.size import group_count
 from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.some_tables import of_tables
 
 FEW_GROUPS = 300  # of recodes, whose matrices then cost less than the iterations
@@ -145,18 +145,18 @@ def tables_left_out(problem: Problem) -> tuple:
 
 def _kept(problem: Problem) -> list[int] | str:
     """Numbers of the tables that it has: all where the recodes permit it, otherwise with few groups if that may be."""
-    structured, known = nearest_structured(problem), exact_in_part(problem)
-    refusal = flat_refusal if problem.has_only_tables and not known.size else tree_refusal
-    reason = areas_refusal(structured) if problem.has_areas else refusal(structured)
+    structured, is_flat = nearest_structured(problem), problem.has_only_tables and not exact_in_part(problem).size
+    refusal = areas_refusal if problem.has_areas else flat_refusal if is_flat else tree_refusal
+    reason = refusal(structured)
     if reason is None:
         return list(range(len(problem.observed_tables)))
     if problem.has_areas:
         return reason
-    few = _fewer_tables(structured, known, lambda p: group_count(p) <= FEW_GROUPS and refusal(p) is None)
-    return few or _fewer_tables(structured, known, lambda p: refusal(p) is None) or reason
+    few = _fewer_tables(structured, problem.exact, lambda p: group_count(p) <= FEW_GROUPS and refusal(p) is None)
+    return few or _fewer_tables(structured, problem.exact, lambda p: refusal(p) is None) or reason
 
 
-def _fewer_tables(problem: Problem, known: Index, suits: Callable[[Problem], bool]) -> list[int]:
+def _fewer_tables(problem: Problem, exact: Flags, suits: Callable[[Problem], bool]) -> list[int]:
     """Leave out tables with recodes, the largest first, until what is left suits; those that need not be come back.
 
     A large table sums few cells of what is kept into each of its own, so that its measurements change the iterations
@@ -166,8 +166,8 @@ def _fewer_tables(problem: Problem, known: Index, suits: Callable[[Problem], boo
     ----------
     problem : Problem
         The structured one with all tables; see `nearest_structured`.
-    known : ndarray of int
-        Observed cells that count as exact whatever their variance: their tables are kept.
+    exact : ndarray of bool, (n,)
+        Observed cells that are known exactly: their tables are kept.
     suits : callable
         Whether a problem can be solved exactly at little cost.
 
@@ -177,8 +177,10 @@ def _fewer_tables(problem: Problem, known: Index, suits: Callable[[Problem], boo
         The numbers of the tables that are kept; none if leaving out does not help.
     """
     tables, small = list(range(len(problem.observed_tables))), lambda i: problem.observed_tables[i].size
-    kept = tables
-    for index in sorted(_candidates(problem, known), key=small, reverse=True):
+    kept, plain = tables, set(problem.domain.schema.names)
+    recoded = [i for i in tables if not plain.issuperset(problem.observed_tables[i].factors)]
+    noisy = [i for i in recoded if not exact[problem.observed.block(i)].any()]
+    for index in sorted(noisy, key=small, reverse=True):
         if _suffice(problem, fewer := [i for i in kept if i != index]):
             kept = fewer
     if not suits(of_tables(problem, kept, kept)):
@@ -187,15 +189,6 @@ def _fewer_tables(problem: Problem, known: Index, suits: Callable[[Problem], boo
         if suits(of_tables(problem, more := sorted([*kept, index]), more)):
             kept = more
     return kept
-
-
-def _candidates(problem: Problem, known: Index) -> list[int]:
-    """Tables with recodes in which nothing is exact."""
-    exact = problem.exact.copy()
-    exact[known] = True
-    plain = set(problem.domain.schema.names)
-    recoded = [i for i, table in enumerate(problem.observed_tables) if not plain.issuperset(table.factors)]
-    return [i for i in recoded if not exact[problem.observed.block(i)].any()]
 
 
 def _suffice(problem: Problem, kept: list[int]) -> bool:
