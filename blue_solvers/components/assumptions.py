@@ -17,11 +17,11 @@ from blue_solvers.components.size import (
     too_many_tied,
 )
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
-from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.memory import format_bytes, free_memory
 
+GENERAL = "use solver='cholesky' or 'cg'"
 SWEEP_BYTES = 200.0  # for each cell of tables: matrices of groups, and where their cells are
 
 
@@ -30,23 +30,21 @@ def flat_refusal(problem: Problem) -> str | None:
 
     Variances that differ within tables are those of the heuristic, which takes no recodes.
     """
-    if not problem.is_tabular:
-        return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
-    if problem.covariance is not None:
-        return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
-    if problem.spine is not None:
-        return Refusal("it has a spine of geounits", "use solver='two_pass'")
-    if problem.areas is not None:
+    if not problem.is_tabular or problem.is_correlated:
+        return beyond_assumptions(problem, "a place")
+    if problem.has_areas:
         return Refusal("it has areas", "use solver='two_pass' where they nest, 'areas' elsewhere")
-    if problem.zeros is not None or problem.equalities is not None:
+    if problem.is_placed:
+        return Refusal("it has a spine of geounits", "use solver='two_pass'")
+    if not problem.has_only_tables:
         return Refusal("it has structural zeros or equalities", "use solver='two_pass', 'cholesky' or 'cg'")
     has_recodes = not problem.factors.issubset(problem.domain.schema.names)
-    if problem.table_variances is not None:
+    if problem.is_alike_by_geounit:
         return _recodes_too_large(problem) if has_recodes else None
     if problem.has_unmeasured:
-        return Refusal("some cells of a table were not measured", "use solver='cholesky' or 'cg'")
+        return Refusal("some cells of a table were not measured", GENERAL)
     if has_recodes:
-        return Refusal("variances differ within tables and there are recodes", "use solver='cholesky' or 'cg'")
+        return Refusal("variances differ within tables and there are recodes", GENERAL)
     return None
 
 
@@ -54,19 +52,24 @@ def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
     if problem.relations.tree is not None:
         return None
-    if problem.areas is not None and problem.tree is not None:
+    if problem.has_areas and problem.tree is not None:
         return tree_refusal(problem.tree.problem)
-    if problem.areas is not None:
+    if problem.has_areas:
         return Refusal("its areas do not nest, or their noise is correlated", "use solver='areas', 'cholesky' or 'cg'")
     if problem.summing is not None:
-        return Refusal("its nodes do not form a tree", "use solver='cholesky' or 'cg'")
+        return Refusal("its nodes do not form a tree", GENERAL)
+    return beyond_assumptions(problem, "a geounit") or too_large(problem)
+
+
+def beyond_assumptions(problem: Problem, place: str) -> str | None:
+    """Why a problem is not of tables with uncorrelated noise, equal within each of `place`, or None."""
     if not problem.is_tabular:
-        return Refusal("it has no tables, only a matrix", "use solver='cholesky' or 'cg'")
-    if problem.covariance is not None:
-        return Refusal("its noise is correlated (assumption A2)", "use solver='cholesky' or 'cg'")
-    if problem.geounit_variances is None:
-        return Refusal("variances differ within a table of a geounit (assumption A3)", "use solver='cholesky' or 'cg'")
-    return too_large(problem)
+        return Refusal("it has no tables, only a matrix", GENERAL)
+    if problem.is_correlated:
+        return Refusal("its noise is correlated (assumption A2)", GENERAL)
+    if not problem.is_alike_by_geounit:
+        return Refusal(f"variances differ within a table of {place} (assumption A3)", GENERAL)
+    return None
 
 
 def _recodes_too_large(problem: Problem) -> str | None:
@@ -87,9 +90,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    unwieldy = (too_many_groups(problem) if problem.zeros is None else None) or too_many_unmeasured(problem)
-    if unwieldy is not None:
-        return unwieldy
+    if not problem.has_zeros and (too_many := too_many_groups(problem)) is not None:
+        return too_many
     groupings = groupings_in_use(problem)
     by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
     cells = 8.0 * problem.domain.spine.size * as_float(prod(grouping.levels for grouping in groupings))
@@ -97,8 +99,8 @@ def too_large(problem: Problem) -> str | None:
     if cells > free:
         return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
-    too_many = problem.zeros is not None and group_count(problem) > MOST_GROUPS
-    if too_many or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
+    are_tied = problem.has_zeros and group_count(problem) > MOST_GROUPS
+    if are_tied or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         work = projected_work(problem)
         if work.largest > MOST_GROUPS:
             return too_many_tied(work.largest)

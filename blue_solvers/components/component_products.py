@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -10,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.tree.piecewise import Composed
 from constraint_builders.arrays import Float
 
@@ -33,6 +35,13 @@ class Component:
     contrasts: tuple[bool, ...]
     slots: tuple[slice, ...]
     groups: tuple[int, ...]
+
+    @classmethod
+    def of(cls, axes: Sequence[Grouping], contrasts: Sequence[bool]) -> Component:
+        """Of axes in slots, of which the contrasts come first, group sums last."""
+        pairs = [(g.levels - g.sizes.size, g.sizes.size, own) for g, own in zip(axes, contrasts, strict=True)]
+        slots = tuple(slice(0, first) if own else slice(first, None) for first, _, own in pairs)
+        return cls(tuple(contrasts), slots, tuple(count for _, count, own in pairs if not own))
 
     @cached_property
     def size(self) -> int:

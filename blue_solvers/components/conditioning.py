@@ -1,13 +1,12 @@
-"""What the closed form and the two passes cannot say by themselves: equalities, exact cells, cells not measured.
+"""What the closed form and the two passes cannot say by themselves: equalities, and cells known exactly.
 
 Let x be the exact estimate of a structured problem, with covariance V, and F x a few combinations of observed cells.
 One more independent measurement f of these, with covariance R, changes the estimate to
 
     x - V F' K^+ (F x - f),    Cov = V - V F' K^+ F V,    K = R + F V F'.
 
-R = 0 makes F x = f exact (Woodbury). R = -t takes back a pseudo-measurement of variance t: tables that equalities
-speak of and that were not measured count as measured in the structured problem, so that every combination has an
-estimate.
+R = 0 makes F x = f exact (Woodbury). Of equalities that speak of what nothing measured determines those combinations
+count in which that cancels.
 
 Which combinations say something new is decided without variances, where all noise counts alike: it is a matter of the
 tables alone. Each combination costs one covariance column, once.
@@ -25,7 +24,6 @@ from scipy.linalg import qr, solve_triangular
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.components.unmeasured_in_equalities import unmeasured_in_equalities
 from blue_solvers.contract import UnsupportedProblemError, variances_from_weights
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -36,8 +34,7 @@ ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
 VANISHED = 1e-14  # of the weights that measurements had before: what is left of less is rounding
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
-UNDETERMINED = 1e-11  # of the variance of pseudo-measurements: less was told by nothing else, up to rounding
-COPIES = 4  # of all columns over the observed layout
+COPIES = 5  # of all columns over the observed layout
 
 FormOf: TypeAlias = Callable[[Problem], Components]
 NO_CELLS: Index = np.zeros(0, dtype=np.intp)
@@ -70,87 +67,53 @@ class ConditionedEstimate:
 
     def __init__(self, problem: Problem, known: Index, form_of: FormOf) -> None:
         E, b = self._equal_to = problem.equality_rows
-        cells, size = unmeasured_in_equalities(problem), problem.observed.size
-        rows = sparse.csr_array(sparse.vstack([E, _units(known, size)], format="csr"))
-        needed = COPIES * 8.0 * size * (rows.shape[0] + cells.size)
-        require_memory(needed, f"{rows.shape[0]:,} equalities", "use solver='cholesky' or 'cg', or fewer")
-        base, pseudo_variance = _pseudo_measured(problem, cells)
-        chosen = _independent(base, form_of, rows, b)
-        self._measured = np.ones((size, 1))
-        self._measured[cells] = 0
-        # F x - h F y - c is what is missing: of equalities, of cells known exactly (h = 1), and of those not measured
-        self._F = sparse.csr_array(sparse.vstack([rows[chosen], _units(cells, size)], format="csr"))
-        self._told, self._constants = np.zeros((2, self._F.shape[0], 1))
-        self._told[: chosen.size, 0] = chosen >= b.size
-        self._constants[: chosen.size, 0] = np.concatenate([b, np.zeros(known.size)])[chosen]
+        needed = COPIES * 8.0 * problem.observed.size * (b.size + known.size)
+        require_memory(needed, f"{b.size + known.size:,} equalities", "use solver='cholesky' or 'cg', or fewer")
+        base = problem.replace(equalities=None)
+        # F x - h F y - c is what is missing: h = 1 of cells known exactly, c of equalities
+        F, told, constants = _independent(base, known, E, b, form_of)
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
-        self._noise = np.where(np.isfinite(base.variances), base.variances, 0.0)[:, None]
-        self._work_out_gain(problem.desired.size, chosen.size, pseudo_variance)
-        self.offset = (self._left @ (self._right @ self._constants))[:, 0]
-
-    def _work_out_gain(self, size: int, known: int, pseudo_variance: float) -> None:
-        """What combinations change is `_left` times `_right` times what is missing.
-
-        What is known is made orthonormal first: one that is known well is then not what two that are known badly leave.
-        With W = root of Sigma P' F', scaled to the noise of pseudo-measurements, what it leaves of these is T, and they
-        are taken back by (1 - T'T)^+: along the directions of which nothing else tells, they stay.
-        """
-        deviations = np.sqrt(self._noise)
-        W = deviations * _of_columns(self._observed.adjoint, self._F.T.toarray(), deviations.size)
-        Q, L = orthonormal(W[:, :known])
-        W = W[:, known:] / np.sqrt(pseudo_variance)
-        T = W - Q @ (Q.T @ W)
-        values, vectors = np.linalg.eigh(np.eye(W.shape[1]) - T.T @ T)
-        told = values > UNDETERMINED
-        root = vectors[:, told] / np.sqrt(values[told])
-        self._changes = deviations * np.concatenate([Q, T @ root], axis=1)
-        self._left = _of_columns(self._desired.apply, self._changes, size)
-        self._changed = self._left**2 @ np.repeat([1.0, -1.0], [known, root.shape[1]])
-        back, again = -root.T / np.sqrt(pseudo_variance), root.T @ (W.T @ Q) @ L
-        self._right = np.block([[L, np.zeros((known, W.shape[1]))], [again, back]])
+        self._deviations = np.sqrt(np.where(base.unmeasured, 0.0, base.variances))[:, None]
+        pulls = _of_columns(self._observed.adjoint, F.T.toarray(), problem.observed.size)
+        pulls[base.unmeasured] = 0
+        # made orthonormal first: one that is known well is then not what two that are known badly leave
+        Q, L = orthonormal(self._deviations * pulls)
+        self._changes = self._deviations * Q
+        self._left = _of_columns(self._desired.apply, self._changes, problem.desired.size)
+        self._missing, self._constants = pulls @ L.T - F.T @ (told * L).T, (L @ constants)[:, None]
+        self.offset = (self._left @ self._constants)[:, 0]
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        Y = Y * self._measured
-        desired = self._desired.apply(Y)
-        observed = desired if self._observed is self._desired else self._observed.apply(Y)
-        return desired - self._left @ (self._right @ (self._F @ observed - self._told * (self._F @ Y)))
+        return self._desired.apply(Y) - self._left @ (self._missing.T @ Y)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        multipliers = self._right.T @ (self._left.T @ V)
-        pulls = self._F.T @ multipliers
-        if self._observed is self._desired:
-            result = self._desired.adjoint(V - pulls)
-        else:
-            result = self._desired.adjoint(V) - self._observed.adjoint(pulls)
-        return (result + self._F.T @ (self._told * multipliers)) * self._measured
+        return self._desired.adjoint(V) - self._missing @ (self._left.T @ V)
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,); exactly 0 where equalities determine a cell."""
         before = self._desired.variances()
-        variances = np.where(before > 0, before - self._changed, 0.0)
+        variances = np.where(before > 0, before - (self._left**2).sum(axis=1), 0.0)
         small = np.flatnonzero((variances < CANCELLED * before) & (before > 0))
         if small.size:
-            noise = sparse.diags_array(self._noise[:, 0])
+            noise = sparse.diags_array(self._deviations[:, 0] ** 2)
             variances[small] = variances_from_weights(noise, small, variances.size, self._weights_that_move)
         return variances
 
     def _weights_that_move(self, V: Float) -> Float:
         """P' V, (n, K), 0 for functionals to which equalities leave nothing but rounding."""
         weights, largest = self.adjoint(V), abs(self._desired.adjoint(V)).max(axis=0)
-        deviations = np.sqrt(self._noise * self._measured)
-        left = np.linalg.norm(deviations * weights, axis=0)
-        return np.where(left > VANISHED * largest * np.linalg.norm(deviations), weights, 0.0)
+        left = np.linalg.norm(self._deviations * weights, axis=0)
+        return np.where(left > VANISHED * largest * np.linalg.norm(self._deviations), weights, 0.0)
 
     def violation(self, Y: Float) -> float:
         """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
-        Y = Y * self._measured
-        missing = self._F @ self._observed.apply(Y) - self._told * (self._F @ Y) - self._constants
         E, b = self._equal_to
-        gaps = E @ self._observed.apply(Y - self._changes @ (self._right @ missing)) - b[:, None]
+        changed = self._changes @ (self._missing.T @ Y - self._constants)
+        gaps = E @ self._observed.apply(Y - changed) - b[:, None]
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
 
@@ -176,45 +139,44 @@ def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf = for
     return ConditionedEstimate(problem, known, form_of)
 
 
-def _pseudo_measured(problem: Problem, cells: Index) -> tuple[Problem, float]:
-    """A problem without its equalities, where some cells count as measured, and the variance that these have.
-
-    It is so large that, by equalities with coefficients of any size, the measurements tell as much of them at least.
-    """
-    variances, sizes = np.array(problem.variances), abs(problem.equality_rows[0].data)
-    noisy = variances[(variances > 0) & np.isfinite(variances)]
-    pseudo_variance = float(noisy.max(initial=0.0)) or 1.0
-    if cells.size:
-        pseudo_variance *= float(sizes.max() / sizes.min(where=sizes > 0, initial=np.inf)) ** 2
-    variances[cells] = pseudo_variance
-    return problem.with_variances(variances).replace(equalities=None), pseudo_variance
-
-
 def _of_columns(linear: Callable[[Float], Float], X: Float, size: int) -> Float:
     """A linear map of columns, (size, K), of none too."""
     return linear(X) if X.shape[1] else np.zeros((size, 0))
 
 
-def _units(cells: Index, size: int) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, size))
+def _independent(
+    base: Problem, known: Index, E: sparse.csr_array, b: Float, form_of: FormOf
+) -> tuple[sparse.csr_array, Float, Float]:
+    """Combinations F of observed cells that say something new, whatever the sizes of the noise: F x = h F y + c.
 
-
-def _independent(base: Problem, form_of: FormOf, rows: sparse.csr_array, b: Float) -> Index:
-    """Numbers of combinations that say something new, whatever the sizes of the noise.
-
-    Where all noise counts alike, what a combination makes of consistent values is its projection on them.
+    Where all noise counts alike, what a combination makes of consistent values is its projection on them. What is left
+    of that by the measurements' estimate of it, nothing measured determines: only combinations of equalities count of
+    which nothing is.
 
     Raises
     ------
     UnsupportedProblemError
-        If some of the first, which are equal to `b`, contradict one another.
+        If some of the equalities contradict one another.
     """
-    alike = base.with_variances(np.where(np.isfinite(base.variances) & (base.variances > 0), 1.0, base.variances))
-    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
-    scale = np.where(lengths > 0, lengths, 1.0)
-    pulls = form_of(alike.observing()).adjoint(rows.T.toarray() / scale)
-    _require_attainable(pulls[:, : b.size], b / scale[: b.size])
-    return pivots(np.where(alike.exact[:, None], 0.0, pulls))[0]
+    units = np.ldexp(1.0, -np.frexp(np.sqrt(E.power(2).sum(axis=1)))[1])
+    E, b = sparse.csr_array(sparse.diags_array(units) @ E), units * b
+    alike, measured = np.where(base.exact, 0.0, 1.0), ~base.unmeasured
+    whole = form_of(base.with_variances(alike).observing())
+    pulls = _of_columns(whole.adjoint, E.T.toarray(), alike.size)
+    _require_attainable(pulls, b)
+    if base.has_unmeasured and b.size:
+        told, every = (
+            form_of(base.with_variances(own).observing())
+            for own in (np.where(measured, 1.0, np.inf), np.ones(alike.size))
+        )
+        first, rest, shares = _implied(every.adjoint(E.T.toarray() - measured[:, None] * told.adjoint(E.T.toarray())))
+        pulls, b = pulls[:, rest] - pulls[:, first] @ shares, b[rest] - shares.T @ b[first]
+        E = sparse.csr_array(E[rest] - sparse.csr_array(shares.T) @ E[first])
+    cells = sparse.csr_array((np.ones(known.size), (np.arange(known.size), known)), shape=(known.size, alike.size))
+    pulls = np.concatenate([pulls, _of_columns(whole.adjoint, cells.T.toarray(), alike.size)], axis=1)
+    chosen = pivots(np.where(base.exact[:, None], 0.0, pulls))[0]
+    F = sparse.csr_array(sparse.vstack([E, cells], format="csr"))[chosen]
+    return F, (chosen >= b.size).astype(float), np.concatenate([b, np.zeros(known.size)])[chosen]
 
 
 def pivots(columns: Float) -> tuple[Index, Float, Index]:
@@ -233,17 +195,22 @@ def pivots(columns: Float) -> tuple[Index, Float, Index]:
     return np.sort(order[:rank]), R[:size], order
 
 
+def _implied(columns: Float) -> tuple[Index, Index, Float]:
+    """Independent columns, the others, and the shares that these have of the first, (first, others)."""
+    chosen, R, order = pivots(columns)
+    rank = chosen.size
+    shares = solve_triangular(R[:rank, :rank], R[:rank, rank:]) if rank else np.zeros((0, order.size))
+    return order[:rank], order[rank:], shares
+
+
 def _require_attainable(pulls: Float, b: Float) -> None:
     """Refuse E x = b that no consistent x satisfies: combinations of rows that are 0 for all must be 0 on the right.
 
     `pulls` is what the rows make of consistent values, (n, k).
     """
-    chosen, R, order = pivots(pulls)
-    rank = chosen.size
-    if rank == b.size:
+    first, rest, implied = _implied(pulls)
+    if not rest.size:
         return
-    first, rest = order[:rank], order[rank:]
-    implied = solve_triangular(R[:rank, :rank], R[:rank, rank:]) if rank else np.zeros((0, rest.size))
     gaps = abs(b[rest] - implied.T @ b[first])
     sizes = abs(b[rest]) + abs(implied.T) @ abs(b[first])
     if (gaps > CONTRADICTION_TOLERANCE * sizes + INDEPENDENT * abs(b).max()).any():

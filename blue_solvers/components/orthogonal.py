@@ -7,6 +7,7 @@ weighted least squares problems", 1998).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +57,10 @@ def fit(F: Float) -> Fitted:
         root = np.sqrt(weights)
         return Fitted(F.swapaxes(1, 2) / weights, root, 1 / root)
     fitted = Fitted(np.empty((N, m, k)), np.empty((N, m, m)), np.empty((N, m, m)))
-    for some in _lots(F):
-        rows, R, columns, Q = _factors(F[some], with_q=True)
-        fitted.information_root[some] = _columns_in_place(R, columns)
-        fitted.covariance_root[some] = _rows_in_place(_back_substitute(R, _identities(R)), columns)
-        places = np.arange(len(rows)), columns[:, None], rows.T
-        fitted.inverse[some][places] = _back_substitute(R, Q.swapaxes(0, 1))
+    for some, R, order, turned in _factors(F, np.eye(k)):
+        fitted.information_root[some] = _columns_in_place(R, order)
+        fitted.covariance_root[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
+        fitted.inverse[some] = _rows_in_place(_back_substitute(R, turned), order)
     return fitted
 
 
@@ -86,82 +85,54 @@ def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Fl
         F = np.concatenate([F, np.zeros((len(F), m - F.shape[1], m))], axis=1)
     root = np.empty((len(F), m, m))
     inverse = np.empty((len(F) if with_inverse else 0, m, m))
-    for some in _lots(F):
-        _, R, order, _ = _factors(F[some], with_q=False)
+    for some, R, order, _ in _factors(F, np.zeros((F.shape[1], 0))):
         root[some] = _columns_in_place(R, order)
         if with_inverse:
             inverse[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
     return root.swapaxes(1, 2), inverse.swapaxes(1, 2)
 
 
-def _lots(F: Float) -> list[slice]:
-    """Systems that are worked on at once."""
-    N, k, m = F.shape
-    return chunks(N, 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m)))
+def _factors(F: Float, B: Float) -> Iterator[tuple[slice, Float, Index, Float]]:
+    """Of some systems (N, k, m) at a time R (m, m, N), the order of its columns (m, N), and Q'B (m, c, N) of B (k, c).
 
-
-def _factors(F: Float, with_q: bool) -> tuple[Index, Float, Index, Float]:
-    """Of systems (N, k, m) the order of rows and columns, (N, k) and (m, N), and their factors in this order.
-
-    R (m, m, N) and, where it is wanted, Q (k, m, N): systems lie along the last axis, so that steps run along them.
+    Systems lie along the last axis, so that steps run along them.
     """
     N, k, m = F.shape
-    rows = np.argsort(-abs(F).max(axis=2), axis=1, kind="stable")
-    places = (rows + np.arange(0, N * k, k)[:, None]).ravel()
-    work = np.ascontiguousarray(F.reshape(N * k, m).take(places, axis=0).reshape(N, k, m).transpose(1, 2, 0))
-    if m <= SMALL:
-        return rows, *_householder(work, with_q)
-    if with_q:
-        Q, R, columns = qr(work[:, :, 0], mode="economic", pivoting=True)
-        return rows, R[:, :, None], columns[:, None], Q[:, :, None]
-    R, columns = qr(work[:, :, 0], mode="r", pivoting=True)
-    return rows, R[:m, :, None], columns[:, None], work[:0]
+    for some in chunks(N, 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m))):
+        own = F[some]
+        rows = np.argsort(-abs(own).max(axis=2), axis=1, kind="stable")[:, :, None]
+        work = np.empty((k, m + B.shape[1], len(own)))
+        work[:, :m] = np.take_along_axis(own, rows, axis=1).transpose(1, 2, 0)
+        work[:, m:] = B[rows[:, :, 0]].transpose(1, 2, 0)
+        yield some, *(_reflected(work, m) if m <= SMALL else _by_lapack(work[:, :, 0], m))
 
 
-def _householder(work: Float, with_q: bool) -> tuple[Float, Index, Float]:
-    """R, the order of columns, and Q, of (k, m, N) whose place is lost."""
-    k, m, N = work.shape
-    columns = np.repeat(np.arange(m)[:, None], N, axis=1)
-    reflections = []
-    R = np.zeros((m, m, N))
+def _by_lapack(work: Float, m: int) -> tuple[Float, Index, Float]:
+    if work.shape[1] == m:
+        R, order = qr(work, mode="r", pivoting=True)
+        return R[:m, :, None], order[:, None], work[:m, m:, None]
+    Q, R, order = qr(work[:, :m], mode="economic", pivoting=True)
+    return R[:, :, None], order[:, None], (Q.T @ work[:, m:])[:, :, None]
+
+
+def _reflected(work: Float, m: int) -> tuple[Float, Index, Float]:
+    """R, the order of its columns, and Q' times what comes after these, of (k, m + c, N) whose place is lost."""
+    N = work.shape[2]
+    systems, order = np.arange(N), np.repeat(np.arange(m)[:, None], N, axis=1)
     for j in range(m):
         if j + 1 < m:
-            squares = np.einsum("icn,icn->cn", work[j:, j:], work[j:, j:])
+            squares = np.einsum("icn,icn->cn", work[j:, j:m], work[j:, j:m])
             pivot = j + squares.argmax(axis=0)
-            _exchange((work, R), columns, j, pivot)
+            for own in (work, order[None]):  # column j of every system and its pivot
+                own[:, j], own[:, pivot, systems] = own[:, pivot, systems], own[:, j].copy()
         v = work[j:, j]
         length = np.copysign(np.sqrt(np.einsum("in,in->n", v, v)), v[0])
         v[0] += length
         product = length * v[0]  # 0 or more; less than float64 holds the reciprocal of is nothing
         scale = np.divide(1.0, product, out=np.zeros(N), where=product >= np.finfo(float).tiny)
-        _reflect(v, scale, work[j:, j + 1 :])
-        R[j, j], R[j, j + 1 :] = -length, work[j, j + 1 :]
-        reflections.append((v, scale))
-    if not with_q:
-        return R, columns, work[:0]
-    Q = np.zeros((k, m, N))
-    for j, (v, scale) in reversed(list(enumerate(reflections))):
-        Q[j, j] = 1
-        _reflect(v, scale, Q[j:, j:])
-    return R, columns, Q
-
-
-def _reflect(v: Float, scale: Float, array: Float) -> None:
-    """Subtract v times its products with the columns of an array (k, c, N), times a scale, in place."""
-    products = np.einsum("in,icn->cn", v, array)
-    products *= scale
-    array -= v[:, None] * products
-
-
-def _exchange(arrays: tuple[Float, ...], columns: Index, j: int, pivot: Index) -> None:
-    """Exchange column j of every system with its pivot."""
-    for other in range(j + 1, len(columns)):
-        systems = np.flatnonzero(pivot == other)
-        if systems.size:
-            one, two = (slice(None), j, systems), (slice(None), other, systems)
-            for array in arrays:
-                array[one], array[two] = array[two], array[one]
-            columns[j, systems], columns[other, systems] = columns[other, systems], columns[j, systems]
+        work[j:, j + 1 :] -= v[:, None] * (np.einsum("in,icn->cn", v, work[j:, j + 1 :]) * scale)
+        work[j, j], work[j + 1 :, j] = -length, 0.0
+    return work[:m, :m], order, work[:m, m:]
 
 
 def _back_substitute(R: Float, B: Float) -> Float:

@@ -56,7 +56,19 @@ class StructuredProblem:
             turned = next(own for own in problem.observed_tables + problem.desired_tables if own.is_turned)
             told = " * ".join(turned.factors)
             raise ValueError(f"table {told!r} is not in the schema's order: give the problem of `in_schema_order`")
-        if problem.geounit_variances is None:
-            raise ValueError("two passes and closed forms need tables of equal variances in every geounit")
+        variances, domain = equal_variances(problem), problem.domain
         read: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(cls)}
-        return cls(**read | {"schema": problem.domain.schema, "spine": problem.domain.spine})
+        return cls(**read | {"schema": domain.schema, "spine": domain.spine, "geounit_variances": variances})
+
+
+def equal_variances(problem: Problem) -> list[Float]:
+    """The one variance of every table in every geounit, or area, (geounits,) for each table.
+
+    Raises
+    ------
+    ValueError
+        If variances differ within a table of a geounit, or noise is correlated.
+    """
+    if problem.geounit_variances is None:
+        raise ValueError("two passes and closed forms need tables of equal variances in every geounit")
+    return problem.geounit_variances

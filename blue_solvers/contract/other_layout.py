@@ -27,23 +27,24 @@ class InOtherLayout(Prepared):
     def __init__(self, problem: Problem, prepared: Prepared, observed: Index, desired: Index) -> None:
         self.problem, self.info = problem, prepared.info
         self._prepared, self._observed, self._desired = prepared, observed, desired
-        self._from_observed = _numbers(observed, prepared.problem.observed.size)
-        self._from_desired = _numbers(desired, prepared.problem.desired.size)
         self._lost = np.flatnonzero(problem.lost)
         self.offset = prepared.offset[desired]
         self.offset[self._lost] = 0.0
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        return self._told(*self._prepared.apply(_spread(Y, self._from_observed)))
+        return self._told(*self._prepared.apply(self._given(Y)))
 
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        return self._told(*self._prepared.apply_checked(_spread(Y, self._from_observed)))
+        return self._told(*self._prepared.apply_checked(self._given(Y)))
 
     def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
         return self._wanted(X), replace(info, reason=self.info.reason)
 
     def violation(self, Y: Float) -> float | None:
-        return self._prepared.violation(_spread(Y, self._from_observed))
+        return self._prepared.violation(self._given(Y))
+
+    def _given(self, Y: Float) -> Float:
+        return _spread(Y, self._observed, self._prepared.problem.observed.size)
 
     def _wanted(self, X: Float) -> Float:
         """Cells from the other layout, with NaN in those that nothing determines."""
@@ -54,7 +55,9 @@ class InOtherLayout(Prepared):
     def adjoint(self, V: Float) -> Float:
         known = np.array(V)
         known[self._lost] = 0
-        weights = self._prepared.adjoint(_spread(known, self._from_desired)).take(self._observed, axis=0)
+        weights = self._prepared.adjoint(_spread(known, self._desired, self._prepared.problem.desired.size)).take(
+            self._observed, axis=0
+        )
         weights[self.problem.assumed] = 0  # up to rounding already
         weights[:, V[self._lost].any(axis=0)] = np.nan
         return weights
@@ -63,23 +66,16 @@ class InOtherLayout(Prepared):
         return self._wanted(self._prepared.variances())
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
-        entries = sparse.coo_array(W)
-        lost = np.isin(entries.row, self._lost)
-        pairs, shape = (self._desired[entries.row], entries.col), (self._prepared.problem.desired.size, W.shape[1])
-        known = sparse.csc_array((np.where(lost, 0.0, entries.data), pairs), shape=shape)
-        covariance = np.array(self._prepared.functional_covariance(known))
-        unknown = entries.col[lost & (entries.data != 0)]
+        lost, shape = self.problem.lost, (self._prepared.problem.desired.size, W.shape[1])
+        known = np.where(lost[W.indices], 0.0, W.data), self._desired[W.indices], W.indptr
+        covariance = np.array(self._prepared.functional_covariance(sparse.csc_array(known, shape=shape)))
+        unknown = abs(W).T @ lost > 0
         covariance[unknown] = covariance[:, unknown] = np.nan
         return covariance
 
 
-def _numbers(places: Index, size: int) -> Index:
-    """For each of `size` cells which of the places it is, one more than the last for none."""
-    numbers = np.full(size, places.size)
-    numbers[places] = np.arange(places.size)
-    return numbers
-
-
-def _spread(X: Float, numbers: Index) -> Float:
-    """Cells, (n, K), among more by their numbers, 0 elsewhere."""
-    return np.concatenate([X, np.zeros((1, X.shape[1]))]).take(numbers, axis=0)
+def _spread(X: Float, places: Index, size: int) -> Float:
+    """Cells, (n, K), at their places among more, 0 elsewhere."""
+    result = np.zeros((size, X.shape[1]))
+    result[places] = X
+    return result

@@ -85,7 +85,7 @@ class Solver(ABC):
         if reason is not None or not _shows_late(problem):
             return reason
         try:
-            self._prepared(problem)
+            self.prepare(problem)
         except (UnsupportedProblemError, ConvergenceError) as error:
             return str(error)
         except (MemoryError, ImportError):
@@ -107,7 +107,10 @@ class Solver(ABC):
         reason = self._reason(problem)
         if reason is not None:
             raise UnsupportedProblemError(reason)
-        return self._prepared(problem)
+        try:
+            return self._prepared(problem)
+        except UnsolvableError as error:
+            raise UnsupportedProblemError(str(error)) from None
 
     def _reason(self, problem: Problem) -> str | None:
         """Why it does not take a problem, as far as that shows without the work."""
@@ -125,21 +128,15 @@ class Solver(ABC):
         order = in_schema_order(problem.determined)
         ordered = order.problem if order else problem.determined
         plain = plain_problem(ordered)
-        prepared = self._planned(plain)
+        prepared = self.plan(plain)
         if plain is not ordered:
             same = plain.desired.names == plain.observed.names
-            prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self._planned(plain.observing()))
+            prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self.plan(plain.observing()))
         if ordered is problem:
             return prepared
         sizes = problem.observed.size, problem.desired.size
         places = map(np.argsort, (order.observed, order.desired)) if order else map(np.arange, sizes)
         return InOtherLayout(problem, prepared, *places)
-
-    def _planned(self, plain: Problem) -> Prepared:
-        try:
-            return self.plan(plain)
-        except UnsolvableError as error:
-            raise UnsupportedProblemError(str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,20 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache
 from itertools import combinations
 
 import numpy as np
 
 from blue_solvers.components import Components
+from blue_solvers.components.assumptions import GENERAL, beyond_assumptions
 from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use, too_many_groups
-from blue_solvers.components.unmeasured_in_equalities import too_many_unmeasured
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots, axes_of, contrasts_of
+from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots, axes_of, contrasts_of
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
@@ -36,7 +37,6 @@ from constraint_builders.description.zeros import StructuralZeros
 
 MOST_COMPONENTS = 4_096  # each has a factorisation
 LEAST_NOISE = 1e-90  # of the variances of measurements that several make one of, which may not be below 1e-100
-GENERAL = "use solver='cholesky' or 'cg'"
 
 
 class AreaForm:
@@ -61,6 +61,7 @@ class AreaForm:
         seen = components_with({self._slots[table.name].contrasts for table in problem.desired_tables})
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
         self._components = list(filter(None, found))
+        self._variances_of = cache(ConstrainedEstimate.variances)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -98,23 +99,18 @@ class AreaForm:
         """Variance of every desired cell, (m,)."""
         result, tables = np.zeros((self._problem.desired.size, 1)), self._desired.tables
         blocks = self._desired.blocks(result)
-        by_group = [np.zeros((len(block), *own.grouped_shape())) for own, block in zip(tables, blocks, strict=True)]
+        by_group = [np.zeros((len(block), *own.groups)) for own, block in zip(tables, blocks, strict=True)]
         for own in self._components:
             found = self._component_variances(own)
-            for i, slots, place, _ in own.desired.tables:
-                by_group[i] += slots.shared(found[place], own.component)
+            for part in own.desired.tables:
+                by_group[part.block] += part.slots.shared(found[part.place], own.component)
         for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
             block[..., 0] = slots.spread_groups(of_groups)
         return result[:, 0]
 
     def _component_variances(self, own: ComponentEstimate) -> Float:
         """Variances over the desired layout of a component's problem."""
-        return self._variances_of[own.estimate]
-
-    @cached_property
-    def _variances_of(self) -> dict[ConstrainedEstimate, Float]:
-        """By the estimate of components the variances of its desired cells."""
-        return {own: own.variances() for own in dict.fromkeys(own.estimate for own in self._components)}
+        return self._variances_of(own.estimate)
 
 
 class TablesInSlots:
@@ -140,7 +136,7 @@ class TablesInSlots:
             own.basis.to_cells(block)
 
 
-def components_with(contrasts: Iterable[Component]) -> list[Component]:
+def components_with(contrasts: Iterable[Contrasts]) -> list[Contrasts]:
     """All subsets of some sets of variables, small ones first."""
     seen = {
         frozenset(chosen) for own in contrasts for k in range(len(own) + 1) for chosen in combinations(sorted(own), k)
@@ -170,13 +166,9 @@ def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components
 
 def areas_refusal(problem: Problem) -> str | None:
     """Why components do not take a problem, or None: equal variances within every table of an area, or geounit."""
-    if not problem.is_tabular:
-        return Refusal("it has no tables, only a matrix", GENERAL)
-    if problem.is_correlated:
-        return Refusal("its noise is correlated (assumption A2)", GENERAL)
-    if not problem.is_alike_by_geounit:
-        return Refusal("variances differ within a table of an area (assumption A3)", GENERAL)
-    if _least_noise(problem) < LEAST_NOISE:
+    if (reason := beyond_assumptions(problem, "an area")) is not None:
+        return reason
+    if any(((own > 0) & (own < LEAST_NOISE)).any() for own in equal_variances(problem)):
         return Refusal(f"it has variances below {LEAST_NOISE:g}, which measurements put together have less of", GENERAL)
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
@@ -185,9 +177,4 @@ def areas_refusal(problem: Problem) -> str | None:
     count = sum(2 ** len(own) for own in contrasts)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
-    return uneven_refusal(problem) or too_many_groups(problem) or too_many_unmeasured(problem)
-
-
-def _least_noise(problem: Problem) -> float:
-    """The least variance that is not 0."""
-    return min(float(own.min(where=own > 0, initial=np.inf)) for own in problem.geounit_variances or [np.ones(1)])
+    return uneven_refusal(problem) or too_many_groups(problem)

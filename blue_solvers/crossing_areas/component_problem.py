@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
-from blue_solvers.crossing_areas.table_slots import Component, TableSlots
+from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
@@ -56,14 +57,14 @@ class ComponentParts(NamedTuple):
 
     Attributes
     ----------
-    component : Component
+    component : Contrasts
     size : int
         Of the layout of the component's problem.
     tables : list of TablePart
         Of those that see the component.
     """
 
-    component: Component
+    component: Contrasts
     size: int
     tables: list[TablePart]
 
@@ -86,12 +87,12 @@ class ComponentEstimate(NamedTuple):
 
     Attributes
     ----------
-    component : Component
+    component : Contrasts
     estimate : ConstrainedEstimate
     observed, desired : ComponentParts
     """
 
-    component: Component
+    component: Contrasts
     estimate: ConstrainedEstimate
     observed: ComponentParts
     desired: ComponentParts
@@ -106,11 +107,11 @@ class ReducedSchema:
     groupings : sequence of Grouping
         Of the variables in use.
     tables : sequence of Table
-    component : Component
+    component : Contrasts
     """
 
     def __init__(
-        self, schema: Schema, groupings: Sequence[Grouping], tables: Sequence[Table], component: Component
+        self, schema: Schema, groupings: Sequence[Grouping], tables: Sequence[Table], component: Contrasts
     ) -> None:
         grouped = [own for own in groupings if own.axis not in component and own.sizes.size > 1]
         self._variables = {own.axis: schema.names[own.axis] for own in grouped}
@@ -143,24 +144,11 @@ class ReducedSchema:
         return {(LEAF, " * ".join(kept) or "total"): empty.reshape(len(empty), *map(self.schema.size_of, kept))}
 
 
-def equal_variances(problem: Problem) -> list[Float]:
-    """The one variance of every table in every area, (areas,) for each table.
-
-    Raises
-    ------
-    ValueError
-        If variances differ within a table of an area, or noise is correlated.
-    """
-    if problem.geounit_variances is None:
-        raise ValueError("components of areas need tables of equal variances in every area")
-    return problem.geounit_variances
-
-
 def component_estimate(
     problem: Problem,
     groupings: Sequence[Grouping],
     slots: Mapping[str, TableSlots],
-    component: Component,
+    component: Contrasts,
     made: dict[Key, ConstrainedEstimate],
 ) -> ComponentEstimate | None:
     """The estimate of a component that some desired table sees; None where nothing was measured of it, so that it is 0.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from functools import reduce
 
 import numpy as np
 
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
 from constraint_builders import Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 
-Component = frozenset[int]  # its variables along which it has contrasts, by their axes in the schema
+Contrasts = frozenset[int]  # the variables along which a component has contrasts, by their axes in the schema
 
 
 def axes_of(schema: Schema, groupings: Sequence[Grouping], table: Table) -> list[Grouping]:
@@ -25,7 +26,7 @@ def axes_of(schema: Schema, groupings: Sequence[Grouping], table: Table) -> list
     ]
 
 
-def contrasts_of(axes: Sequence[Grouping]) -> Component:
+def contrasts_of(axes: Sequence[Grouping]) -> Contrasts:
     """The variables along which a table has contrasts."""
     return frozenset(own.axis for own in axes if own.has_contrasts)
 
@@ -40,7 +41,7 @@ class TableSlots:
 
     Attributes
     ----------
-    contrasts : Component
+    contrasts : Contrasts
         The variables along which it has contrasts.
     shape : tuple of int
     basis : Basis
@@ -50,51 +51,44 @@ class TableSlots:
     def __init__(self, axes: Sequence[Grouping]) -> None:
         self._axes, self.contrasts = axes, contrasts_of(axes)
         self.shape, self.basis = tuple(own.levels for own in axes), Basis(axes)
+        self.groups = tuple(own.sizes.size for own in axes)
+        self._parts: dict[Contrasts, Component] = {}
 
-    def grouped_shape(self, component: Component = frozenset()) -> tuple[int, ...]:
-        """Numbers of groups along the axes that are no contrasts of a component."""
-        return tuple(own.sizes.size for own in self._axes if own.axis not in component)
+    def component(self, contrasts: Contrasts) -> Component:
+        """The part of its slots, (G, *shape, K), that is contrasts along some variables."""
+        if contrasts not in self._parts:
+            self._parts[contrasts] = Component.of(self._axes, [own.axis in contrasts for own in self._axes])
+        return self._parts[contrasts]
 
-    def _place(self, component: Component) -> tuple[slice, ...]:
-        """Contrasts are the first slots of an axis, groups the last ones."""
-        starts = [(own, own.levels - own.sizes.size) for own in self._axes]
-        return slice(None), *(slice(n) if own.axis in component else slice(n, None) for own, n in starts)
-
-    def _order(self, component: Component) -> tuple[int, ...]:
-        """Axes of (G, *shape, K): places, groups, contrasts, columns."""
-        along = [own.axis in component for own in self._axes]
-        return 0, *(np.argsort(along, kind="stable") + 1).tolist(), len(along) + 1
-
-    def roots(self, component: Component) -> Float:
+    def roots(self, contrasts: Contrasts) -> Float:
         """What turns slots of groups into sums over groups: roots of their sizes, of every group cell."""
-        found = np.ones(1)
-        for own in self._axes:
-            if own.axis not in component:
-                found = np.outer(found, np.sqrt(own.sizes)).ravel()
-        return found
+        return _outer([np.sqrt(own.sizes) for own in self._axes if own.axis not in contrasts]).ravel()
 
-    def part(self, slots: Float, component: Component) -> Float:
+    def part(self, slots: Float, contrasts: Contrasts) -> Float:
         """A component's part of slots, (G * group cells, contrasts * K)."""
-        part = slots[self._place(component)].transpose(self._order(component))
-        return part.reshape(len(slots) * prod(self.grouped_shape(component)), -1)
+        own = self.component(contrasts)
+        return own.to_front(slots[own.place], own.size).reshape(len(slots) * own.size, -1)
 
-    def put(self, slots: Float, component: Component, values: Float) -> None:
+    def put(self, slots: Float, contrasts: Contrasts, values: Float) -> None:
         """The inverse of `part`, and its transpose, into slots."""
-        place, order = slots[self._place(component)], self._order(component)
-        place[...] = values.reshape([place.shape[i] for i in order]).transpose(np.argsort(order))
+        own = self.component(contrasts)
+        slots[own.place] = own.from_front(values, own.groups, slots[own.place].shape)
 
-    def shared(self, variances: Float, component: Component) -> Float:
+    def shared(self, variances: Float, contrasts: Contrasts) -> Float:
         """What a component's variances, (G * group cells,), are of a cell's, (G, *groups along every axis)."""
-        array = variances.reshape(-1, *self.grouped_shape(component))
-        for i, own in enumerate(self._axes, start=1):
-            share = 1 / own.sizes**2
-            if own.axis in component:
-                array, share = np.expand_dims(array, i), 1 - 1 / own.sizes
-            array = array * share.reshape(-1, *[1] * (array.ndim - 1 - i))
-        return array
+        along = [own.axis in contrasts for own in self._axes]
+        sizes = [own.sizes for own in self._axes]
+        shares = _outer([1 - 1 / own if other else 1 / own**2 for own, other in zip(sizes, along, strict=True)])
+        shape = [1 if other else own.size for own, other in zip(sizes, along, strict=True)]
+        return variances.reshape(-1, *shape) * shares
 
     def spread_groups(self, by_group: Float) -> Float:
         """From (G, *groups along every axis) to (G, *shape): every level has what its group has."""
         for i, own in enumerate(self._axes, start=1):
             by_group = np.take(by_group, own.groups, axis=i)
         return by_group
+
+
+def _outer(factors: Sequence[Float]) -> Float:
+    """Products of the entries of some vectors, an axis for each."""
+    return reduce(np.multiply.outer, factors, np.ones(()))

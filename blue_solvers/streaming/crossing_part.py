@@ -29,7 +29,7 @@ from blue_solvers.components.tree.messages import Message
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate
-from blue_solvers.crossing_areas.table_slots import Component
+from blue_solvers.crossing_areas.table_slots import Contrasts
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.siblings import names_not_in
@@ -88,7 +88,7 @@ class CrossingForm(AreaForm):
         """What the part knows of its root, whose estimate is zero along directions that nothing determines."""
         slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out())
         array = np.zeros((1, *self._design.finest.shape, 1))
-        told: dict[Component, Message] = {}
+        told: dict[Contrasts, Message] = {}
         known: dict[tuple[ConstrainedEstimate, bytes], tuple[Message, Float]] = {}
         for own in self._components:
             key = own.estimate, self._scales(own.component).tobytes()
@@ -106,7 +106,7 @@ class CrossingForm(AreaForm):
         spreads = self._cut(without_rounding(self.variances(), nothing)) if variances else {}
         return Estimates(cells, spreads, {}, {})
 
-    def _scales(self, component: Component) -> Float:
+    def _scales(self, component: Contrasts) -> Float:
         """What turns orthonormal group sums of the root into sums over groups, (m,)."""
         return self._slots[self._design.finest.name].roots(component)
 
@@ -194,7 +194,7 @@ class CrossingForm(AreaForm):
         return float(np.sqrt(least * largest) / self._design.finest.size) if largest > 0 else 1.0
 
 
-def _components(groupings: Sequence[Grouping]) -> Iterator[Component]:
+def _components(groupings: Sequence[Grouping]) -> Iterator[Contrasts]:
     """All components, in the order of the tree's plan."""
     for chosen in product(*([False, True] if own.has_contrasts else [False] for own in groupings)):
         yield frozenset(grouping.axis for grouping, own in zip(groupings, chosen, strict=True) if own)

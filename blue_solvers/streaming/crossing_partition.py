@@ -15,9 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.size import groupings_in_use
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.area_form import MOST_COMPONENTS, areas_refusal
-from blue_solvers.crossing_areas.component_problem import equal_variances
 from blue_solvers.normal_equations.noisy_equations import variance_spread
 from blue_solvers.streaming.manifest import TOP, areas_file
 from blue_solvers.streaming.part_data import Design

@@ -28,7 +28,7 @@ so that variances take half the digits of the weights: half the iterations.
 Rounding takes x and r out of the ranges of P and P', where Sigma^-1 may be large. Both are projected before r is worked
 out afresh, and the iterations begin again from there until it is small enough.
 
-Where the structured problem does without some tables (`kept_tables`), x, r and P are over the cells of the others, and
+Where the structured problem does without some tables (`nearest`), x, r and P are over the cells of the others, and
 Sigma^-1 becomes B' Sigma^-1 B, B the sums that give all cells from these; the bound is with Sigma of the cells kept.
 
 References
@@ -96,11 +96,12 @@ class NearestStructuredEstimate(Prepared):
         self._max_iterations = max_iterations
         self.info = info
         structure = structure_of(problem)
-        self._desired, self._observed, self._kept = structure.desired, structure.observed, structure.kept
+        self._desired, self._observed = structure.desired, structure.observed
+        self._cells, self._everywhere = structure.cells, structure.everywhere
         moved = (structure.variances > 0) & np.isfinite(structure.variances)
         self._certain = problem.noise.has_entries and not (moved & problem.unmeasured).any()
         self._deviations = np.sqrt(np.where(moved, structure.variances, 0.0))[:, None]
-        self._S = self._deviations[self._kept.cells] ** 2
+        self._S = self._deviations[self._cells] ** 2
         self._inverse_S = np.divide(1.0, self._S, out=np.zeros_like(self._S), where=self._S > 0)
         least = float(self._deviations[moved].min(initial=np.inf))
         self._nothing = min(ROUNDING * EPSILON * float(self._deviations.max(initial=0.0)), LEAST_ERROR * least)
@@ -125,18 +126,19 @@ class NearestStructuredEstimate(Prepared):
             return
         variances = np.where(used, problem.variances, self._greatest * squares)[:, None]
         precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=used[:, None])
-        own = variances[self._kept.cells]
+        own = variances[self._cells]
         self._weigh, self._spread_noise = lambda X: precisions * X, lambda R: own * R
 
     def _noise_of_kept(self, R: Float) -> Float:
         everywhere = np.zeros((self.problem.observed.size, R.shape[1]))
-        everywhere[self._kept.cells] = R
-        return np.asarray(self.problem.noise @ everywhere)[self._kept.cells]
+        everywhere[self._cells] = R
+        return np.asarray(self.problem.noise @ everywhere)[self._cells]
 
     def _preconditioner(self) -> Product:
         """S of every cell, or, where two estimates a step are less work than twice the steps, P S f."""
         S, problem, moved = self._S, self.problem, self._S > 0
-        if not (problem.is_correlated or problem.is_placed or self._kept.names) and self._certain and moved.any():
+        has_all = self._cells.size == problem.observed.size
+        if has_all and not (problem.is_correlated or problem.is_placed) and self._certain and moved.any():
             leverages = (self._observed.variances()[:, None] * self._inverse_S).clip(0, 1)
             if float(leverages[moved].mean()) >= LEAST_LEVERAGE:
                 between = softened(S, self._weigh(S), leverages)
@@ -144,15 +146,15 @@ class NearestStructuredEstimate(Prepared):
         return lambda R: S * R
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        return self._estimate(Y, self._observed.apply(Y[self._kept.cells]))
+        return self._estimate(Y, self._observed.apply(Y[self._cells]))
 
     def _estimate(self, Y: Float, start: Float) -> tuple[Float, Info]:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
-        everywhere = self._kept.spread(start)
+        everywhere = self._everywhere.apply(start)
         away = Y - everywhere
         weighted = self._weigh(away)
         adjustment = np.sqrt(np.maximum(_products(away, weighted), 0.0))
-        pull = self._transposed(self._kept.gather(weighted))
+        pull = self._transposed(self._everywhere.adjoint(weighted))
         rounding = self._rounding(self._weigh(self._signs * (abs(Y) + abs(everywhere))))
         aim = np.minimum(self._rtol * adjustment, self._most_error)
         X, sizes, iterations = self._solve(pull, np.maximum(aim, rounding))
@@ -195,15 +197,15 @@ class NearestStructuredEstimate(Prepared):
         """Weights of the measurements in V' x, to an error of every column of `rtol` of its standard error."""
         pulls = self._desired.adjoint(V)
         pull = self._transposed(pulls)
-        deviations = self._deviations[self._kept.cells]
+        deviations = self._deviations[self._cells]
         scaled = deviations * pulls
         nothing = self._nothing * np.maximum(_lengths(V), _lengths(pulls))
         known = np.minimum(_lengths(scaled), _lengths(deviations * pull)) <= nothing  # known exactly, but for rounding
         pull[:, known] = 0
         target = np.maximum(rtol * self._least_errors(pull), self._floor * _lengths(scaled))
         X, _, _ = self._solve(pull, target)
-        weights = self._weigh(self._kept.spread(X))
-        weights[self._kept.cells] += self._observed.adjoint(pulls - self._kept.gather(weights))
+        weights = self._weigh(self._everywhere.apply(X))
+        weights[self._cells] += self._observed.adjoint(pulls - self._everywhere.adjoint(weights))
         weights[self.problem.unmeasured] = 0
         weights[np.ix_(~self.problem.exact, known)] = 0
         return weights
@@ -216,7 +218,7 @@ class NearestStructuredEstimate(Prepared):
 
     def _information(self, X: Float) -> Float:
         """P' B' Sigma^-1 B X."""
-        return self._transposed(self._kept.gather(self._weigh(self._kept.spread(X))))
+        return self._transposed(self._everywhere.adjoint(self._weigh(self._everywhere.apply(X))))
 
     @property
     def _floor(self) -> float:
@@ -231,7 +233,7 @@ class NearestStructuredEstimate(Prepared):
         """What the standard errors of functionals are at least: those of their estimates along P S `pull` alone."""
         along = self._S * pull
         squares = _products(pull, along)
-        everywhere = self._kept.spread(along)
+        everywhere = self._everywhere.apply(along)
         precisions = _products(everywhere, self._weigh(everywhere))
         return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
 

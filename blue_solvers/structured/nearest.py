@@ -15,14 +15,22 @@ the tables of 4^4, correlations up to 0.9.
 
 Cells that are known exactly in a table that is not become equalities, x = y there: each costs one covariance column,
 and a product with it in every estimate.
+
+Where recodes would couple too many cells it does without some tables. The structured estimate is then that of the
+tables that it keeps. All else follows from these by sums: the cells of the tables left out, whose measurements still
+count in the iterations, and the desired tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
@@ -30,13 +38,14 @@ from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.size import group_count
 from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
-from blue_solvers.structured.kept_tables import KeptTables, kept_tables
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.some_tables import of_tables
 
 FEW_GROUPS = 300  # of recodes, whose matrices then cost less than the iterations
 MOST_EXACT_CELLS = 500  # in tables that are not wholly exact: their products make an estimate take five times as long
 MOST_EXACT_ENTRIES = 30_000_000  # of their covariance columns, held half a dozen times while they are worked out
+Number = TypeVar("Number", bound=np.generic)
 OTHERWISE = "use preconditioner='jacobi' or solver='cholesky'"
 
 
@@ -54,8 +63,7 @@ def nearest_structured(problem: Problem) -> Problem:
         Tables measured in part count as measured whole, and tables known exactly in part as not exact.
     """
     variances = problem.variances.copy()
-    for index, table in enumerate(problem.observed_tables):
-        cells = variances[problem.observed.block(index)].reshape(-1, table.size)
+    for cells in _by_geounit(problem, variances):
         noisy = (cells > 0) & np.isfinite(cells)
         mixed = noisy.any(axis=1)
         logarithms, noisy = np.log(np.where(noisy, cells, 1.0)[mixed]), noisy[mixed]
@@ -71,11 +79,9 @@ def nearest_structured(problem: Problem) -> Problem:
 
 def exact_in_part(problem: Problem) -> Index:
     """Observed cells that are known exactly where their table, in their geounit, is not."""
-    found = np.zeros(problem.observed.size, dtype=bool)
-    for index, table in enumerate(problem.observed_tables):
-        place = problem.observed.block(index)
-        exact = problem.exact[place].reshape(-1, table.size)
-        found[place] = (exact & ~exact.all(axis=1, keepdims=True)).ravel()
+    found = problem.exact.copy()
+    for own in _by_geounit(problem, found):
+        own[own.all(axis=1)] = False
     return np.flatnonzero(found)
 
 
@@ -93,12 +99,17 @@ def variance_ratio(problem: Problem) -> float:
         At least 1; infinite where a table was measured in part. Cells known exactly do not count.
     """
     largest = 1.0
-    for index, table in enumerate(problem.observed_tables):
-        cells = problem.variances[problem.observed.block(index)].reshape(-1, table.size)
+    for cells in _by_geounit(problem, problem.variances):
         least, greatest = np.where(cells > 0, cells, np.inf).min(axis=1), cells.max(axis=1)
         noisy = (greatest > 0) & np.isfinite(least)
         largest = max(largest, float((greatest[noisy] / least[noisy]).max(initial=1.0)))
     return largest
+
+
+def _by_geounit(problem: Problem, values: NDArray[Number]) -> Iterator[NDArray[Number]]:
+    """Of a vector over the observed layout every table's part, (geounits, cells), in its place."""
+    for index, table in enumerate(problem.observed_tables):
+        yield values[problem.observed.block(index)].reshape(-1, table.size)
 
 
 def why_no_structure(problem: Problem) -> str | None:
@@ -127,28 +138,81 @@ def why_no_structure(problem: Problem) -> str | None:
 def tables_left_out(problem: Problem) -> tuple:
     """Names of observed tables that the nearest structured problem does without, their recodes coupling too much."""
     kept = _kept(problem)
-    return () if isinstance(kept, str) else kept.names
+    return (
+        () if isinstance(kept, str) else tuple(name for i, name in enumerate(problem.observed.names) if i not in kept)
+    )
 
 
-def _kept(problem: Problem) -> KeptTables | str:
-    """Nothing is left out where the recodes permit it; otherwise enough to make their matrices small."""
-    structured, known = nearest_structured(problem), exact_in_part(problem)
-    everything = KeptTables(structured, structured, np.arange(structured.observed.size))
-    if problem.has_areas:
-        return areas_refusal(structured) or everything
-    refusal = flat_refusal if problem.has_only_tables and not known.size else tree_refusal
+def _kept(problem: Problem) -> list[int] | str:
+    """Numbers of the tables that it has: all where the recodes permit it, otherwise with few groups if that may be."""
+    structured, is_flat = nearest_structured(problem), problem.has_only_tables and not exact_in_part(problem).size
+    refusal = areas_refusal if problem.has_areas else flat_refusal if is_flat else tree_refusal
     reason = refusal(structured)
     if reason is None:
-        return everything
-    few = kept_tables(structured, known, lambda p: group_count(p) <= FEW_GROUPS and refusal(p) is None)
-    return few or kept_tables(structured, known, lambda p: refusal(p) is None) or reason
+        return list(range(len(problem.observed_tables)))
+    if problem.has_areas:
+        return reason
+    few = _fewer_tables(structured, problem.exact, lambda p: group_count(p) <= FEW_GROUPS and refusal(p) is None)
+    return few or _fewer_tables(structured, problem.exact, lambda p: refusal(p) is None) or reason
 
 
-class Sums(NamedTuple):
-    """Desired cells as sums of consistent observed ones, (n, K) to (m, K), and the transpose."""
+def _fewer_tables(problem: Problem, exact: Flags, suits: Callable[[Problem], bool]) -> list[int]:
+    """Leave out tables with recodes, the largest first, until what is left suits; those that need not be come back.
 
-    apply: Callable[[Float], Float]
-    adjoint: Callable[[Float], Float]
+    A large table sums few cells of what is kept into each of its own, so that its measurements change the iterations
+    least; small ones would change few directions much.
+
+    Parameters
+    ----------
+    problem : Problem
+        The structured one with all tables; see `nearest_structured`.
+    exact : ndarray of bool, (n,)
+        Observed cells that are known exactly: their tables are kept.
+    suits : callable
+        Whether a problem can be solved exactly at little cost.
+
+    Returns
+    -------
+    list of int
+        The numbers of the tables that are kept; none if leaving out does not help.
+    """
+    tables, small = list(range(len(problem.observed_tables))), lambda i: problem.observed_tables[i].size
+    kept, plain = tables, set(problem.domain.schema.names)
+    recoded = [i for i in tables if not plain.issuperset(problem.observed_tables[i].factors)]
+    noisy = [i for i in recoded if not exact[problem.observed.block(i)].any()]
+    for index in sorted(noisy, key=small, reverse=True):
+        if _suffice(problem, fewer := [i for i in kept if i != index]):
+            kept = fewer
+    if not suits(of_tables(problem, kept, kept)):
+        return []
+    for index in sorted(set(tables) - set(kept), key=small):
+        if suits(of_tables(problem, more := sorted([*kept, index]), more)):
+            kept = more
+    return kept
+
+
+def _suffice(problem: Problem, kept: list[int]) -> bool:
+    """Whether the other tables and the desired ones follow from some, and no equality speaks of others."""
+    with suppress(ValueError):
+        of_tables(problem, kept, range(len(problem.observed_tables)))
+        of_tables(problem, kept)
+        return True
+    return False
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Desired cells of a problem as sums of consistent observed ones, (n, K) to (m, K), and the transpose."""
+
+    problem: Problem
+
+    def apply(self, X: Float) -> Float:
+        """From observed cells."""
+        return self.problem.tabulate(X)
+
+    def adjoint(self, V: Float) -> Float:
+        """To observed cells."""
+        return self.problem.tabulate_transpose(V)
 
 
 class Structure(NamedTuple):
@@ -162,27 +226,34 @@ class Structure(NamedTuple):
         Of the desired cells, from the same.
     variances : ndarray, (n,)
         The one variance of every observed cell of the problem, 0 in exact cells.
-    kept : KeptTables
-        Which tables it has.
+    cells : ndarray of int
+        The cells of its tables in the observed layout of the problem.
+    everywhere : Sums
+        All observed cells from consistent values of these.
     """
 
     observed: Components
     desired: Components | Sums
     variances: Float
-    kept: KeptTables
+    cells: Index
+    everywhere: Sums
 
 
 def structure_of(problem: Problem) -> Structure:
     """The structure to iterate around, of a problem for which `why_no_structure` is None."""
     kept = _kept(problem)
     assert not isinstance(kept, str)
-    known = np.searchsorted(kept.cells, exact_in_part(problem))
-    variances = np.where(problem.exact, 0.0, nearest_structured(problem).variances)
-    form_of = exact_form_of_areas if problem.has_areas else conditioned
-    observed = form_of(kept.kept.observing(), known)
-    desired: Components | Sums = observed
-    if kept.desired is not kept.kept:
-        desired = Sums(kept.desired.tabulate, kept.desired.tabulate_transpose)
-    elif problem.desired.names != problem.observed.names:
-        desired = form_of(kept.kept, known)
-    return Structure(observed, desired, variances, kept)
+    structured, every = nearest_structured(problem), range(len(problem.observed_tables))
+    variances, cells = np.where(problem.exact, 0.0, structured.variances), structured.observed.cells(kept)
+    form_of = partial(
+        exact_form_of_areas if problem.has_areas else conditioned, known=np.searchsorted(cells, exact_in_part(problem))
+    )
+    if len(kept) < len(every):
+        fewer = of_tables(structured, kept)
+        everywhere = Sums(of_tables(structured, kept, every))
+        return Structure(form_of(fewer.observing()), Sums(fewer), variances, cells, everywhere)
+    observed = form_of(structured.observing())
+    same = problem.desired.names == problem.observed.names
+    return Structure(
+        observed, observed if same else form_of(structured), variances, cells, Sums(structured.observing())
+    )

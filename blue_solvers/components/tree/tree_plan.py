@@ -210,10 +210,7 @@ class TreePlan:
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
-            firsts = [g.levels - g.sizes.size for g in self.groupings]
-            slots = tuple(slice(0, n) if own else slice(n, None) for own, n in zip(contrasts, firsts, strict=True))
-            groups = tuple(g.sizes.size for g, own in zip(self.groupings, contrasts, strict=True) if not own)
-            yield Component(contrasts, slots, groups)
+            yield Component.of(self.groupings, contrasts)
 
     def table_maps(self, table: Table) -> list[Float | None]:
         """A table's cells from orthonormal group coordinates along every variable in use, (cells, r).

@@ -21,7 +21,6 @@ from blue_solvers import (
     Prepared,
     SeaBlue,
     Solver,
-    TwoPass,
     UnsupportedProblemError,
     blue,
 )
@@ -173,19 +172,20 @@ def test_summing_matrices(seed: int, leaves: int, nodes: int, whole: bool) -> No
     assert_supports_says_what_blue_takes(made(Problem.from_summing_matrix, sparse.csr_array(S), variances))
 
 
-def test_more_unmeasured_cells_in_equalities_than_two_passes_take() -> None:
-    """So `auto` takes another way, and nothing is told only when it is prepared."""
+def test_equalities_may_speak_of_any_number_of_cells_that_nothing_measured_determines() -> None:
+    """Of one that does nothing is told; two with the same sum of such cells say what they differ by."""
     schema = Schema({"a": 60, "b": 60})
     observed = {"a": 1.0, "b": 1.0, "detailed": np.inf}
     n = Problem(schema, observed, ["a"]).observed.size
-    row = sparse.csr_array(np.concatenate([np.zeros(120), np.ones(30), np.zeros(n - 150)])[None])
-    problem = Problem(schema, observed, ["a"], equalities=(row, [30.0]))
-    reason = TwoPass().supports(problem)
-    assert reason is not None
-    assert "3,600 cells that nothing measured determines" in reason
-    with pytest.raises(UnsupportedProblemError, match="3,600 cells that nothing measured determines"):
-        blue(problem, "two_pass")
-    assert blue(problem).solver.supports(problem) is None
+    row = np.concatenate([np.zeros(120), np.ones(30), np.zeros(n - 150)])
+    other = row + np.eye(n)[3]
+    for rows, values in (([row], [30.0]), ([row, other], [30.0, 37.5])):
+        problem = Problem(schema, observed, ["a"], equalities=(sparse.csr_array(rows), values))
+        P, Q = blue(problem, "two_pass"), blue(problem, "cholesky")
+        y = np.where(problem.unmeasured, 0.0, np.random.default_rng(0).normal(60, 1, n))
+        np.testing.assert_allclose(P @ y + P.offset, Q @ y + Q.offset, atol=1e-10)
+        np.testing.assert_allclose(P.variances(), Q.variances(), atol=1e-12)
+    assert (P @ y + P.offset)[3] == pytest.approx(7.5)
 
 
 @dataclass(frozen=True)
