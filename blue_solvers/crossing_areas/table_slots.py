@@ -72,7 +72,7 @@ class TableSlots:
     def put(self, slots: Float, contrasts: Contrasts, values: Float) -> None:
         """The inverse of `part`, and its transpose, into slots."""
         own = self.component(contrasts)
-        slots[own.place] = own.from_front(values, own.groups, slots[own.place].shape)
+        own.put_front(slots[own.place], values)
 
     def shared(self, variances: Float, contrasts: Contrasts) -> Float:
         """What a component's variances, (G * group cells,), are of a cell's, (G, *groups along every axis)."""
