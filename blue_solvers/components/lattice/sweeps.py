@@ -24,8 +24,8 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
     ----------
     cells : ndarray, (S, K)
         All tables, one after the other, and room for what is worked out on the way; changed in place.
-    steps : ndarray of int, (rows, 7)
-        What is done, both places, before, levels, after, where the list is.
+    steps : ndarray of int, (rows, 7 or more)
+        What is done, both places, before, levels, after, where the list is; no more is looked at.
     lists : ndarray of int
         Which cells levels go to, one list after the other, each after the number of these cells.
     factors : ndarray, (rows,)
@@ -62,7 +62,7 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
         row += 1
         kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
         factor = factors[row] if upwards else 1.0
-        if kind >= READ or kind == LAND:
+        if kind in (READ, LAND):
             _cell_by_cell(flat, values.ravel(), steps, row, width, factor, upwards)
         elif kind == REDUCE:
             _reduce(flat, steps, row, cells.shape[1], lists, upwards)
@@ -85,13 +85,11 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
 def _cell_by_cell(
     flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool
 ) -> None:
-    """What is read, or cleared, or lands."""
+    """What is read, or lands."""
     kind, place, other = steps[row, 0], np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for i in range(np.uint64(steps[row, 3] * steps[row, 5]) * width):
         if kind == READ:
             flat[place + i] += factor * values[other + i]
-        elif kind > READ:
-            flat[place + i] = 0.0
         elif upwards:
             flat[other + i] += factor * flat[place + i]
         else:

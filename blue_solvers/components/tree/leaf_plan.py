@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
-from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
+from blue_solvers.components.lattice.groups import GroupMixing
 from blue_solvers.components.lattice.lines import mix_lines
-from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
+from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError, information
+from blue_solvers.components.lattice.sets import places
 from blue_solvers.components.table_sums import Tables
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index, Integers
@@ -68,7 +69,7 @@ class LeafPlan:
         room.go_down(self._spread.sums, self._spread.lists)
         share = 1 / np.concatenate([own[0, :, 0] for own in parts])  # of a table's cell for each of the finest one's
         self._mixings: list[Mixing] = []
-        if axes.group_sizes:
+        if axes.has_groups:
             self._scales = self._weigh_groups(precisions, share)
         else:
             self._scales = share[plan.offsets] / self._densities([whole, *self._seen], precisions)
@@ -82,8 +83,8 @@ class LeafPlan:
         while True:
             plan, found = SweepPlan(axes, told, []), dict[int, set[int]]()
             for mask, table in zip(plan.masks, plan.tables, strict=True):
-                groups = {axes.groups_axis(axis) for axis in plan.groups(table)}
-                found.setdefault(mask, set(plan.whole(mask))).update(groups)
+                groups = {axes.groups[axis] for axis in plan.groups(table)}
+                found.setdefault(mask, set(places(mask))).update(groups)
             self._joins = {mask: tuple(sorted(own)) for mask, own in found.items()}
             missing = [own for own in self._joins.values() if own not in plan.number]
             if not missing:
@@ -105,14 +106,14 @@ class LeafPlan:
         result = np.ones((len(precisions), len(plan.tables)))
         for scales, own in zip(result, precisions, strict=True):
             told = np.flatnonzero(own[1:])
-            found = densities_of_groups(plan, [self._seen[i] for i in told.tolist()], own[1:][told])
+            found = information(plan, [self._seen[i] for i in told.tolist()], own[1:][told])
             for join in self._joins.values():
                 groups = tuple(slice(None) if axis in plan.groups(join) else 0 for axis in join)
                 each = share[plan.places[join] :][: plan.size_of(join)].reshape(
                     [plan.axes.sizes[axis] for axis in join]
                 )
                 found[join] = found.get(join, 0.0) + own[0] * each[groups].ravel()
-            self._mixings.append(self._lay_lines(GroupMixing(plan, found, {}, [], np.inf), share))
+            self._mixings.append(self._lay_lines(GroupMixing(plan, found, [], [], np.inf), share))
             for i, (mask, table) in enumerate(zip(plan.masks, plan.tables, strict=True)):
                 if not plan.groups(self._joins[mask]):
                     scales[i] = share[plan.places[table]] / found[table][0]
@@ -122,7 +123,7 @@ class LeafPlan:
         """Lines, and matrices that leave of every component what its finest groups say."""
         plan, (heads, outer, lines) = self._plan, mixing.places
         is_join = np.array([self._joins[mask] == own for mask, own in zip(plan.masks, plan.tables, strict=True)])
-        table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, mixing.noisy.copy()
+        table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, mixing.matrices.copy()
         weights = np.where(is_join[table], share[lines[:, 0]], 0.0)
         for first, count, _, start in heads.tolist():
             matrices[start : start + count**2].reshape(count, count)[...] *= weights[first : first + count, None]
