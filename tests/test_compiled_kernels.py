@@ -239,7 +239,7 @@ def _slot_runs(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 CASES: dict[str, tuple[Case, float]] = {
-    "blue_solvers.components.axis_reflections.reflect_axes": (_arrays, 1e-14),
+    "blue_solvers.components.reflections.reflect_axes": (_arrays, 1e-14),
     "blue_solvers.components.tree.slot_products.multiply_runs": (_slot_runs, 1e-14),
     "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),

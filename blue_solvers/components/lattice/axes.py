@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, groupings_of_factors
+from blue_solvers.components.grouping import Grouping, groupings_of
 from constraint_builders import Schema
 from constraint_builders.arrays import Integers
 from constraint_builders.description.table import Table, factors_of
@@ -48,11 +48,10 @@ class SchemaAxes:
         self.groups: list[int] = []
         self.provides: list[int] = []
         self._number: dict[str, int] = {}
-        used = factors_of(tables)
         factors: dict[int, list[str]] = {}
-        for factor in sorted(used):
+        for factor in sorted(factors_of(tables)):
             factors.setdefault(schema.axis_of(factor), []).append(factor)
-        for grouping in groupings_of_factors(schema, used):
+        for grouping in groupings_of(schema, tables):
             if grouping.levels > 1:
                 names = [own for own in factors[grouping.axis] if schema.size_of(own) > 1]
                 recodes = {own: np.array(schema.groups_of(own)) for own in names if own != schema.names[grouping.axis]}

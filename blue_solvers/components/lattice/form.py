@@ -41,8 +41,6 @@ class LatticeForm:
         Of one geounit, without zeros.
     most_bytes : float
         That an estimate of one column and matrices of recodes may take.
-    compiled : bool
-        Whether compiled loops may be used.
 
     Raises
     ------
@@ -50,10 +48,10 @@ class LatticeForm:
         If they take more.
     """
 
-    def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf, compiled: bool = True) -> None:
-        self._up_loop = go_up.fastest() if compiled else go_up.reference
-        self._down_loop = go_down.fastest() if compiled else go_down.reference
-        self._mix_loop = mix_lines.fastest() if compiled else mix_lines.reference
+    def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
+        self._up_loop = go_up.fastest()
+        self._down_loop = go_down.fastest()
+        self._mix_loop = mix_lines.fastest()
         self._observed, self._desired, self._room = problem.observed, problem.desired, 0
         axes = SchemaAxes(problem.schema, problem.tables)
         tables = [axes.of(table) for table in problem.observed_tables]
@@ -137,24 +135,14 @@ class LatticeForm:
         ]
 
     def apply(self, Y: Float) -> Float:
-        """P Y, (m, K)."""
+        """P Y, (m, K); the memory of all tables where the desired ones lie as in the layout."""
         with self._workers(Y) as workers:
-            return self._wanted_of(self._estimate(Y, workers), workers)
-
-    def matrices(self) -> tuple[Float, Float]:
-        """What each observed cell by itself makes of all tables, (rooms, n), and of the desired ones, (m, n)."""
-        one_each = np.eye(self._observed.size)
-        with self._workers(one_each) as workers:
-            tables = self._estimate(one_each, workers)
-            return tables, self._wanted_of(tables, workers)
-
-    def _wanted_of(self, cells: Float, workers: Workers) -> Float:
-        """The desired tables, (m, K), of all; the same memory where they lie as in the layout."""
-        if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
-            return cells[: self._desired.size]
-        X = np.zeros((self._desired.size, cells.shape[1]))
-        self._go_up([self._results], X, cells, workers)
-        return X
+            cells = self._estimate(Y, workers)
+            if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
+                return cells[: self._desired.size]
+            X = np.zeros((self._desired.size, cells.shape[1]))
+            self._go_up([self._results], X, cells, workers)
+            return X
 
     def _workers(self, Y: Float) -> Workers:
         return Workers(8.0 * self._plan.cells * Y.shape[1])
@@ -203,11 +191,7 @@ class LatticeForm:
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
         with self._workers(Y) as workers:
-            return self.disagreement(self._estimate(Y, workers))
-
-    def disagreement(self, cells: Float) -> float:
-        """The same of all tables, (rooms, K)."""
-        return self._plan.disagreement(cells)
+            return self._plan.disagreement(self._estimate(Y, workers))
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

@@ -122,9 +122,11 @@ class SweepPlan:
             if table not in generators and not any(self._holds(other, table) for other in finest_first):
                 generators[table] = None
         generators = generators or {(): None}
-        self.lattice = IntersectionLattice({self.mask_of(table) for table in generators}, axes.sizes)
+        self.lattice = IntersectionLattice(
+            {self.mask_of(table) for table in generators}, axes.sizes
+        ).with_intermediate()
         self._lists: list[int] = []
-        self._listed: dict[tuple[int, int], int] = {}
+        self._list = cache(self._lay_list)
         self._lay_tables(generators, most_cells)
         self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
         self._lay_places(desired)
@@ -225,7 +227,8 @@ class SweepPlan:
         self.up = StepList.of(list(chain.from_iterable(moves)))
         self.down = StepList.of(list(chain.from_iterable(reversed(moves))))
         self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
-        self.shares = _rows([row for own, source in reversed(self.margins.items()) for row in self._add(source, own)])
+        self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
+        self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
 
     def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
@@ -234,18 +237,13 @@ class SweepPlan:
             return [(MOVE, start, end, *stages[0])]
         reduce, last = self._reductions(start, stages, self.cells)
         size = self.size_of(coarse)
-        back: list[Row] = [(EXPAND, *row[1:]) for row in reversed(reduce[1:])]
         land = (size, 1, 1) if coarse[:1] == fine[:1] else (1, 1, size)
-        return [*reduce, (LAND, last, end, *land, -1), *back, (PUT, *reduce[0][1:])]
+        back = [(PUT if row[1] == start else EXPAND, *row[1:]) for row in reversed(reduce)]
+        return [*reduce, (LAND, last, end, *land, -1), *back]
 
     def _sum(self, fine: Axes, coarse: Axes) -> list[Row]:
         rows, _ = self._reductions(self.places[fine], self._stages(fine, coarse), self.cells)
         return [(*row, 0, 0, 1) for row in [*rows[:-1], (*rows[-1][:2], self.places[coarse], *rows[-1][3:])]]
-
-    def _add(self, fine: Axes, coarse: Axes) -> list[Row]:
-        """The transpose of `_sum`, going up."""
-        rows = self._sum(fine, coarse)
-        return [*((EXPAND, *row[1:]) for row in reversed(rows[1:])), (ADD, *rows[0][1:])]
 
     def _reductions(self, start: int, stages: list[Stage], room: int) -> tuple[list[Row], int]:
         rows: list[Row] = []
@@ -277,13 +275,10 @@ class SweepPlan:
                 lengths[i] = stay
         return stages
 
-    def _list(self, fine: int, coarse: int) -> int:
+    def _lay_list(self, fine: int, coarse: int) -> int:
         """Where the cells of the coarser axis are listed that levels of the finer one go to."""
-        found = self._listed.get((fine, coarse))
-        if found is None:
-            found = self._listed[fine, coarse] = len(self._lists)
-            self._lists += [self.axes.sizes[coarse], *self.axes.between(fine, coarse).tolist()]
-        return found
+        self._lists += [self.axes.sizes[coarse], *self.axes.between(fine, coarse).tolist()]
+        return len(self._lists) - 1 - self.axes.sizes[fine]
 
 
 def _rows(rows: Sequence[Row]) -> Integers:

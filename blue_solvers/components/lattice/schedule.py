@@ -28,8 +28,6 @@ Phase = list[StepList]
 
 def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
     """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
-    if not len(whole.table):
-        return [], plan.most_room
     if not (plan.sizes >= LARGE).any() and 8 * plan.cells < WORTH_BYTES:
         return [[whole]], plan.most_room
     found: list[Phase] = []
