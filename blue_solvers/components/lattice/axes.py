@@ -36,6 +36,8 @@ class SchemaAxes:
         Along every axis the cell of each level of its variable.
     levels, groups : list of int
         Of every axis' variable the axis of levels, -1 where it has no contrasts; and of groups, -1 where it has one.
+    has_groups : bool
+        Whether some variable has several.
     provides : list of int
         Bits of an axis and of those of its variable that are sums over it.
     """
@@ -56,6 +58,7 @@ class SchemaAxes:
                 names = [own for own in factors[grouping.axis] if schema.size_of(own) > 1]
                 recodes = {own: np.array(schema.groups_of(own)) for own in names if own != schema.names[grouping.axis]}
                 self._lay(schema.names[grouping.axis], grouping, recodes)
+        self.has_groups = max(self.groups, default=-1) >= 0
 
     def _lay(self, name: str, grouping: Grouping, recodes: dict[str, Integers]) -> None:
         """The axes of a variable."""
@@ -75,11 +78,6 @@ class SchemaAxes:
 
     def _refines(self, fine: int, coarse: int) -> bool:
         return bool((self.between(fine, coarse)[self.cells[fine]] == self.cells[coarse]).all())
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether some variable has several."""
-        return max(self.groups, default=-1) >= 0
 
     def of(self, table: Table) -> Axes:
         """The axes of a table."""

@@ -78,9 +78,8 @@ class IntersectionLattice:
         """With unions of small covers of a table, each far smaller than the table, while that saves work."""
         lattice, tried = self, set[int]()
         while True:
-            costly = [
-                own for own in lattice.members if len(lattice.covers[own]) > 2 and own not in lattice.regular | tried
-            ]
+            left = lattice.covers.keys() - lattice.regular - tried
+            costly = sorted(mask for mask in left if len(lattice.covers[mask]) > 2)
             if not costly:
                 return lattice
             mask = max(costly, key=lambda own: len(lattice.covers[own]) * self.size(own))
