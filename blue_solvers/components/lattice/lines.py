@@ -50,7 +50,7 @@ def mix_lines(
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1])
-    held, mixed, places = np.empty(most * STRIP), np.empty(most * STRIP), np.empty(most, np.int64)
+    held, mixed, places = np.empty((most, STRIP)), np.empty((most, STRIP)), np.empty(most, np.int64)
     for row in range(heads.shape[0]):
         first, count, size, start, turns = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3], 1
         square = matrices[start : start + count * count].reshape((count, count))
@@ -67,8 +67,10 @@ def mix_lines(
                 places[line] = place * width
             for strip in range(0, size, STRIP):
                 length = min(STRIP, size - strip)
-                before = held[: count * length].reshape((count, length))
-                after = mixed[: count * length].reshape((count, length))
+                before, after = held, mixed
+                if count >= MANY:
+                    before = held.ravel()[: count * length].reshape((count, length))
+                    after = mixed.ravel()[: count * length].reshape((count, length))
                 for line in range(count):
                     own, kept = flat[places[line] + strip : places[line] + strip + length], before[line]
                     for i in range(length):
@@ -76,21 +78,22 @@ def mix_lines(
                 if count >= MANY:
                     np.dot(square, before, after)
                 else:
-                    _multiply(square, before, after)
+                    _multiply(square, before, after, length)
                 for line in range(count):
                     own, kept = flat[places[line] + strip : places[line] + strip + length], after[line]
                     for i in range(length):
                         own[i] = kept[i]
 
 
-def _multiply(square: Float, before: Float, after: Float) -> None:
+def _multiply(square: Float, before: Float, after: Float, length: int) -> None:
     for line in range(square.shape[0]):
         own = after[line]
-        own[:] = 0.0
+        for i in range(length):
+            own[i] = 0.0
         for other in range(square.shape[0]):
             weight, kept = square[line, other], before[other]
             if weight != 0:
-                for i in range(own.size):
+                for i in range(length):
                     own[i] += weight * kept[i]
 
 
