@@ -8,7 +8,7 @@ from typing import Protocol
 from blue_solvers.components.assumptions import too_large
 from blue_solvers.components.lattice.form import LatticeForm
 from blue_solvers.components.lattice.plan import TooManyCellsError
-from blue_solvers.components.matrix_form import MatrixForm, SweptMatrix
+from blue_solvers.components.matrix_form import MatrixForm
 from blue_solvers.components.size import group_count
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
@@ -18,7 +18,6 @@ from constraint_builders.memory import free_memory
 
 MOST_ENTRIES = 1 << 16  # of the matrices of few cells: half a MiB, read in 5 microseconds
 MANY_GROUPS = 600  # two passes take their matrices apart: 1,160 are prepared in 2.6 s for 12.4, 384 in 0.34 s for 0.15
-SMALL = 1 << 9  # cells up to which loops are not worth being loaded, nor the sweeps being run for every estimate
 FEW_CELLS = 1 << 17  # with their matrices 40 MiB: not worth a look at the free memory
 
 
@@ -48,8 +47,6 @@ def components_of(problem: Problem) -> Components:
         recoded = not problem.factors.issubset(problem.domain.schema.names)
         if recoded and group_count(problem) > MANY_GROUPS and too_large(problem) is None:
             return TreeForm(structured)
-        if cells <= SMALL:
-            return SweptMatrix(structured)
         return LatticeForm(structured, free_memory() if cells > FEW_CELLS else inf)
     except TooManyCellsError:
         return TreeForm(structured)

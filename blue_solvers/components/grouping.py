@@ -70,13 +70,8 @@ def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int,
 
     Variables in `told_apart` have a group for every level.
     """
-    return groupings_of_factors(schema, factors_of(tables), told_apart)
-
-
-def groupings_of_factors(schema: Schema, used: set[str], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
-    """The same from the factors that tables keep."""
     factors: dict[int, set[str]] = {axis: {schema.names[axis]} for axis in told_apart}
-    for factor in used:
+    for factor in factors_of(tables):
         factors.setdefault(schema.axis_of(factor), set()).add(factor)
     groupings = []
     for axis in sorted(factors):

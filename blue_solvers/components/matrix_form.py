@@ -1,4 +1,4 @@
-"""The exact estimate of few cells through one small matrix, by one formula where tables have no recodes.
+"""The exact estimate of few cells through one small matrix, where tables have no recodes.
 
 Along every variable take an orthogonal basis of whole numbers whose last vector is constant. In it every table sees a
 part of the coordinates, each of which by itself (`algebra.md`): the information about them, B' W B with B what tables
@@ -9,12 +9,10 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from blue_solvers.components.lattice.form import LatticeForm
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.subspaces import kronecker
 from constraint_builders.arrays import Float
@@ -90,38 +88,6 @@ class MatrixForm:
             own = X[self._layout.block(i)]
             worst = max(worst, float(abs(cells.sum(axis=away).reshape(own.shape) - own).max()))
         return worst
-
-
-class SweptMatrix:
-    """The exact estimate of few cells, recodes among them, through what the sweeps make of every one.
-
-    At 100 cells a product takes a sixtieth of the time of sweeps that are not compiled.
-
-    Parameters
-    ----------
-    problem : StructuredProblem
-        Of one geounit, without zeros.
-    """
-
-    def __init__(self, problem: StructuredProblem) -> None:
-        self._sweeps = LatticeForm(problem, compiled=False)
-        self.variances = self._sweeps.variances
-
-    @cached_property
-    def _matrices(self) -> tuple[Float, Float]:
-        return self._sweeps.matrices()
-
-    def apply(self, Y: Float) -> Float:
-        """P Y, (m, K)."""
-        return self._matrices[1] @ np.ascontiguousarray(Y)
-
-    def adjoint(self, V: Float) -> Float:
-        """P' V, (n, K)."""
-        return self._matrices[1].T @ np.ascontiguousarray(V)
-
-    def violation(self, Y: Float) -> float:
-        """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
-        return self._sweeps.disagreement(self._matrices[0] @ np.ascontiguousarray(Y))
 
 
 def _basis(levels: int) -> Float:

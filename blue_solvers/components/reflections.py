@@ -3,6 +3,10 @@
 For a group of s levels the reflection that exchanges 1 / sqrt(s) with the last unit vector turns the last level
 into the group's coordinate, sum / sqrt(s), and the others into orthonormal contrasts. It costs one sum and one
 subtraction, and it is its own inverse and transpose.
+
+The loop takes one array at a time along all its axes. A row of `axes` is an axis: the cells before it, its levels, the
+cells after it, where the sizes of its groups are listed, and how many there are. Of every group all levels but the last
+lie together, groups in order, and after them all the last ones.
 """
 
 from __future__ import annotations
@@ -12,9 +16,9 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.axis_reflections import reflect_axes
 from blue_solvers.components.grouping import Grouping
 from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
 
 
 class Basis:
@@ -61,3 +65,83 @@ class Basis:
                 ]
             )
         return self._steps[shape]
+
+
+def reflect_axes_in_numpy(arrays: Float, axes: Integers, sizes: Integers) -> None:
+    """Change basis along all axes in place.
+
+    Parameters
+    ----------
+    arrays : ndarray, (G, cells)
+    axes : ndarray of int, (axes, 5)
+    sizes : ndarray of int
+    """
+    for before, levels, after, first, count in axes.tolist():
+        flat = arrays.reshape(len(arrays) * before, levels, after)
+        stop = 0
+        for group, size in enumerate(sizes[first : first + count].tolist()):
+            if size > 1:
+                start, stop = stop, stop + size - 1
+                _reflect_in_numpy(flat[:, start:stop], flat[:, levels - count + group], size)
+
+
+def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
+    coordinate = (others.sum(axis=1) + last) / np.sqrt(size)
+    others += ((last - coordinate) / (np.sqrt(size) - 1))[:, None]
+    last[...] = coordinate
+
+
+@compiled(reference=reflect_axes_in_numpy)
+def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
+    """See `reflect_axes_in_numpy`."""
+    longest = 0
+    for i in range(axes.shape[0]):
+        longest = max(longest, axes[i, 2])
+    flat, cells, strip = arrays.ravel(), arrays.shape[1], np.empty(longest)
+    for number in range(arrays.shape[0]):
+        for i in range(axes.shape[0]):
+            before, levels, after = axes[i, 0], axes[i, 1], axes[i, 2]
+            for b in range(before):
+                table = number * cells + b * levels * after
+                start, last = table, table + (levels - axes[i, 4]) * after
+                for group in range(axes[i, 3], axes[i, 3] + axes[i, 4]):
+                    size = sizes[group]
+                    if size > 1 and after == 1:
+                        _reflect_cells(flat, start, last, size)
+                    elif size > 1:
+                        _reflect_runs(flat, start, last, after, size, strip)
+                    start += (size - 1) * after
+                    last += after
+
+
+def _reflect_cells(flat: Float, start: int, last: int, size: int) -> None:
+    one, two, three, four = flat[np.uint64(last)], 0.0, 0.0, 0.0
+    quarter = (size - 1) // 4
+    for i in range(start, start + 4 * quarter, 4):
+        one += flat[np.uint64(i)]
+        two += flat[np.uint64(i + 1)]
+        three += flat[np.uint64(i + 2)]
+        four += flat[np.uint64(i + 3)]
+    for i in range(start + 4 * quarter, start + size - 1):
+        one += flat[np.uint64(i)]
+    coordinate = ((one + two) + (three + four)) * (1 / np.sqrt(size))
+    rest = (flat[np.uint64(last)] - coordinate) * (1 / (np.sqrt(size) - 1))
+    for i in range(start, start + size - 1):
+        flat[np.uint64(i)] += rest
+    flat[np.uint64(last)] = coordinate
+
+
+def _reflect_runs(flat: Float, start: int, last: int, after: int, size: int, strip: Float) -> None:
+    scale, rest = 1 / np.sqrt(size), 1 / (np.sqrt(size) - 1)
+    for a in range(after):
+        strip[a] = flat[np.uint64(last + a)]
+    for run in range(start, start + (size - 1) * after, after):
+        for a in range(after):
+            strip[a] += flat[np.uint64(run + a)]
+    for a in range(after):
+        coordinate = strip[a] * scale
+        strip[a] = (flat[np.uint64(last + a)] - coordinate) * rest
+        flat[np.uint64(last + a)] = coordinate
+    for run in range(start, start + (size - 1) * after, after):
+        for a in range(after):
+            flat[np.uint64(run + a)] += strip[a]

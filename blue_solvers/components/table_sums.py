@@ -44,7 +44,7 @@ class Tables:
 
     def _for_all(self, steps: Integers) -> Integers:
         """What comes before the first of a table's axes is the geounits."""
-        return steps * np.array([1, self._count, self._count, self._count, 1, 1, 1])
+        return steps * np.array([1, *[self._count] * 3, *[1] * (steps.shape[1] - 4)])
 
 
 class TableSums:

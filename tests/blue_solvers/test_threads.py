@@ -211,13 +211,13 @@ def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.Monk
     for name, value in {"WORTH_BYTES": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
         monkeypatch.setattr(schedule, name, value)
     form = LatticeForm(problem)
-    sweep, lists = form._sweeps[0], form._plan.lists
+    lists = form._plan.lists
     counts = []
-    for phase in [*sweep.up, *sweep.back]:
+    for phase in [*form._up, *form._back[0]]:
         touched = []
         for part in phase:
             cells: set[int] = set()
-            for kind, fine, coarse, before, levels, after, listed in part.steps.tolist():
+            for kind, fine, coarse, before, levels, after, listed in part.steps[:, :7].tolist():
                 cells.update(range(fine, fine + before * levels * after))
                 count = 1 if listed < 0 else int(lists[listed])
                 if kind < operations.READ:

@@ -50,12 +50,12 @@ def mix_lines(
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1])
-    held, mixed, places = np.empty((most, STRIP)), np.empty(STRIP), np.empty(most, np.int64)
-    many = np.empty(most * STRIP)
+    held, mixed, places = np.empty((most, STRIP)), np.empty((most, STRIP)), np.empty(most, np.int64)
     for row in range(heads.shape[0]):
-        first, count, size, matrix = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3]
-        down, across = (1, count) if transpose else (count, 1)
-        turns = 1
+        first, count, size, start, turns = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3], 1
+        square = matrices[start : start + count * count].reshape((count, count))
+        if transpose:
+            square = square.T.copy()
         for axis in range(outer.shape[1]):
             turns *= outer[row, axis]
         for turn in range(turns):
@@ -65,33 +65,36 @@ def mix_lines(
                     place += rest % outer[row, axis] * lines[first + line, 1 + axis]
                     rest //= outer[row, axis]
                 places[line] = place * width
-            for start in range(0, size, STRIP):
-                length = min(STRIP, size - start)
+            for strip in range(0, size, STRIP):
+                length = min(STRIP, size - strip)
+                before, after = held, mixed
                 if count >= MANY:
-                    own = many[: count * length].reshape((count, length))
-                    for line in range(count):
-                        for i in range(length):
-                            own[line, i] = flat[places[line] + start + i]
-                    square = matrices[matrix : matrix + count * count].reshape((count, count))
-                    product = np.dot(square.T, own) if transpose else np.dot(square, own)
-                    for line in range(count):
-                        for i in range(length):
-                            flat[places[line] + start + i] = product[line, i]
-                    continue
+                    before = held.ravel()[: count * length].reshape((count, length))
+                    after = mixed.ravel()[: count * length].reshape((count, length))
                 for line in range(count):
-                    own, kept = flat[places[line] + start : places[line] + start + length], held[line]
+                    own, kept = flat[places[line] + strip : places[line] + strip + length], before[line]
                     for i in range(length):
                         kept[i] = own[i]
+                if count >= MANY:
+                    np.dot(square, before, after)
+                else:
+                    _multiply(square, before, after, length)
                 for line in range(count):
-                    mixed[:length] = 0.0
-                    for other in range(count):
-                        weight, kept = matrices[matrix + line * down + other * across], held[other]
-                        if weight != 0:
-                            for i in range(length):
-                                mixed[i] += weight * kept[i]
-                    own = flat[places[line] + start : places[line] + start + length]
+                    own, kept = flat[places[line] + strip : places[line] + strip + length], after[line]
                     for i in range(length):
-                        own[i] = mixed[i]
+                        own[i] = kept[i]
+
+
+def _multiply(square: Float, before: Float, after: Float, length: int) -> None:
+    for line in range(square.shape[0]):
+        own = after[line]
+        for i in range(length):
+            own[i] = 0.0
+        for other in range(square.shape[0]):
+            weight, kept = square[line, other], before[other]
+            if weight != 0:
+                for i in range(length):
+                    own[i] += weight * kept[i]
 
 
 def component_lines(contrasts: Sequence[int], steps: Integers) -> tuple[Integers, list[int], int]:

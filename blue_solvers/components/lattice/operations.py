@@ -7,8 +7,8 @@ summed out together are one axis.
 `MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
-comes to the coarser table is multiplied by. Two are done going up alone: `READ` adds to a table what values have, times
-the factor, and `CLEAR` writes 0.
+comes to the coarser table is multiplied by. Going up alone, `READ` adds to a table what values have, times the
+factor.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import numpy as np
 
 from constraint_builders.arrays import Float, Integers
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ, CLEAR = range(8)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ = range(7)
 
 
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place, going up or down; see `sweeps.go_up_in_numpy`."""
     kind = row[0]
-    if kind >= READ:
-        table = cells[row[1] : row[1] + row[3]]
-        table[:] = table + factor * values[row[2] : row[2] + row[3]] if kind == READ else 0.0
+    if kind == READ:
+        cells[row[1] : row[1] + row[3]] += factor * values[row[2] : row[2] + row[3]]
         return
     fine, coarse, own = _tables(cells, row, lists)
     shares = (1 / np.bincount(own))[:, None]
@@ -49,7 +48,7 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
 
 def _tables(cells: Float, row: list[int], lists: Integers) -> tuple[Float, Float, Integers]:
     """The table of an operation, (before, levels, after), the coarser one, (before, cells, after), and the list."""
-    _, start, without, before, levels, after, listed = row
+    _, start, without, before, levels, after, listed, *_ = row
     count, own = 1, np.zeros(levels, dtype=np.int64)
     if listed >= 0:
         count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]

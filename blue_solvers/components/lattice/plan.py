@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import chain
+from math import prod
 from operator import or_
 
 import numpy as np
@@ -20,8 +21,10 @@ from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, 
 from blue_solvers.components.lattice.sets import IntersectionLattice
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
-Row = tuple[int, int, int, int, int, int, int]
+Row = tuple[int, ...]
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
+TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
+SUMMED, KEPT = -1, -2  # in the place of a list
 
 
 class TooManyCellsError(Exception):
@@ -34,48 +37,39 @@ class StepList:
 
     Attributes
     ----------
-    steps : ndarray of int, (rows, 7)
-    table : ndarray of int, (rows,)
-        Whose work each is, as the plan numbers tables.
-    keeps_first : ndarray of bool, (rows,)
-        Whether it is part of what leads to a table with the same first axis.
+    steps : ndarray of int, (rows, 10)
+        As the sweeps take them; then whose work each is, which table it leads to, as the plan numbers them, and whether
+        that has the same first axis.
     factors : ndarray, (rows,)
     beside : slice or None
         What is cleared before.
     """
 
     steps: Integers
-    table: Index
-    keeps_first: Flags
     factors: Float
     beside: slice | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[Row], table: Index | int = 0, factors: Float | float = 1.0) -> StepList:
-        """Rows that keep all axes of their tables."""
-        whole = np.ones(len(rows))
-        return cls(_rows(rows), whole.astype(np.intp) * table, whole > 0, whole * factors)
+    def of(cls, rows: Sequence[Row], factors: Float | float = 1.0) -> StepList:
+        """Rows without what is cleared."""
+        return cls(_rows(rows), np.ones(len(rows)) * factors)
 
-    def at(self, rows: Index | slice) -> StepList:
+    @property
+    def table(self) -> Integers:
+        """Whose work each row is."""
+        return self.steps[:, TABLE]
+
+    def at(self, rows: Index | slice | Flags) -> StepList:
         """Some rows."""
-        return StepList(self.steps[rows], self.table[rows], self.keeps_first[rows], self.factors[rows])
-
-    def of_tables(self, members: Flags) -> StepList:
-        """Those of some tables."""
-        return self.at(np.flatnonzero(members[self.table]))
+        return StepList(self.steps[rows], self.factors[rows])
 
     def followed_by(self, other: StepList) -> StepList:
         """Both, one after the other."""
-        return StepList(
-            np.concatenate([self.steps, other.steps]),
-            np.concatenate([self.table, other.table]),
-            np.concatenate([self.keeps_first, other.keeps_first]),
-            np.concatenate([self.factors, other.factors]),
-        )
+        return StepList(np.concatenate([self.steps, other.steps]), np.concatenate([self.factors, other.factors]))
 
     def turned(self) -> StepList:
         """With the two places of every row exchanged."""
-        return replace(self, steps=self.steps[:, [0, 2, 1, 3, 4, 5, 6]])
+        return replace(self, steps=self.steps[:, [0, 2, 1, *range(3, 10)]])
 
 
 class SweepPlan:
@@ -104,10 +98,8 @@ class SweepPlan:
         Operations between the tables.
     margins : dict
         Desired tables that are not of the sweeps, each with the one that it is a sum of.
-    sums, shares : ndarray of int, (rows, 7)
+    sums, shares : ndarray of int, (rows, 10)
         Going down, those that lead to margins; and going up, those that lead from them.
-    number_at : dict
-        The number of the table of the sweeps that lies at a place.
     most_room : int
         Cells that one operation needs after all tables.
 
@@ -124,7 +116,6 @@ class SweepPlan:
         self.size_of = cache(axes.size)
         self.mask_of = cache(self._mask_of)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
-        self._numbers = {axis: i for i, axis in enumerate(a for a, own in enumerate(axes.groups_of) if own >= -1)}
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
         for table in desired:
@@ -132,22 +123,22 @@ class SweepPlan:
                 generators[table] = None
         generators = generators or {(): None}
         self.lattice = IntersectionLattice(
-            {self.mask_of(table) for table in generators}, [axes.sizes[axis] for axis in self._numbers]
-        )
+            {self.mask_of(table) for table in generators}, axes.sizes
+        ).with_intermediate()
         self._lists: list[int] = []
-        self._listed: dict[tuple[int, int], int] = {}
+        self._list = cache(self._lay_list)
         self._lay_tables(generators, most_cells)
         self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
         self._lay_places(desired)
         self._lay_steps()
 
     def _mask_of(self, table: Axes) -> int:
-        """The variables that a table keeps whole, as bits."""
-        return sum([1 << self._numbers[axis] for axis in table if axis in self._numbers])
+        """The variables that a table keeps whole, as bits of their axes."""
+        return sum([1 << axis for axis in table if self.axes.is_whole(axis)])
 
     def groups(self, table: Axes) -> Axes:
         """A table's axes of groups and recodes."""
-        return tuple(axis for axis in table if axis not in self._numbers)
+        return tuple(axis for axis in table if not self.axes.is_whole(axis))
 
     def source_of(self, table: Axes) -> int:
         """The number of a table of the sweeps, or of the one that a margin is a sum of."""
@@ -168,22 +159,13 @@ class SweepPlan:
             worst = max(worst, float(abs(difference).max(initial=0.0)))
         return worst
 
-    def whole(self, mask: int) -> list[int]:
-        """The axes of levels of some variables."""
-        return [axis for axis, number in self._numbers.items() if mask >> number & 1]
-
     def within(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
-        if not self.axes.group_sizes:
+        if not self.axes.has_groups:
             return tuple([axis for axis in table if mask >> axis & 1])
-        kept = []
-        for axis in table:
-            number = self._numbers.get(axis)
-            if number is None or mask >> number & 1:
-                kept.append(axis)
-            elif self.axes.groups_of[axis] >= 0:
-                kept.append(self.axes.groups_of[axis])
-        return tuple(kept)
+        whole, groups = self.axes.is_whole, self.axes.groups
+        kept = [groups[axis] if whole(axis) and not mask >> axis & 1 else axis for axis in table]
+        return tuple([axis for axis in kept if axis >= 0])
 
     def _holds(self, fine: Axes, coarse: Axes) -> bool:
         return all(self._provides(fine) >> axis & 1 for axis in coarse)
@@ -200,17 +182,13 @@ class SweepPlan:
         cells = 0
         for size in range(max(classes), -1, -1):
             for table, mask in classes.get(size, {}).items():
-                covers = self.lattice.covers[mask]
-                inside = [self.within(table, own) for own in covers]
-                if len(covers) > 1:  # what keeps the first axis first
-                    order = sorted(range(len(covers)), key=lambda i: table[0] not in inside[i])
-                    covers, inside = [covers[i] for i in order], [inside[i] for i in order]
-                for own, other in zip(covers, inside, strict=True):
+                inside = {self.within(table, own): own for own in self.lattice.covers[mask]}
+                for other, own in inside.items():
                     classes.setdefault(own.bit_count(), {})[other] = own
                 self.number[table] = len(self.tables)
                 self.tables.append(table)
                 self.masks.append(mask)
-                self.coarser.append(inside)
+                self.coarser.append(sorted(inside, key=lambda other: table[0] not in other))
                 cells += self.size_of(table)
                 if cells > most_cells:
                     raise TooManyCellsError
@@ -241,50 +219,31 @@ class SweepPlan:
 
     def _lay_steps(self) -> None:
         self.most_room = 0
-        rows: list[Row] = []
-        moves: list[tuple[int, bool, int]] = []
-        for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
-            for other in inside:
-                move = self._move(own, other)
-                rows += move
-                moves.append((number, own[0] in other, len(move)))
-        numbers, keeps, counts = np.array(moves, dtype=np.int64).reshape(-1, 3).T
-        self.up = StepList(_rows(rows), np.repeat(numbers, counts), np.repeat(keeps > 0, counts), np.ones(len(rows)))
-        back, firsts = counts[::-1], (np.cumsum(counts) - counts)[::-1]
-        order = np.repeat(firsts - np.cumsum(back) + back, back) + np.arange(len(rows))
-        self.down = self.up.at(order)
+        moves = [
+            [(*row, number, self.number[other], own[0] in other) for row in self._move(own, other)]
+            for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True))
+            for other in inside
+        ]
+        self.up = StepList.of(list(chain.from_iterable(moves)))
+        self.down = StepList.of(list(chain.from_iterable(reversed(moves))))
         self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
-        self.shares = _rows([row for own, source in reversed(self.margins.items()) for row in self._add(source, own)])
+        self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
+        self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
-        self.number_at = dict(zip(self.offsets.tolist(), range(len(self.tables)), strict=True))
 
     def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
-        start, end = self.places[fine], self.places[coarse]
-        if len(coarse) + 1 == len(fine) and not self.axes.group_sizes:
-            return [(MOVE, start, end, *self._without_one(fine, coarse), -1)]
-        stages = self._stages(fine, coarse)
+        start, end, stages = self.places[fine], self.places[coarse], self._stages(fine, coarse)
         if len(stages) == 1 and stages[0][3] < 0:
             return [(MOVE, start, end, *stages[0])]
         reduce, last = self._reductions(start, stages, self.cells)
         size = self.size_of(coarse)
-        back: list[Row] = [(EXPAND, *row[1:]) for row in reversed(reduce[1:])]
         land = (size, 1, 1) if coarse[:1] == fine[:1] else (1, 1, size)
-        return [*reduce, (LAND, last, end, *land, -1), *back, (PUT, *reduce[0][1:])]
-
-    def _without_one(self, fine: Axes, coarse: Axes) -> tuple[int, int, int]:
-        """Cells before the one axis that is summed out, its levels, and cells after it."""
-        axis = sum(fine) - sum(coarse)
-        before, levels = self.size_of(fine[: fine.index(axis)]), self.axes.sizes[axis]
-        return before, levels, self.size_of(fine) // (before * levels)
+        back = [(PUT if row[1] == start else EXPAND, *row[1:]) for row in reversed(reduce)]
+        return [*reduce, (LAND, last, end, *land, -1), *back]
 
     def _sum(self, fine: Axes, coarse: Axes) -> list[Row]:
         rows, _ = self._reductions(self.places[fine], self._stages(fine, coarse), self.cells)
-        return [*rows[:-1], (*rows[-1][:2], self.places[coarse], *rows[-1][3:])]
-
-    def _add(self, fine: Axes, coarse: Axes) -> list[Row]:
-        """The transpose of `_sum`, going up."""
-        rows = self._sum(fine, coarse)
-        return [*((EXPAND, *row[1:]) for row in reversed(rows[1:])), (ADD, *rows[0][1:])]
+        return [(*row, 0, 0, 1) for row in [*rows[:-1], (*rows[-1][:2], self.places[coarse], *rows[-1][3:])]]
 
     def _reductions(self, start: int, stages: list[Stage], room: int) -> tuple[list[Row], int]:
         rows: list[Row] = []
@@ -296,59 +255,63 @@ class SweepPlan:
 
     def _stages(self, fine: Axes, coarse: Axes) -> list[Stage]:
         """One reduction after the other, the longest first: cells before, levels, cells after, the list."""
-        lengths: list[int] = []
-        outs: list[int] = []
-        lists: list[int] = []
-        place, before = 0, 0
+        sizes, variable = self.axes.sizes, self.axes.variable
+        if len(coarse) + 1 == len(fine) and not self.axes.has_groups:  # nearly all, where all tables are measured
+            axis = sum(fine) - sum(coarse)
+            ahead = self.size_of(fine[: fine.index(axis)]) * sizes[axis]
+            return [(ahead // sizes[axis], sizes[axis], self.size_of(fine) // ahead, SUMMED)]
+        targets = {variable[axis]: axis for axis in coarse}
+        runs: list[tuple[int, int, int]] = []  # levels, what stays of them, the list
         for axis in fine:
-            size = self.axes.sizes[axis]
-            following = coarse[place] if place < len(coarse) else -1
-            kind = 0
-            if following == axis:
-                kind, place = 1, place + 1
-            elif following >= 0 and self.axes.are_of_one_variable(axis, following):
-                kind, place = 2, place + 1
-            if kind == before and kind < 2 and lengths:
-                lengths[-1] *= size
-                outs[-1] *= size if kind else 1
-            else:
-                lengths.append(size)
-                outs.append([1, size, self.axes.sizes[following]][kind])
-                lists.append(self._list(axis, following) if kind == 2 else -1 if kind == 0 else -2)
-            before = kind
-        removed = [i for i, listed in enumerate(lists) if listed > -2]
-        removed.sort(key=lambda i: (-lengths[i] / outs[i], i))
+            target = targets.get(variable[axis], -1)
+            listed = KEPT if target == axis else SUMMED if target < 0 else self._list(axis, target)
+            levels, stay = sizes[axis], 1 if target < 0 else sizes[target]
+            if listed < 0 and runs and runs[-1][2] == listed:
+                before = runs.pop()
+                levels, stay = before[0] * levels, before[1] * stay
+            runs.append((levels, stay, listed))
         stages = []
-        for i in removed:
-            ahead = behind = 1
-            for j in range(i):
-                ahead *= lengths[j]
-            for j in range(i + 1, len(lengths)):
-                behind *= lengths[j]
-            stages.append((ahead, lengths[i], behind, lists[i]))
-            lengths[i] = outs[i]
+        lengths = [levels for levels, _, _ in runs]
+        for i in sorted(range(len(runs)), key=lambda i: -runs[i][0] / runs[i][1]):
+            levels, stay, listed = runs[i]
+            if listed != KEPT:
+                stages.append((prod(lengths[:i]), levels, prod(lengths[i + 1 :]), listed))
+                lengths[i] = stay
         return stages
 
-    def _list(self, fine: int, coarse: int) -> int:
+    def _lay_list(self, fine: int, coarse: int) -> int:
         """Where the cells of the coarser axis are listed that levels of the finer one go to."""
-        found = self._listed.get((fine, coarse))
-        if found is None:
-            found = self._listed[fine, coarse] = len(self._lists)
-            self._lists += [self.axes.sizes[coarse], *self.axes.between(fine, coarse).tolist()]
-        return found
+        self._lists += [self.axes.sizes[coarse], *self.axes.between(fine, coarse).tolist()]
+        return len(self._lists) - 1 - self.axes.sizes[fine]
 
 
 def _rows(rows: Sequence[Row]) -> Integers:
-    return np.fromiter(chain.from_iterable(rows), np.int64, 7 * len(rows)).reshape(-1, 7)
+    return np.fromiter(chain.from_iterable(rows), np.int64, 10 * len(rows)).reshape(-1, 10)
 
 
-def densities(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> Float:
-    """Information about every table of the sweeps, a cell of it, where variables have one group, (tables,)."""
-    if not observed:
-        return np.zeros(len(plan.tables))
+def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
+    """What some tables say of every one of the sweeps that they lead to, by cell of its groups and recodes."""
+    if plan.axes.has_groups:
+        return _information_by_group(plan, observed, precisions)
     values: dict[int, float] = {}
     for table, precision in zip(observed, precisions.tolist(), strict=True):
         mask = plan.mask_of(table)
         values[mask] = values.get(mask, 0.0) + precision / plan.size_of(table)
     above = dict(zip(plan.lattice.members, plan.lattice.sums_above(values).tolist(), strict=True))
-    return plan.sizes * np.array([above[mask] for mask in plan.masks])
+    told = plan.sizes * np.array([above[mask] for mask in plan.masks])
+    return {table: own for table, own in zip(plan.tables, told[:, None], strict=True) if own[0] > 0}
+
+
+def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
+    found: dict[Axes, Float] = {}
+    for table, precision in zip(observed, precisions.tolist(), strict=True):
+        for mask in plan.lattice.below(plan.mask_of(table)):
+            density = np.full((), precision)
+            for axis in table:
+                if not plan.axes.is_whole(axis):
+                    density = np.repeat(density[..., None], plan.axes.sizes[axis], axis=-1)
+                elif not mask >> axis & 1:
+                    density = density[..., None] / np.bincount(plan.axes.groups_along(axis))
+            own = plan.within(table, mask)
+            found[own] = found.get(own, 0.0) + density.ravel()
+    return found

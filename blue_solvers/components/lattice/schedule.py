@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from blue_solvers.components.lattice.operations import LAND, MOVE, READ
-from blue_solvers.components.lattice.plan import StepList, SweepPlan
+from blue_solvers.components.lattice.plan import KEEPS_FIRST, TARGET, StepList, SweepPlan
 from blue_solvers.threads import WORTH_BYTES
 from constraint_builders.arrays import Flags, Integers
 
@@ -28,8 +28,6 @@ Phase = list[StepList]
 
 def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
     """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
-    if not len(whole.table):
-        return [], plan.most_room
     if not (plan.sizes >= LARGE).any() and 8 * plan.cells < WORTH_BYTES:
         return [[whole]], plan.most_room
     found: list[Phase] = []
@@ -37,7 +35,7 @@ def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase]
     variables = np.array([mask.bit_count() for mask in plan.masks])[whole.table]
     for same in _runs_of(variables, whole):
         is_large = plan.sizes[same.table] >= LARGE
-        for large in _runs_of(2 * same.table + same.keeps_first, same, is_large):
+        for large in _runs_of(2 * same.table + same.steps[:, KEEPS_FIRST], same, is_large):
             found.append(_in_slices(plan, large))
         small = same.at(np.flatnonzero(~is_large))
         if len(small.table):
@@ -68,11 +66,13 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
         steps[:, 1:3] += np.where(is_room, number * plan.most_room, 0)
         if goes_up and number:
             lands = (steps[:, 0] == MOVE) | (steps[:, 0] == LAND)
-            targets, target_of = np.unique(steps[lands, 2], return_inverse=True)
-            counts = plan.sizes[[plan.number_at[own] for own in targets.tolist()]]
-            moved = place + np.cumsum([0, *counts.tolist()])
+            targets, target_of = np.unique(steps[lands, TARGET], return_inverse=True)
+            moved = place + np.cumsum([0, *plan.sizes[targets].tolist()])
             steps[lands, 2] = moved[target_of]
-            added += [(LAND, *row, 1, 1, -1) for row in zip(moved, targets, counts, strict=False)]
+            added += [
+                (LAND, start, plan.offsets[own], plan.sizes[own], 1, 1, -1, own, own, 1)
+                for start, own in zip(moved.tolist(), targets.tolist(), strict=False)
+            ]
             beside, place = slice(place, int(moved[-1])), int(moved[-1])
         parts.append(replace(part, steps=steps, beside=beside))
     if place - plan.cells - PARTS * plan.most_room > MOST_BESIDE * plan.cells:
@@ -95,7 +95,7 @@ def in_parts(reads: StepList) -> Phase:
 def _in_slices(plan: SweepPlan, own: StepList) -> Phase:
     """Rows of one large table, what keeps its first axis in slices along it."""
     table = int(own.table[0])
-    if not own.keeps_first[0] or plan.sizes[table] == 1:
+    if not own.steps[0, KEEPS_FIRST] or plan.sizes[table] == 1:
         return [own]
     length, size = plan.axes.sizes[plan.tables[table][0]], int(plan.sizes[table])
     count = min(length, -(-size // SLICE))

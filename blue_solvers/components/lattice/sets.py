@@ -29,6 +29,8 @@ class IntersectionLattice:
         At least one.
     sizes : sequence of int
         Levels of the variables, by their bits.
+    around : IntersectionLattice or None
+        Whose members there are as well.
 
     Attributes
     ----------
@@ -42,28 +44,24 @@ class IntersectionLattice:
         The members inside a member, itself with them; those of more variables first.
     """
 
-    def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
+    def __init__(self, masks: set[int], sizes: Sequence[int], around: IntersectionLattice | None = None) -> None:
         self._sizes = sizes
-        self._generators = masks
-        self._lay(intersections(masks))
-        self._add_intermediate()
-        self.below = cache(self._lay_below)
+        self._generators: set[int] = masks if around is None else around._generators | masks
+        members = intersections(masks) if around is None else closed(set(around.members), masks)
+        self.members: list[int] = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
         self._number = {mask: i for i, mask in enumerate(self.members)}
-
-    def _lay(self, members: set[int]) -> None:
-        self.members = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
         self.covers: dict[int, list[int]] = {}
         self.regular: set[int] = set()
-        meets = [mask for mask in self._generators if mask in members]
         for mask in reversed(self.members):
             inside = [mask ^ bit for bit in bits(mask)]
             if self.regular.issuperset(inside):
                 self.regular.add(mask)
-            elif not members.issuperset(inside) and 1 << mask.bit_count() <= len(meets):
+            elif not members.issuperset(inside) and 1 << mask.bit_count() <= len(self._generators):
                 inside = maximal({own for own in submasks(mask) if own in members and own != mask})
             elif not members.issuperset(inside):
-                inside = maximal({mask & other for other in meets} - {mask})
+                inside = maximal({mask & other for other in self._generators} - {mask})
             self.covers[mask] = inside
+        self.below = cache(self._lay_below)
 
     def size(self, mask: int) -> int:
         """Cells of a table of a set of variables."""
@@ -76,27 +74,19 @@ class IntersectionLattice:
     def _work(self) -> int:
         return sum(len(inside) * (self.size(mask) + STEP) for mask, inside in self.covers.items())
 
-    def _add_intermediate(self) -> None:
-        """Unions of small covers of a table, each far smaller than the table, while that saves work."""
-        tried: set[int] = set()
+    def with_intermediate(self) -> IntersectionLattice:
+        """With unions of small covers of a table, each far smaller than the table, while that saves work."""
+        lattice, tried = self, set[int]()
         while True:
-            left = self.covers.keys() - self.regular - tried
-            costly = sorted(mask for mask in left if len(self.covers[mask]) > 2)
+            left = lattice.covers.keys() - lattice.regular - tried
+            costly = sorted(mask for mask in left if len(lattice.covers[mask]) > 2)
             if not costly:
-                return
-            mask = max(costly, key=lambda own: len(self.covers[own]) * self.size(own))
+                return lattice
+            mask = max(costly, key=lambda own: len(lattice.covers[own]) * self.size(own))
             tried.add(mask)
-            unions = self._unions(mask)
-            if not unions:
-                continue
-            before = self.members, self.covers, self.regular, self._generators, self._work
-            self._generators = self._generators | unions
-            members = set(self.members)
-            for union in unions:
-                members |= {union, *(union & other for other in members)}
-            self._lay(members)
-            if self._work > WORTH * before[-1]:
-                self.members, self.covers, self.regular, self._generators = before[:-1]
+            unions = lattice._unions(mask)
+            other = IntersectionLattice(unions, self._sizes, lattice) if unions else lattice
+            lattice = other if other._work <= WORTH * lattice._work else lattice
 
     def _unions(self, mask: int) -> set[int]:
         limit, left = self.size(mask) // SMALLER, sorted(self.covers[mask], key=self.size, reverse=True)
@@ -187,13 +177,20 @@ def intersections(masks: set[int]) -> set[int]:
     listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
     for mask in masks:
-        family |= {mask, *(mask & other for other in family)}
+        family = closed(family, {mask})
         if len(family) * len(masks) > listed:  # less work: of every subset of one the smallest intersection around it
             closures: dict[int, int] = {}
             for own in masks:
                 for subset in submasks(own):
                     closures[subset] = closures.get(subset, own) & own
             return set(closures.values())
+    return family
+
+
+def closed(family: set[int], masks: set[int]) -> set[int]:
+    """Sets that are closed under intersection, with some more, and these intersections."""
+    for mask in masks:
+        family |= {mask, *(mask & other for other in family)}
     return family
 
 

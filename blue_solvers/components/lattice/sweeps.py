@@ -24,8 +24,8 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
     ----------
     cells : ndarray, (S, K)
         All tables, one after the other, and room for what is worked out on the way; changed in place.
-    steps : ndarray of int, (rows, 7)
-        What is done, both places, before, levels, after, where the list is.
+    steps : ndarray of int, (rows, 7 or more)
+        What is done, both places, before, levels, after, where the list is; no more is looked at.
     lists : ndarray of int
         Which cells levels go to, one list after the other, each after the number of these cells.
     factors : ndarray, (rows,)
@@ -60,98 +60,86 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
     flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
     while row + 1 < steps.shape[0]:
         row += 1
-        kind, levels, after = steps[row, 0], steps[row, 4], np.uint64(steps[row, 5]) * width
-        factor = factors[row] if upwards else 1.0
-        if kind >= READ or kind == LAND:
+        kind, after, factor = steps[row, 0], np.uint64(steps[row, 5]) * width, factors[row] if upwards else 1.0
+        if kind in (READ, LAND):
             _cell_by_cell(flat, values.ravel(), steps, row, width, factor, upwards)
         elif kind == REDUCE:
-            _reduce(flat, steps, row, cells.shape[1], lists, upwards)
+            _reduce(flat, steps, row, width, lists, upwards)
         elif kind >= EXPAND:
-            _expand(flat, steps, row, cells.shape[1], lists, upwards)
-        elif levels == 2 and _are_neighbours(steps, row, width, upwards):
-            ahead, behind = (row, row + 1) if upwards else (row + 1, row)
-            _move_fours(flat, steps, ahead, behind, width, factor, factors[row + 1] if upwards else 1.0, upwards)
-            row += 1
-        elif levels == 2:
-            _move_pairs(flat, steps, row, width, factor, upwards)
-        elif after == 1:
+            _expand(flat, steps, row, width, lists, upwards)
+        elif steps[row, 4] > 2 and after == 1:
             _move_short(flat, steps, row, width, np.uint64(1), factor, upwards)
-        elif after < SHORT:
+        elif steps[row, 4] > 2 and after < SHORT:
             _move_short(flat, steps, row, width, after, factor, upwards)
-        else:
+        elif steps[row, 4] > 2:
             _move_long(flat, steps, row, width, factor, strip, upwards)
+        elif _are_neighbours(steps, row, width, upwards):
+            _move_fours(flat, steps, row, width, factor, factors[row + 1] if upwards else 1.0, upwards)
+            row += 1
+        else:
+            _move_pairs(flat, steps, row, width, factor, upwards)
 
 
 def _cell_by_cell(
     flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool
 ) -> None:
-    """What is read, or cleared, or lands."""
+    """What is read, or lands."""
     kind, place, other = steps[row, 0], np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for i in range(np.uint64(steps[row, 3] * steps[row, 5]) * width):
         if kind == READ:
             flat[place + i] += factor * values[other + i]
-        elif kind > READ:
-            flat[place + i] = 0.0
         elif upwards:
             flat[other + i] += factor * flat[place + i]
         else:
             flat[place + i] = flat[other + i] - flat[place + i]
 
 
-def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
-    """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
-    if row + 1 >= steps.shape[0] or steps[row + 1, 0] != MOVE or steps[row + 1, 1] != steps[row, 1]:
-        return False
-    ahead, behind = (row, row + 1) if upwards else (row + 1, row)
-    if steps[row + 1, 4] != 2 or steps[ahead, 5] != 2 * steps[behind, 5]:
-        return False
-    return bool(np.uint64(steps[behind, 5]) * width < SHORT)
-
-
-def _shares(own: Integers, count: int) -> Float:
-    """1 over the number of levels that go to each cell."""
-    sizes = np.zeros(count)
+def _listed(steps: Integers, row: int, lists: Integers) -> tuple[Integers, Float]:
+    """Which cells the levels of a row go to, and 1 over the number of levels of each."""
+    if steps[row, 6] < 0:
+        return np.zeros(steps[row, 4], np.int64), np.full(1, 1 / steps[row, 4])
+    own, sizes = lists[steps[row, 6] + 1 : steps[row, 6] + 1 + steps[row, 4]], np.zeros(lists[steps[row, 6]])
     for level in range(own.size):
         sizes[own[level]] += 1
-    return 1 / sizes
+    return own, 1 / sizes
 
 
-def _listed(steps: Integers, row: int, lists: Integers) -> Integers:
-    """Which cells the levels of a row go to."""
-    if steps[row, 6] < 0:
-        return np.zeros(steps[row, 4], np.int64)
-    return lists[steps[row, 6] + 1 : steps[row, 6] + 1 + steps[row, 4]]
-
-
-def _reduce(flat: Float, steps: Integers, row: int, width: int, lists: Integers, upwards: bool) -> None:
+def _reduce(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
     """Write means, or going down sums, over levels to the coarser table."""
-    own, count = _listed(steps, row, lists), 1 if steps[row, 6] < 0 else lists[steps[row, 6]]
-    shares, levels, after = _shares(own, count), np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
-    first, below = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
+    own, shares = _listed(steps, row, lists)
+    levels, after, count = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, np.uint64(shares.size)
+    first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
-        if levels == 2 and count == 1:
-            share, second = shares[0] if upwards else 1.0, first + after
+        if count == 1 and after < SHORT:
             for i in range(after):
-                flat[below + i] = share * (flat[first + i] + flat[second + i])
-        elif after < SHORT and count == 1:
-            for i in range(after):
-                total = _sum_of(flat, first + np.uint64(i), levels, after)
-                flat[below + i] = total * shares[0] if upwards else total
+                flat[below + i] = _sum_of(flat, first + i, levels, after)
+        elif count == 1:
+            _sum(flat, first, levels, after, flat, below, after)
         else:
-            for i in range(np.uint64(count) * after):
+            for i in range(count * after):
                 flat[below + i] = 0.0
-            line = first
-            for level in range(steps[row, 4]):
-                part = below + np.uint64(own[level]) * after
+            for level in range(levels):
+                part, line = below + np.uint64(own[level]) * after, first + level * after
                 for i in range(after):
                     flat[part + i] += flat[line + i]
-                line += after
-            for group in range(count if upwards else 0):
-                part, share = below + np.uint64(group) * after, shares[group]
-                for i in range(after):
-                    flat[part + i] *= share
+        for group in range(count if upwards else np.uint64(0)):
+            part, share = below + group * after, shares[group]
+            for i in range(after):
+                flat[part + i] *= share
         first += levels * after
-        below += np.uint64(count) * after
+        below += count * after
+
+
+def _sum(
+    flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64, out: Float, place: np.uint64, size: np.uint64
+) -> None:
+    """Write sums over the levels of many cells after an axis."""
+    for i in range(size):
+        out[place + i] = flat[first + i]
+    for _ in range(levels - np.uint64(1)):
+        first += after
+        for i in range(size):
+            out[place + i] += flat[first + i]
 
 
 def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) -> float:
@@ -171,22 +159,23 @@ def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) 
     return (sum0 + sum1) + (sum2 + sum3)
 
 
-def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers, upwards: bool) -> None:
+def _expand(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
     """Write to all levels what the coarser table has, going down an even part of it; or subtract it, or add it."""
     is_new, sign = steps[row, 0] == EXPAND, -1.0 if upwards and steps[row, 0] == PUT else 1.0
-    own, count = _listed(steps, row, lists), 1 if steps[row, 6] < 0 else lists[steps[row, 6]]
-    shares = np.full(count, sign) if upwards else sign * _shares(own, count)
-    levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5] * width)
-    first, below = np.uint64(steps[row, 1] * width), np.uint64(steps[row, 2] * width)
+    own, shares = _listed(steps, row, lists)
+    if upwards:
+        shares[:] = 1.0
+    levels, after, count = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, np.uint64(shares.size)
+    first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
         if after == 1 and count == 1:
-            value = shares[0] * flat[below]
+            value = sign * shares[0] * flat[below]
             for i in range(levels):
                 flat[first + i] = value if is_new else flat[first + i] + value
             first += levels
         else:
-            for level in range(steps[row, 4]):
-                part, share = below + np.uint64(own[level]) * after, shares[own[level]]
+            for level in range(levels):
+                part, share = below + np.uint64(own[level]) * after, sign * shares[own[level]]
                 if is_new:
                     for i in range(after):
                         flat[first + i] = share * flat[part + i]
@@ -194,95 +183,7 @@ def _expand(flat: Float, steps: Integers, row: int, width: int, lists: Integers,
                     for i in range(after):
                         flat[first + i] = flat[first + i] + share * flat[part + i]
                 first += after
-        below += np.uint64(count) * after
-
-
-def _move_pairs(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:
-    before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[row, 5]) * width, np.uint64(2)
-    start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    if after < SHORT:
-        for i in range(after):
-            first, mean = start + np.uint64(i), without + np.uint64(i)
-            for _ in range(before):
-                _move_pair(flat, first, first + after, mean, factor, upwards)
-                first += two * after
-                mean += after
-        return
-    for b in range(before):
-        first, mean = start + two * np.uint64(b) * after, without + np.uint64(b) * after
-        for i in range(after):
-            _move_pair(flat, first + i, first + after + i, mean + i, factor, upwards)
-
-
-def _move_pair(
-    flat: Float, first: np.uint64, second: np.uint64, below: np.uint64, factor: float, upwards: bool
-) -> None:
-    half, contrast = 0.5 * (flat[first] + flat[second]), 0.5 * (flat[first] - flat[second])
-    if upwards:
-        flat[below] += factor * half
-        flat[first], flat[second] = contrast, -contrast
-    else:
-        half = 0.5 * flat[below]
-        flat[first], flat[second] = half + contrast, half - contrast
-
-
-def _move_fours(
-    flat: Float,
-    steps: Integers,
-    ahead: int,
-    behind: int,
-    width: np.uint64,
-    factor: float,
-    next_factor: float,
-    upwards: bool,
-) -> None:
-    """Two neighbouring axes of two levels in one pass: 2^12 takes 0.6 to 0.8 of the time."""
-    before, after, two = np.uint64(steps[ahead, 3]), np.uint64(steps[behind, 5]) * width, np.uint64(2)
-    start, means = np.uint64(steps[ahead, 1]) * width, np.uint64(steps[ahead, 2]) * width
-    others = np.uint64(steps[behind, 2]) * width
-    for i in range(after):
-        first, mean, other = start + np.uint64(i), means + np.uint64(i), others + np.uint64(i)
-        for _ in range(before):
-            _move_four(flat, first, mean, other, after, factor, next_factor, upwards)
-            first += two * two * after
-            mean += two * after
-            other += two * after
-
-
-def _move_four(
-    flat: Float,
-    first: np.uint64,
-    mean: np.uint64,
-    other: np.uint64,
-    after: np.uint64,
-    factor: float,
-    next_factor: float,
-    upwards: bool,
-) -> None:
-    second, third = first + after, first + after + after
-    fourth = third + after
-    upper, lower = 0.5 * (flat[first] - flat[third]), 0.5 * (flat[second] - flat[fourth])
-    along, contrast, left, right = 0.5 * (upper + lower), 0.5 * (upper - lower), -0.0, -0.0
-    if upwards:
-        flat[mean] += factor * (0.5 * (flat[first] + flat[third]))
-        flat[mean + after] += factor * (0.5 * (flat[second] + flat[fourth]))
-        flat[other] += next_factor * along
-        flat[other + after] -= next_factor * along
-        along = -0.0
-    else:
-        left, right = 0.5 * flat[mean], 0.5 * flat[mean + after]
-        along = 0.25 * (flat[other] - flat[other + after])
-    flat[first], flat[second] = left + (along + contrast), right + (along - contrast)
-    flat[third], flat[fourth] = left - (along + contrast), right - (along - contrast)
-
-
-def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: float, upwards: bool) -> float:
-    """What each of some levels gets: less their mean, which the coarser cell takes, or its part of what they lack."""
-    if upwards:
-        rest = -total * share
-        flat[below] -= factor * rest
-        return rest
-    return (flat[below] - total) * share
+        below += count * after
 
 
 def _move_short(
@@ -294,37 +195,100 @@ def _move_short(
     for b in range(np.uint64(steps[row, 3])):
         for i in range(after):
             first = start + np.uint64(b) * levels * after + np.uint64(i)
-            total = 0.0
-            if after == 1:
-                total = _sum_of(flat, first, levels, after)
-            else:
-                for level in range(levels):
-                    total += flat[first + level * after]
-            rest = _settle(flat, without + np.uint64(b) * after + np.uint64(i), total, share, factor, upwards)
+            below = without + np.uint64(b) * after + np.uint64(i)
+            rest = _settle(flat, below, _sum_of(flat, first, levels, after), share, factor, upwards)
             for level in range(levels):
-                cell = first + level * after
-                flat[cell] += rest
+                flat[first + level * after] += rest
 
 
 def _move_long(
     flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, strip: Float, upwards: bool
 ) -> None:
     levels, after, share = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, 1 / steps[row, 4]
+    start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for b in range(np.uint64(steps[row, 3])):
-        for start in range(np.uint64(0), after, np.uint64(STRIP)):
-            size = min(np.uint64(STRIP), after - np.uint64(start))
-            first = np.uint64(steps[row, 1]) * width + np.uint64(b) * levels * after + np.uint64(start)
-            below, line = np.uint64(steps[row, 2]) * width + np.uint64(b) * after + np.uint64(start), first
-            for i in range(size):
-                strip[i] = flat[line + i]
-            for _ in range(levels - np.uint64(1)):
-                line += after
-                for i in range(size):
-                    strip[i] += flat[line + i]
+        for part in range(np.uint64(0), after, np.uint64(STRIP)):
+            size = min(np.uint64(STRIP), after - np.uint64(part))
+            first = start + np.uint64(b) * levels * after + np.uint64(part)
+            below = without + np.uint64(b) * after + np.uint64(part)
+            _sum(flat, first, levels, after, strip, np.uint64(0), size)
             for i in range(size):
                 strip[i] = _settle(flat, below + i, strip[i], share, factor, upwards)
-            line = first
             for _ in range(levels):
                 for i in range(size):
-                    flat[line + i] += strip[i]
-                line += after
+                    flat[first + i] += strip[i]
+                first += after
+
+
+def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: float, upwards: bool) -> float:
+    """What each of some levels gets: less their mean, which the coarser cell takes, or its part of what they lack."""
+    if upwards:
+        rest = -total * share
+        flat[below] -= factor * rest
+        return rest
+    return (flat[below] - total) * share
+
+
+def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
+    """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
+    if row + 1 >= steps.shape[0] or steps[row + 1, 0] != MOVE or steps[row + 1, 1] != steps[row, 1]:
+        return False
+    ahead, behind = (row, row + 1) if upwards else (row + 1, row)
+    if steps[row + 1, 4] != 2 or steps[ahead, 5] != 2 * steps[behind, 5]:
+        return False
+    return bool(np.uint64(steps[behind, 5]) * width < SHORT)
+
+
+def _move_pairs(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:
+    before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[row, 5]) * width, np.uint64(2)
+    start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    if after < SHORT:
+        for i in range(after):
+            for b in range(before):
+                _move_pair(flat, start + two * b * after + i, after, without + b * after + i, factor, upwards)
+    else:
+        for b in range(before):
+            for i in range(after):
+                _move_pair(flat, start + two * b * after + i, after, without + b * after + i, factor, upwards)
+
+
+def _move_pair(flat: Float, first: np.uint64, after: np.uint64, below: np.uint64, factor: float, upwards: bool) -> None:
+    second = first + after
+    flat[first], flat[second], flat[below] = _pair(flat[first], flat[second], flat[below], factor, upwards)
+
+
+def _pair(first: float, second: float, below: float, factor: float, upwards: bool) -> tuple[float, float, float]:
+    half, contrast = 0.5 * (first + second), 0.5 * (first - second)
+    if upwards:
+        return contrast, -contrast, below + factor * half
+    return 0.5 * below + contrast, 0.5 * below - contrast, below
+
+
+def _move_fours(
+    flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, following: float, upwards: bool
+) -> None:
+    """Two neighbouring axes of two levels in one pass: 2^12 takes 0.6 to 0.8 of the time."""
+    ahead, behind = (row, row + 1) if upwards else (row + 1, row)
+    before, after = np.uint64(steps[ahead, 3]), np.uint64(steps[behind, 5]) * width
+    start, means = np.uint64(steps[row, 1]) * width, np.uint64(steps[ahead, 2]) * width
+    others = np.uint64(steps[behind, 2]) * width
+    for i in range(after):
+        first, mean, other = start + i, means + i, others + i
+        for _ in range(before):
+            second, third = first + after, first + after + after
+            one, two, three, four = flat[first], flat[second], flat[third], flat[third + after]
+            left, right, up, down = flat[mean], flat[mean + after], flat[other], flat[other + after]
+            if upwards:
+                one, three, left = _pair(one, three, left, factor, upwards)
+                two, four, right = _pair(two, four, right, factor, upwards)
+                flat[mean], flat[mean + after] = left, right
+                one, two, up = _pair(one, two, up, following, upwards)
+                three, four, down = _pair(three, four, down, following, upwards)
+                flat[other], flat[other + after] = up, down
+            else:
+                one, two, up = _pair(one, two, up, following, upwards)
+                three, four, down = _pair(three, four, down, following, upwards)
+                one, three, left = _pair(one, three, left, factor, upwards)
+                two, four, right = _pair(two, four, right, factor, upwards)
+            flat[first], flat[second], flat[third], flat[third + after] = one, two, three, four
+            first, mean, other = third + after + after, mean + after + after, other + after + after

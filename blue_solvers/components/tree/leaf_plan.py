@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.components.lattice.axes import SchemaAxes
-from blue_solvers.components.lattice.groups import GroupMixing, densities_of_groups
+from blue_solvers.components.lattice.groups import GroupMixing
 from blue_solvers.components.lattice.lines import mix_lines
-from blue_solvers.components.lattice.plan import SweepPlan, densities
+from blue_solvers.components.lattice.plan import SweepPlan, information
+from blue_solvers.components.lattice.sets import places
 from blue_solvers.components.table_sums import Tables
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
@@ -66,10 +67,12 @@ class LeafPlan:
         room.go_down(self._spread.sums, self._spread.lists)
         share = 1 / np.concatenate([own[0, :, 0] for own in parts])  # of a table's cell for each of the finest one's
         self._mixing: Mixing | None = None
-        if axes.group_sizes:
+        if axes.has_groups:
             self._scales = self._weigh_groups(precisions, share)
         else:
-            self._scales = share[plan.offsets] / densities(plan, [whole, *self._seen], precisions)
+            told = information(plan, [whole, *self._seen], precisions)
+            starts = zip(plan.tables, plan.offsets.tolist(), strict=True)
+            self._scales = np.array([share[start] / told[own][0] for own, start in starts])
 
     def _with_all_groups(self, axes: SchemaAxes) -> SweepPlan:
         """Sweeps between the others, where of all tables that keep the same variables whole one has all their groups.
@@ -80,8 +83,8 @@ class LeafPlan:
         while True:
             plan, found = SweepPlan(axes, told, []), dict[int, set[int]]()
             for mask, table in zip(plan.masks, plan.tables, strict=True):
-                groups = {axes.groups_axis(axis) for axis in plan.groups(table)}
-                found.setdefault(mask, set(plan.whole(mask))).update(groups)
+                groups = {axes.groups[axis] for axis in plan.groups(table)}
+                found.setdefault(mask, set(places(mask))).update(groups)
             self._joins = {mask: tuple(sorted(own)) for mask, own in found.items()}
             missing = [own for own in self._joins.values() if own not in plan.number]
             if not missing:
@@ -91,12 +94,12 @@ class LeafPlan:
     def _weigh_groups(self, precisions: Float, share: Float) -> Float:
         """What multiplies what is known of tables, (tables,); and what mixes groups."""
         plan, scales = self._plan, np.ones(len(self._plan.tables))
-        found = densities_of_groups(plan, self._seen, precisions[1:])
+        found = information(plan, self._seen, precisions[1:])
         for join in self._joins.values():
             groups = tuple(slice(None) if axis in plan.groups(join) else 0 for axis in join)
             each = share[plan.places[join] :][: plan.size_of(join)].reshape([plan.axes.sizes[axis] for axis in join])
             found[join] = found.get(join, 0.0) + precisions[0] * each[groups].ravel()
-        self._mixing = self._lay_lines(GroupMixing(plan, found, {}, [], np.inf), share)
+        self._mixing = self._lay_lines(GroupMixing(plan, found, [], [], np.inf), share)
         for i, (mask, table) in enumerate(zip(plan.masks, plan.tables, strict=True)):
             if not plan.groups(self._joins[mask]):
                 scales[i] = share[plan.places[table]] / found[table][0]
@@ -106,7 +109,7 @@ class LeafPlan:
         """Lines, and matrices that leave of every component what its finest groups say."""
         plan, (heads, outer, lines) = self._plan, mixing.places
         is_join = np.array([self._joins[mask] == own for mask, own in zip(plan.masks, plan.tables, strict=True)])
-        table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, mixing.noisy.copy()
+        table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, mixing.matrices.copy()
         weights = np.where(is_join[table], share[lines[:, 0]], 0.0)
         for first, count, _, start in heads.tolist():
             matrices[start : start + count**2].reshape(count, count)[...] *= weights[first : first + count, None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
-from functools import partial
 from itertools import chain, combinations
 
 import numpy as np
@@ -18,13 +17,21 @@ from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, c
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.lattice.sets import IntersectionLattice
 from blue_solvers.components.structured_problem import StructuredProblem
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema, compiled, gallery
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
 from tests.helpers.places import ROOT
 from tests.helpers.strategies import Case, cases
 
-FORMS = [LatticeForm, partial(LatticeForm, compiled=False), TreeForm, MatrixForm]
+
+def uncompiled(problem: StructuredProblem) -> LatticeForm:
+    """The sweeps in numpy, as where numba is missing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "has_numba", lambda: False)
+        return LatticeForm(problem)
+
+
+FORMS = [LatticeForm, uncompiled, TreeForm, MatrixForm]
 
 
 def in_order(problem: Problem) -> Problem:
