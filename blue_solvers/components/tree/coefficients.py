@@ -3,7 +3,7 @@
 Geounits lower down hold few of the kinds of cells that their parents hold: a block without facilities has only
 households. Of a piece geounits with the same kinds are a lot, and its matrices are as small as their numbers are
 few; in what children tell their parent, numbers that they lack are known to be 0. Pieces whose numbers are of the same
-kinds are worked on together.
+kinds are worked on together. Children are added up two at a time, single numbers all at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Lot:
     message: Message
     posterior: Float
     pairs: Index
-    sums: SumOfChildren | None
+    sums: SumOfChildren | SumOfNumbers | None
 
 
 class PieceSolver:
@@ -133,7 +133,8 @@ class PieceSolver:
         if numbers[0] >= 0:
             lot.pairs, owners = plan.pairs_of(numbers)
             children = self._about(plan.pair_class[lot.pairs], support)
-            lot.sums = SumOfChildren(children, plan.pair_count[lot.pairs].astype(float), owners)
+            adding = SumOfNumbers if support.size == 1 else SumOfChildren
+            lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
             sources.append(Telling.told(flattened(lot.sums.total)))
         combined = combine(sources)
         lot.message[:] = raised(combined.message, shape)
@@ -205,6 +206,35 @@ class PieceSolver:
                 child.posterior[:, rows] = learnt
                 found["gain"].append((pairs, gain[:, chosen][:, :, places], child.support, lot.support))
                 found["posterior"].append((pairs + 1, learnt, child.support, child.support))
+
+
+class SumOfNumbers:
+    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
+
+    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
+        self._counts, self._owners = counts, owners
+        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        self._V, self._unknown = children.root**2, children.unknown
+        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
+        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
+        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
+        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
+
+    def _over_owners(self, by_pair: Float) -> Float:
+        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
+
+    def share(self, above: Float) -> tuple[Float, Float]:
+        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
+        V, unknown = self._V, self._unknown
+        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
+        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
+        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
+        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
+        conditional = gain * others
+        if unknown.any():
+            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
+            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
+        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)
 
 
 def solve_components(
