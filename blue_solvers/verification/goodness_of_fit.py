@@ -475,39 +475,37 @@ class Residual:
 
 
 @dataclass(frozen=True)
-class GeounitFit:
-    """All cells of a geounit together."""
+class LotFit:
+    """All cells of a lot together: weighted squares, and what they are expected to be."""
 
-    geolevel: str
-    geocode: str
-    statistic: float
-    expectation: float
+    statistic: float = 0.0
+    expectation: float = 0.0
 
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
-        return _z(self.statistic, self.expectation)
+        if self.expectation <= LEAST_CHECKED:
+            return 0.0
+        return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation))
 
 
-@dataclass
-class TableFit:
-    """All cells of a table at a geolevel: weighted squares, what they are expected to be, how many others check.
+@dataclass(frozen=True)
+class GeounitFit(LotFit):
+    """Of a geounit."""
 
-    `noisy` is how many of them were measured with noise, checked or not.
-    """
+    geolevel: str = ""
+    geocode: str = ""
 
-    statistic: float = 0.0
-    expectation: float = 0.0
+
+@dataclass(frozen=True)
+class TableFit(LotFit):
+    """Of a table at a geolevel: how many cells others check too, and how many were measured with noise."""
+
     checked: int = 0
     noisy: int = 0
 
     def __add__(self, other: TableFit) -> TableFit:
         return TableFit(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
-
-    @property
-    def z(self) -> float:
-        """How many standard deviations the statistic is off, at least."""
-        return _z(self.statistic, self.expectation)
 
     @property
     def p_value(self) -> float:
@@ -630,7 +628,7 @@ class FitOfParts:
     def look_at_geounits(self, geolevel: str, geocodes: Sequence[str], statistic: Float, expectation: Float) -> None:
         """Take in some geounits, (G,)."""
         for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
-            own = GeounitFit(geolevel, geocodes[i], float(statistic[i]), float(expectation[i]))
+            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i])
             if self.geounit is None or abs(own.z) > abs(self.geounit.z):
                 self.geounit = own
 
@@ -688,7 +686,3 @@ def _studentised(squares: Float, redundancy: Float) -> Float:
     if not checked.all():
         squares[~checked] = 0.0
     return squares
-
-
-def _z(statistic: float, expectation: float) -> float:
-    return (statistic - expectation) / float(np.sqrt(2 * expectation)) if expectation > LEAST_CHECKED else 0.0

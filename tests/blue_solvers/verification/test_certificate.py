@@ -462,7 +462,7 @@ def test_equations_of_too_many_cells_are_refused_before_any_work() -> None:
     A = sparse.csr_array(sparse.eye_array(10, 2001, k=1) - sparse.eye_array(10, 2001))
     problem = Problem.from_matrix(A, np.ones(2001))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("blue_solvers.verification.matrices.lsqr", lambda *_, **__: pytest.fail("worked"))
+        patch.setattr("blue_solvers.verification.weighed_noise.lsqr", lambda *_, **__: pytest.fail("worked"))
         said = certify(problem, np.ones(2001), np.ones(2001))
     assert said.bound is None
     assert "among 2,001 figures" in said.reason
