@@ -13,7 +13,7 @@ from scipy.linalg import cholesky, lstsq
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.verification.places import Claim, matrix_of_claims
+from blue_solvers.verification.problem_places import Claim, matrix_of_claims
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     ROUNDING,

@@ -18,7 +18,7 @@ from itertools import chain, combinations
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import spread_gaps, tables_of_steps, take_parts
-from blue_solvers.verification.places import Claim
+from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     ROUNDING,

@@ -15,7 +15,7 @@ import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from blue_solvers.verification.by_sums import certify_by_sums
-from blue_solvers.verification.places import holds_all
+from blue_solvers.verification.problem_places import holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
