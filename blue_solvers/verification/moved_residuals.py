@@ -338,8 +338,9 @@ class MovedResiduals:
                         found |= exact[some.rows]
                     elif reach is not None:
                         np.logical_or.at(found, reach.rows, exact[reach.areas])
-        for name in () if some.told is None else filter(holds, some.told.names):
-            found |= (some.told.known == name).any(axis=1)
+        if some.told is not None:
+            for name in filter(holds, some.told.names):
+                found |= (some.told.known == name).any(axis=1)
         return found
 
     def _free_below(self, number: int) -> list[Flags]:
