@@ -24,9 +24,9 @@ from blue_solvers.streaming.part_data import Downward, Estimates, Upward
 from blue_solvers.streaming.proofs import PartProof, ResultToProve, prove_part, put_together
 from blue_solvers.streaming.subtrees import SubtreeForm
 from blue_solvers.streaming.workplace import Workplace
-from blue_solvers.verification.goodness_of_fit import FitOfParts
-from blue_solvers.verification.moved_residuals import Tally
-from blue_solvers.verification.places import Below
+from blue_solvers.verification.fit_of_parts import FitOfParts
+from blue_solvers.verification.placed_tables import Below
+from blue_solvers.verification.tally import Tally
 from constraint_builders.arrays import Float, Index
 
 UP, DOWN, RESULT = "up", "down", "result.json"

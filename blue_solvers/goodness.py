@@ -11,7 +11,7 @@ from blue_solvers.contract import Solver
 from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit, FitOfParts
-from blue_solvers.verification.goodness_of_fit import DOUBTFUL
+from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders import Problem
 from noise_mechanisms.laws import kind_of
 

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from blue_solvers.verification import Certificate, FitOfParts
-from blue_solvers.verification.goodness_of_fit import GeounitFit, Residual, TableFit
+from blue_solvers.verification.fit_of_parts import GeounitFit, Residual, TableFit
 
 OF_TABLE: Any = tuple.__class_getitem__((str, str, *get_type_hints(TableFit).values()))
 FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it

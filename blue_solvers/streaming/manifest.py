@@ -13,7 +13,7 @@ import msgspec
 from blue_solvers.results.checksums import seal_json, sha256
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.subtrees import LevelTable
-from blue_solvers.verification.known_exactly import Ties
+from blue_solvers.verification.ties import Ties
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import write_schema_file

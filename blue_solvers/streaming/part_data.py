@@ -12,8 +12,8 @@ from scipy import sparse
 
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_plan import Divisions
-from blue_solvers.verification.known_exactly import Ties
-from blue_solvers.verification.places import LevelTable
+from blue_solvers.verification.placed_tables import LevelTable
+from blue_solvers.verification.ties import Ties
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, make_table

@@ -24,8 +24,8 @@ from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_
 from blue_solvers.streaming.part_writer import Beside, Read, Sources, write_parts
 from blue_solvers.streaming.siblings import cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
-from blue_solvers.verification.known_exactly import Ties
-from blue_solvers.verification.places import Claim, problem_places
+from blue_solvers.verification.problem_places import Claim, problem_places
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index

@@ -21,10 +21,11 @@ from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.by_sums import sum_up_part
 from blue_solvers.verification.certificate import certificate_of
-from blue_solvers.verification.goodness_of_fit import FitOfParts
-from blue_solvers.verification.known_exactly import Ties
-from blue_solvers.verification.moved_residuals import Tally
-from blue_solvers.verification.places import Below, Sheet, TiedCells, Unread, finest_tables
+from blue_solvers.verification.fit_of_parts import FitOfParts
+from blue_solvers.verification.placed_tables import Below, Sheet, TiedCells, Unread
+from blue_solvers.verification.problem_places import finest_tables
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.zeros import StructuralZeros

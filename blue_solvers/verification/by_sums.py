@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.known_exactly import (
-    LeafSums,
-    Ties,
-    least_multipliers,
-    least_standard_errors,
-    moved_to_known,
-)
-from blue_solvers.verification.moved_residuals import MovedResiduals, Tally
-from blue_solvers.verification.places import Below, Claim, PlacedTables, Sheet, problem_places, tree_places
+from blue_solvers.verification.known_exactly import LeafSums, least_multipliers, least_standard_errors, moved_to_known
+from blue_solvers.verification.moved_residuals import MovedResiduals
+from blue_solvers.verification.placed_tables import Below, PlacedTables, Sheet
+from blue_solvers.verification.problem_places import Claim, problem_places, tree_places
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index

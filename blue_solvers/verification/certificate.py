@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
-from blue_solvers.verification.known_exactly import Ties
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
-from blue_solvers.verification.moved_residuals import Tally
-from blue_solvers.verification.places import Claim, LevelTable, claims, holds_all
+from blue_solvers.verification.placed_tables import LevelTable
+from blue_solvers.verification.problem_places import Claim, claims, holds_all
+from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, measured_vector
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem, Schema

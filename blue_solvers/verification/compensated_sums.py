@@ -32,7 +32,7 @@ def take_parts_in_numpy(cells: Float, steps: Integers, squares: Float) -> None:
     squares : ndarray, (rows,)
         Where to put the sum of the squared means of every step.
     """
-    for row, (table, without) in enumerate(_tables(cells, steps)):
+    for row, (table, without) in enumerate(tables_of_steps(cells, steps)):
         means = _sum(table, np.zeros_like(without)) / table.shape[1]
         table -= means[:, None]
         without += means
@@ -80,7 +80,7 @@ def spread_gaps_in_numpy(cells: Float, gaps: Float, steps: Integers) -> None:
     steps : ndarray of int, (rows, 5)
         All of a table after all of those that have fewer variables.
     """
-    for (table, without), (gap, known) in zip(_tables(cells, steps), _tables(gaps, steps), strict=True):
+    for (table, without), (gap, known) in zip(tables_of_steps(cells, steps), tables_of_steps(gaps, steps), strict=True):
         gap += ((_sum(table, -without) + known - gap.sum(axis=1)) / gap.shape[1])[:, None]
 
 
@@ -127,7 +127,7 @@ def _add(total: Any, lost: Any, term: Any) -> tuple[Any, Any]:
     return sum_, lost + ((total - (sum_ - part)) + (term - part))
 
 
-def _tables(cells: Float, steps: Integers) -> Iterator[tuple[Float, Float]]:
+def tables_of_steps(cells: Float, steps: Integers) -> Iterator[tuple[Float, Float]]:
     """Of every step the table, (before, levels, after), and the table without its axis, (before, after)."""
     for table, without, before, levels, after in steps.tolist():
         size = before * after

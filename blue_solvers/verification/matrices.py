@@ -13,7 +13,7 @@ from scipy.linalg import cholesky, lstsq
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.verification.places import Claim, matrix_of_claims
+from blue_solvers.verification.problem_places import Claim, matrix_of_claims
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     ROUNDING,
@@ -243,7 +243,8 @@ def _what_no_relation_explains(
     root = _root(noise, cells, near.shape[0])
     weighted = root @ near.T
     lengths = np.sqrt((weighted**2).sum(axis=0))
-    weighted = weighted @ sparse.diags_array(scale := 1 / np.where(lengths > 0, lengths, 1.0))  # 0 among exact cells
+    scale = 1 / np.where(lengths > 0, lengths, 1.0)  # 0 of relations between exact cells alone
+    weighted = weighted * scale
     steepness = abs(near)
     start = rho[cells].astype(np.longdouble)
     g, moved = start, np.zeros(near.shape[0])

@@ -11,25 +11,19 @@ where it stands as one leaf.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, plus, spread, sum_rounding, summed
-from blue_solvers.verification.known_exactly import Ties, finest_known, holds_whole_cells
-from blue_solvers.verification.places import Below, Leaves, Level, LevelTable, PlacedTables, Sheet, added
+from blue_solvers.verification.compensated_sums import Cells, Reach, add, plus, spread, sum_rounding
+from blue_solvers.verification.leaf_cells import LeafCells, sizes_of
+from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet, added, finite
+from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import (
-    EXACT_TO,
     ROUNDING,
-    DisprovedError,
     NotCertifiedError,
-    reciprocal,
     require_time,
 )
-from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import cell_map, refines
@@ -38,296 +32,6 @@ NEAR = 2e-13  # standard errors, times the root of the figures: what may be left
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 ROUNDS = 4  # of moving back, while that halves what is left
 KEPT = 16  # groups of leaves whose own residuals are kept, instead of being worked out again
-
-
-@dataclass
-class Tally:
-    """Sums and maxima over cells; those of several parts are added by `+`.
-
-    Attributes
-    ----------
-    cells : int
-        Looked at.
-    left : float
-        Squares of what is left of the residuals, in variances of the cells where it was left.
-    returned : dict of str to float
-        Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves.
-    weighted, rounded : float
-        Squares of what rounding may have added in weighting residuals, and in moving them.
-    apart : float
-        Squares of the tables' disagreement, in variances.
-    violation : float
-        Its largest, in standard deviations of the measurements.
-    figures, alone : dict of str to float
-        Its largest in every table of every geolevel, in counts, and that in geounits that are all of the one above.
-    has_empty : bool
-        Whether cells are known to be empty.
-    tied : list of list of float
-        Of every combination of cells that is known exactly what `TiedCells.sums` says; empty without any.
-    corrected, wrong, scale : float
-        What cells known exactly are off by, together and at most; the largest figure.
-    least : dict of str to float
-        The least variance above 0 of every table of every geolevel.
-    exact : dict of str to bool
-        Those with cells that are known exactly.
-    """
-
-    cells: int = 0
-    left: float = 0.0
-    returned: dict[str, float] = field(default_factory=dict)
-    weighted: float = 0.0
-    rounded: float = 0.0
-    apart: float = 0.0
-    violation: float = 0.0
-    figures: dict[str, float] = field(default_factory=dict)
-    alone: dict[str, float] = field(default_factory=dict)
-    has_empty: bool = False
-    tied: list[list[float]] = field(default_factory=list)
-    corrected: float = 0.0
-    wrong: float = 0.0
-    scale: float = 0.0
-    least: dict[str, float] = field(default_factory=dict)
-    exact: dict[str, bool] = field(default_factory=dict)
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(**{name: ADDED[name](getattr(self, name), getattr(other, name)) for name in ADDED})
-
-    def note(self, key: str, variance: Float, squares: float = 1.0) -> None:
-        """Take note of the variances of a table, in whose cells a count has squared weights of so much at most."""
-        positive = float(np.min(variance, where=variance > 0, initial=np.inf)) / (squares or 1.0)
-        self.least[key] = min(self.least.get(key, np.inf), positive)
-        self.exact[key] = self.exact.get(key, False) or bool((variance == 0).any())
-
-    def judge(
-        self,
-        key: str,
-        alone: Flags,
-        variance: Float,
-        least: Float,
-        apart: Float,
-        error: Float,
-        x: Float,
-        y: Float | None,
-        weight: Float,
-    ) -> None:
-        """Take in how far the claimed figures `x` of a table are off the sums of the finest ones.
-
-        They are `apart`, which is used up, and up to `error` more in every place; `alone` is which of these may be
-        all of the one above, and `weight` the largest of a leaf in each.
-        """
-        self.look_at(x)
-        fixed = variance == 0
-        if has_fixed := bool(fixed.any()):
-            fixed = np.broadcast_to(fixed, x.shape)
-            known = x[fixed] if y is None else x[fixed] - y[fixed]
-            self.corrected += float(np.nan_to_num(abs(apart[fixed] - known)).sum() + error @ fixed.sum(axis=1))
-        off = np.abs(apart, out=apart)
-        off += error[:, None]
-        worst = off.max(axis=1, initial=0.0)
-        if has_fixed or np.isnan(worst).any():  # of NaN nothing is claimed there, or nothing is known
-            np.nan_to_num(off, copy=False)
-            if has_fixed:
-                self.wrong = max(self.wrong, float(np.nanmax(abs(known), initial=0.0)), float(off[fixed].max()))
-                off[fixed] = 0.0
-            worst = off.max(axis=1, initial=0.0)
-        self.wrong = max(self.wrong, float(worst.max(initial=0.0, where=weight == 0)))  # of no leaf: known to be 0
-        moved = np.divide(worst, weight, out=np.zeros_like(worst), where=weight > 0)
-        self.figures[key] = max(self.figures.get(key, 0.0), float(moved.max(initial=0.0)))
-        if alone.any():
-            self.alone[key] = max(self.alone.get(key, 0.0), float(worst[alone].max()))
-        precision = reciprocal(least)
-        spread = precision if least is variance else reciprocal(variance)
-        if precision.shape[1] == 1:
-            self.apart += float(np.einsum("ij,ij->i", off, off) @ precision[:, 0])
-            greatest = worst**2 * spread[:, 0]
-        else:
-            self.apart += float(np.einsum("ij,ij,ij->", off, off, precision))
-            greatest = off**2 * spread
-        self.violation = max(self.violation, float(np.sqrt(greatest.max(initial=0.0))))
-
-    def look_at(self, x: Float) -> None:
-        """Take in the size of figures that are claimed."""
-        self.cells += x.size
-        largest = max(float(x.max(initial=0.0)), -float(x.min(initial=0.0)))
-        self.scale = max(self.scale, float(np.nanmax(abs(x), initial=0.0)) if np.isnan(largest) else largest)
-
-    def moved(self) -> float:
-        """What is left of the residuals but in the cells themselves: returned, and rounding."""
-        return float(sum(np.sqrt(square) for square in (*self.returned.values(), self.rounded)))
-
-    def bound(self, tables: Mapping[str, LevelTable], schema: Schema, left: float, ties: Ties | None = None) -> float:
-        """The bound, from what is left of the residuals.
-
-        Of one count alone, or of two where a nested family of tables is known exactly, the information says from
-        below what a figure's standard error can be.
-
-        Raises
-        ------
-        NotCertifiedError
-            If that is not known, or what is known exactly is contradicted.
-        """
-        if self.wrong > EXACT_TO * self.scale:
-            raise DisprovedError(f"x contradicts what is known exactly by {self.wrong:.3g}")
-        known = finest_known(schema, (tables[key] for key, some in self.exact.items() if some))
-        bound_by = {key: self._perhaps_known(key, own, schema, known, ties) for key, own in tables.items()}
-        for key, off in bound_by.items():
-            if off is not None and off > EXACT_TO * self.scale:
-                what = tables[key][1].name
-                raise NotCertifiedError(f"figures of {what!r} that may be known exactly are off by {off:.3g}")
-        apart, longest = max(self.figures.values(), default=0.0), np.sqrt(2.0) if known else 1.0
-        if ties is not None:
-            longest = ties.length / ties.least
-            apart += (1 + 1 / longest) * ties.moved(self.tied, self.corrected, self.scale)
-        if any(off is not None and np.isfinite(self.least.get(key, np.inf)) for key, off in bound_by.items()):
-            apart += self.corrected  # which only figures have that hold all of a cell known exactly
-        counts = (self.corrected + apart * longest) * np.sqrt(sum(1 / least for least in self.least.values()))
-        return float((left + np.sqrt(self.weighted) + np.sqrt(self.apart) + counts) * (1 + self.cells * ROUNDING))
-
-    def _perhaps_known(
-        self, key: str, table: LevelTable, schema: Schema, known: LevelTable | None, ties: Ties | None
-    ) -> float | None:
-        """How far figures of a table are off that may follow from what is known of others; None where none does.
-
-        Others change with a count that is moved alone, or against another within a cell of the finest table known.
-        """
-        if self.has_empty or (ties is not None and key in ties.fixed):
-            return self.figures.get(key, 0.0)
-        if known is None or not holds_whole_cells(schema, table[1], known[1]):
-            return None
-        return self.figures.get(key, 0.0) if table[0] <= known[0] else self.alone.get(key)
-
-    def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it; no infinity is in it."""
-        return {**asdict(self), "least": {key: value for key, value in self.least.items() if np.isfinite(value)}}
-
-
-def _joined(how: Any) -> Any:
-    """Of dicts whose values are put together so, in lists."""
-    return lambda one, two: {key: how([own[key] for own in (one, two) if key in own]) for key in {**one, **two}}
-
-
-ADDED: dict[str, Any] = {
-    **dict.fromkeys(("cells", "left", "weighted", "rounded", "apart", "corrected"), operator.add),
-    **dict.fromkeys(("violation", "wrong", "scale", "has_empty"), max),
-    **dict.fromkeys(("figures", "alone"), _joined(max)),
-    "returned": _joined(sum),
-    "least": _joined(min),
-    "exact": _joined(any),
-    "tied": added,
-}
-
-
-class LeafCells:
-    """What is claimed of the leaves' own cells, made to agree, and its sums.
-
-    Parameters
-    ----------
-    places : PlacedTables
-
-    Attributes
-    ----------
-    inner : list of ndarray of int
-        By level the places that are no leaves.
-    total : list of Cells or None
-        By level sums over leaves, of the tables that hold all others; None where all are leaves.
-    error : list of ndarray, (rows,)
-        By how much a sum of any cells of a place may be off.
-    """
-
-    def __init__(self, places: PlacedTables) -> None:
-        self.places = places
-        inner = [np.ones(level.rows, dtype=bool) for level in places.levels]
-        for some in places.leaves:
-            inner[some.level][some.rows] = False
-        self.inner: list[Index] = [np.flatnonzero(own) for own in inner]
-        self._filled: dict[int, Cells] = {}
-        if self._sum_up() and places.nest:
-            self._fill_in()
-
-    def is_filled(self, number: int) -> bool:
-        """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
-        return number in self._filled
-
-    def _sum_up(self) -> bool:
-        """Whether nothing is said of some leaves' cells."""
-        levels = self.places.levels
-        self.total = [level.room() if own.size else None for level, own in zip(levels, self.inner, strict=True)]
-        sizes, counts = [np.zeros((2, level.rows, 2)) for level in levels], [np.zeros(level.rows) for level in levels]
-        lacks = False
-
-        def hand_up(areas: dict[int, Reach], cells: Cells, size: Float, count: Float) -> None:
-            """Add cells to those of areas, their sizes and errors, (1, rows, 2), and how many were added up."""
-            for above, reach in areas.items():
-                total = self.total[above]
-                if total is not None:
-                    add(cells, reach, total)
-                    add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
-                    counts[above] += np.bincount(reach.areas, count[reach.rows], len(counts[above]))
-
-        for number, some in enumerate(self.places.leaves):
-            require_time()
-            cells, error = self.of(number)
-            lacks |= bool(np.isnan(cells[0]).any())
-            hand_up(some.above, cells, np.column_stack([_sizes(cells), error])[None], np.ones(error.size))
-        for number in reversed(range(len(levels))):
-            total = self.total[number]
-            if total is not None:
-                hand_up(levels[number].above, total, sizes[number][:1], counts[number] + 1)
-        self.error = [
-            own[0, :, 1] + sum_rounding(int(count.max(initial=0)), level.width) * own[0, :, 0]
-            for own, count, level in zip(sizes, counts, levels, strict=True)
-        ]
-        return lacks
-
-    def of(self, number: int) -> tuple[Cells, Float]:
-        """Those of some leaves, and how far all cells of a row may be off together."""
-        some = self.places.leaves[number]
-        if some.told is not None:
-            cells = np.stack([high := some.told.total.astype(float), (some.told.total - high).astype(float)])
-            if number in self._filled:
-                return self._filled[number], some.told.error + _sizes(cells[1:])
-            return cells, some.told.error
-        if number in self._filled:
-            return self._filled[number], np.zeros(some.rows.size)
-        level = self.places.levels[some.level]
-        held = [level.own(holder) for holder in range(len(level.tables))]
-        claimed = [sheet.x[some.rows] for sheet in held if sheet is not None and sheet.x is not None]
-        if len(claimed) < len(held):
-            raise NotCertifiedError(f"no table at {level.name} holds all others")
-        cells = np.ascontiguousarray(np.concatenate(claimed, axis=1) if len(held) > 1 else claimed[0], dtype=float)
-        if some.margins is not None:
-            error = np.zeros(cells.shape)
-            return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
-        (sheet,) = held
-        if sheet is not None and sheet.y is not None and not (variance := sheet.variance[some.rows]).all():
-            cells = np.where(variance == 0, sheet.y[some.rows], cells)
-        cells = cells if some.empty is None else np.where(some.empty, 0.0, cells)
-        return cells[None], np.zeros(some.rows.size)
-
-    def _fill_in(self) -> None:
-        """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
-        for above, level in reversed(list(enumerate(self.places.levels))):
-            total, sheet = self.total[above], level.own(0)
-            if total is None or sheet is None or sheet.x is None:
-                continue
-            x = sheet.x[:]
-            lacking = np.isnan(total[0]) & np.isfinite(x)
-            reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
-            some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}
-            counts, sums = level.room(), level.room()
-            for number, cells in some.items():
-                add(np.isnan(cells)[None].astype(float), reaches[number], counts)
-                add(np.where(np.isnan(cells), 0.0, cells)[None], reaches[number], sums)
-            shares = np.where(lacking, x - sums[0], np.nan) / np.where(lacking, counts[0], 1.0)
-            for number, cells in some.items():
-                found = np.zeros((2, *cells.shape))
-                spread(shares[None], reaches[number], found)
-                inside = np.diff(reaches[number].starts)[:, None] > 0
-                open_ = np.isnan(cells) & inside & np.isfinite(found[0])
-                if open_.any():
-                    self._filled[number] = np.where(np.isnan(cells) & inside, found[0], cells)[None]
-            if some:
-                self._sum_up()
 
 
 class MovedResiduals:
@@ -383,7 +87,7 @@ class MovedResiduals:
         said = level.room(rows.size)
         if sums is not None:
             cells, error = sums
-            error = error + sum_rounding(1, level.width) * _sizes(cells)
+            error = error + sum_rounding(1, level.width) * sizes_of(cells)
         for sheet in level.sheets:
             x = None if sheet.x is None else sheet.x[rows]
             if x is not None and sums is not None:
@@ -445,7 +149,7 @@ class MovedResiduals:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
         error = sum_rounding(len(level.sheets) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = float((_finite(variance) * error**2).sum())
+        self._rounded[number] = float((finite(variance) * error**2).sum())
         self._drop(some, level, said, variance)
         return said, variance
 
@@ -490,7 +194,7 @@ class MovedResiduals:
             for sheet in level.others:
                 own = sheet.variance[some.rows]
                 if not own.all():
-                    put_back(level, sheet, np.where(own == 0, 0.0, np.inf), said, variance)
+                    level.put_back(sheet, np.where(own == 0, 0.0, np.inf), said, variance)
             return
         schema, finest = self.places.schema, level.tables[0]
         for name in some.told.names:
@@ -498,7 +202,7 @@ class MovedResiduals:
             if refines(schema, finest, table):
                 own = np.where((some.told.known == name).any(axis=1), 0.0, np.inf)[:, None]
                 sheet = Sheet(name, some.level, table, own, into=cell_map(schema, finest, table))
-                put_back(level, sheet, own, said, variance)
+                level.put_back(sheet, own, said, variance)
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
@@ -512,7 +216,7 @@ class MovedResiduals:
             for sheet in sheets if careful else ():
                 own = sheet.variance[some.rows]
                 if (np.isfinite(own) & (own > 0)).any():
-                    self._leave(sheet, some.rows, put_back(level, sheet, own, said, variance))
+                    self._leave(sheet, some.rows, level.put_back(sheet, own, said, variance))
             if some.told is not None:
                 before = self.tally.returned.get(level.name, 0.0)
                 self.tally.returned[level.name] = before + _weighed(said[0], variance)
@@ -569,7 +273,7 @@ class MovedResiduals:
         for sheet in self._measured(number):
             own, known = sheet.variance[rows], self._put.get(sheet.key)
             own = np.where(own == 0, 0.0, np.inf) if free else own
-            share = put_back(level, sheet, own, mean, variance[rows], known)
+            share = level.put_back(sheet, own, mean, variance[rows], known)
             self._put[sheet.key] = share if known is None else known + share
         for part in mean:
             plus(changed, part)
@@ -585,9 +289,9 @@ class MovedResiduals:
             if reach is None:
                 continue
             said, variance = self._residuals(i)
-            finite = _finite(variance) if weights is None else _finite(variance) * weights[i][:, None]
-            add((finite * said[0])[None], reach, total)
-            add(finite[None], reach.to_power(2), squares)
+            weight = finite(variance) if weights is None else finite(variance) * weights[i][:, None]
+            add((weight * said[0])[None], reach, total)
+            add(weight[None], reach.to_power(2), squares)
             row, cell = np.nonzero(np.isinf(variance) & (np.diff(reach.starts) > 0)[:, None])
             area, into = reach.areas[reach.starts[row]], reach.into[cell] if reach.into.size else cell
             unmeasured[:, area, into] = said[:, row, cell] / reach.weights[reach.starts[row]]
@@ -634,8 +338,9 @@ class MovedResiduals:
                         found |= exact[some.rows]
                     elif reach is not None:
                         np.logical_or.at(found, reach.rows, exact[reach.areas])
-        for name in () if some.told is None else filter(holds, some.told.names):
-            found |= (some.told.known == name).any(axis=1)
+        if some.told is not None:
+            for name in filter(holds, some.told.names):
+                found |= (some.told.known == name).any(axis=1)
         return found
 
     def _free_below(self, number: int) -> list[Flags]:
@@ -652,29 +357,6 @@ class MovedResiduals:
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
 
 
-def put_back(level: Level, sheet: Sheet, own: Float, said: Cells, variance: Float, known: Float | None = None) -> Float:
-    """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
-
-    `known` is what was moved there before.
-    """
-    columns, size = level.columns[sheet.holder], sheet.table.size
-    held, variance = said[:, :, columns], variance[:, columns]
-    own = np.broadcast_to(own, (len(variance), size))
-    weight, total = (
-        summed(sheet.into, size, cells[None])[0] for cells in (_finite(variance), _finite(variance) * held[0])
-    )
-    usable = np.isfinite(own) & (weight > 0)
-    if known is not None:
-        total = total - np.where(usable, own, 0.0) * known
-    share = np.zeros((2, *own.shape))
-    np.divide(total, weight + own, out=share[0], where=usable)
-    into = sheet.into if sheet.into.size else np.arange(size)
-    row, cell = np.nonzero(np.isinf(variance) & np.isfinite(own[:, into]))
-    share[:, row, into[cell]] = held[:, row, cell]  # nothing else takes it there
-    level.spread(sheet, -share, said)
-    return share[0]
-
-
 def _weighted(sheet: Sheet, rows: Index, x: Float | None) -> tuple[Float | None, float]:
     """(y - x) / variance of a table, or None where nothing was measured; and its squared rounding."""
     if sheet.rho is not None:
@@ -689,15 +371,6 @@ def _weighted(sheet: Sheet, rows: Index, x: Float | None) -> tuple[Float | None,
     weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
     rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2
     return weighted, rounding if sheet.tied is None else rounding + sheet.tied.pull(weighted, variance, rows)
-
-
-def _finite(variance: Float) -> Float:
-    return np.where(np.isfinite(variance), variance, 0.0)
-
-
-def _sizes(cells: Cells) -> Float:
-    """Of all cells of a row together, (rows,)."""
-    return np.nansum(abs(cells[0]), axis=1)
 
 
 def _weighed(cells: Float, variance: Float) -> float:

@@ -78,9 +78,6 @@ class TooLongError(FinalError):
     """A proof took longer than it may."""
 
 
-_LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
-
-
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """End proofs once they took so many seconds of their thread's processor; within another limit that one holds."""

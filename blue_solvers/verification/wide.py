@@ -11,14 +11,14 @@ from how far its sums are from the next coarser tables: differences of sums, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, combinations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import spread_gaps, take_parts
-from blue_solvers.verification.places import Claim
+from blue_solvers.verification.compensated_sums import spread_gaps, tables_of_steps, take_parts
+from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     ROUNDING,
@@ -28,7 +28,7 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.table import make_table
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 from constraint_builders.relations.marginals import cell_map, map_along
@@ -124,14 +124,6 @@ class Separated:
     def norms(self, cells: Float) -> Float:
         """Of every table."""
         return np.sqrt(np.add.reduceat(cells * cells, self.tables.offsets[:-1]))
-
-    def views(self, cells: Float, rows: Index) -> Iterator[tuple[int, int, Float, Float]]:
-        """Of some steps the two tables, and their cells: (before, levels, after), and without the axis."""
-        for table, without, _, before, levels, after in self.tables.up[rows].tolist():
-            start, end = self.tables.offsets[table], self.tables.offsets[without]
-            size = before * after
-            whole = cells[start : start + size * levels].reshape(before, levels, after)
-            yield table, without, whole, cells[end : end + size].reshape(before, after)
 
 
 def certify_wide(
@@ -241,14 +233,18 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
     exact = known.copy()
     for finer, coarser, _ in tables.by_axis:
         exact[coarser] |= exact[finer]
-    for _, without, whole, sums in family.views(found, np.flatnonzero(exact[tables.up[:, 0]])):
+    rows = np.flatnonzero(exact[tables.up[:, 0]])
+    of_steps = tables_of_steps(found, tables.finest_first[rows])
+    for without, (whole, sums) in zip(tables.up[rows, 1].tolist(), of_steps, strict=True):
         total = whole.sum(axis=1, dtype=np.longdouble)
         if known[without] and abs(sums - total).max() > EXACT_TO * scale:
             raise DisprovedError("values known exactly contradict one another")
         if not known[without]:
             sums[...] = total
             known[without] = valued[without] = True
-    for table, without, whole, sums in family.views(found, np.flatnonzero(~valued[tables.up[:, 1]])):
+    rows = np.flatnonzero(~valued[tables.up[:, 1]])
+    of_steps = tables_of_steps(found, tables.finest_first[rows])
+    for (table, without), (whole, sums) in zip(tables.up[rows, :2].tolist(), of_steps, strict=True):
         if valued[table] and not valued[without]:
             sums[...] = whole.sum(axis=1, dtype=np.longdouble)
             valued[without] = True

@@ -15,7 +15,7 @@ import blue_solvers.verification
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from blue_solvers.verification.by_sums import certify_by_sums
-from blue_solvers.verification.places import holds_all
+from blue_solvers.verification.problem_places import holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
@@ -462,7 +462,7 @@ def test_equations_of_too_many_cells_are_refused_before_any_work() -> None:
     A = sparse.csr_array(sparse.eye_array(10, 2001, k=1) - sparse.eye_array(10, 2001))
     problem = Problem.from_matrix(A, np.ones(2001))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("blue_solvers.verification.matrices.lsqr", lambda *_, **__: pytest.fail("worked"))
+        patch.setattr("blue_solvers.verification.weighed_noise.lsqr", lambda *_, **__: pytest.fail("worked"))
         said = certify(problem, np.ones(2001), np.ones(2001))
     assert said.bound is None
     assert "among 2,001 figures" in said.reason

@@ -10,7 +10,7 @@ import pytest
 from blue_solvers import ConjugateGradient, blue, certify, estimate
 from blue_solvers.proving import certified
 from blue_solvers.verification.by_sums import certify_by_sums
-from blue_solvers.verification.places import Claim, claims, holds_all
+from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem, Schema, gallery

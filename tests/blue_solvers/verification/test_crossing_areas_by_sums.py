@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blue_solvers import blue
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.known_exactly import LeafSums
-from blue_solvers.verification.places import claims, problem_places
+from blue_solvers.verification.problem_places import claims, problem_places
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples

@@ -176,7 +176,7 @@ def test_bad_input_is_refused_by_name() -> None:
     problem = gallery.toy()
     with pytest.raises(ValueError, match=r"variances must have shape \(4,\)"):
         fit_test(problem, np.zeros(4), np.zeros(4), np.zeros(3))
-    with pytest.raises(ValueError, match="y of table 'B', cell \\(B=0\\) is not finite"):
+    with pytest.raises(ValueError, match="table 'B', cell \\(B=0\\) of y is not finite"):
         fit_test(problem, [np.nan, 0, 0, 0], np.zeros(4), np.zeros(4))
     with pytest.raises(ValueError, match="draws is -1: give a whole number of 1 or more"):
         estimate_and_fit(problem, np.zeros(4), draws=-1)

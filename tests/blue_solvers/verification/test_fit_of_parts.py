@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
-from blue_solvers.verification import FitOfParts, fit_of_geography, goodness_of_fit
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, Residual, TableFit
+from blue_solvers.verification import FitOfParts, fit_of_geography, fit_of_parts
+from blue_solvers.verification.fit_of_parts import Residual, TableFit
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from tests.helpers.spines import consistent_measurements, spine_problems
 
@@ -25,7 +26,7 @@ def test_pieces_of_tables_add_up_to_all_cells(problem: Problem, seed: int, piece
     P = blue(problem.observing())
     x, spread = P @ y, P.variances()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(goodness_of_fit, "PIECE", piece)
+        patch.setattr(fit_of_parts, "PIECE", piece)
         found = fit_of_geography(problem, y, x, P.variances_by_table().of)
     noisy = noise > 0
     weight = np.divide(1.0, problem.variances, out=np.zeros_like(y), where=noisy)
@@ -37,7 +38,7 @@ def test_pieces_of_tables_add_up_to_all_cells(problem: Problem, seed: int, piece
     assert sum(own.checked for own in found.tables.values()) == checked.sum()
     assert sum(own.noisy for own in found.tables.values()) == noisy.sum()
     assert sum(own for own, _ in found.unchecked.values()) == (noisy & ~checked).sum()
-    sizes = np.sort(np.sqrt(squares[checked] / redundancy[checked]))[::-1][: goodness_of_fit.KEPT]
+    sizes = np.sort(np.sqrt(squares[checked] / redundancy[checked]))[::-1][: fit_of_parts.KEPT]
     np.testing.assert_allclose([abs(own.residual) for own in found.largest], sizes, rtol=1e-9, atol=1e-12)
     for own in found.largest:
         table = problem.observed.slice((own.geolevel, own.table))

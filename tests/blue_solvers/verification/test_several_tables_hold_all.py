@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from blue_solvers import Estimate, blue, estimate
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.places import problem_places
+from blue_solvers.verification.problem_places import problem_places
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.table import parse_table
 from tests.blue_solvers.verification.answers import Case, moved, spoilt

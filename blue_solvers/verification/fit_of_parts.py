@@ -1,0 +1,268 @@
+"""The fit of measurements to their noise, added up over the parts of a spine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.probabilities import of_chi_square, of_largest, squares_and_redundancy
+from blue_solvers.verification.weighed_noise import (
+    PIECE,
+)
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.table import parse_table
+
+KEPT = 5  # largest residuals that are named
+DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A measured cell and what the others say of it.
+
+    Attributes
+    ----------
+    geolevel, geocode, table : str
+    cell : int
+        Its number in C order of the table.
+    value, expected : float
+        What was measured, and what all other measurements predict.
+    residual : float
+        Studentised.
+    """
+
+    geolevel: str
+    geocode: str
+    table: str
+    cell: int
+    value: float
+    expected: float
+    residual: float
+
+    def labels(self, schema: Schema) -> str:
+        """What the cell is called, such as ``sex=female, age=3``; empty of a total."""
+        own = parse_table(schema, self.table).in_schema_order()
+        place = np.unravel_index(self.cell, own.shape) if own.shape else ()
+        return ", ".join(
+            f"{factor}={schema.labels_of(factor)[i]}" for factor, i in zip(own.factors, place, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class LotFit:
+    """All cells of a lot together: weighted squares, and what they are expected to be."""
+
+    statistic: float = 0.0
+    expectation: float = 0.0
+
+    @property
+    def z(self) -> float:
+        """How many standard deviations the statistic is off, at least."""
+        if self.expectation <= LEAST_CHECKED:
+            return 0.0
+        return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation))
+
+
+@dataclass(frozen=True)
+class GeounitFit(LotFit):
+    """Of a geounit."""
+
+    geolevel: str = ""
+    geocode: str = ""
+
+
+@dataclass(frozen=True)
+class TableFit(LotFit):
+    """Of a table at a geolevel: how many cells others check too, and how many were measured with noise."""
+
+    checked: int = 0
+    noisy: int = 0
+
+    def __add__(self, other: TableFit) -> TableFit:
+        return TableFit(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
+        return of_chi_square(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
+
+
+@dataclass
+class FitOfParts:
+    """How measurements agree with their declared noise, taken for Gaussian; those of several parts are added by `+`.
+
+    Attributes
+    ----------
+    tables : dict of (geolevel, table) to TableFit
+    largest : list of Residual
+        The largest, first.
+    geounit : GeounitFit or None
+        That which is furthest from what is expected.
+    """
+
+    tables: dict[tuple[str, str], TableFit] = field(default_factory=dict)
+    largest: list[Residual] = field(default_factory=list)
+    geounit: GeounitFit | None = None
+
+    def __add__(self, other: FitOfParts) -> FitOfParts:
+        tables = {**self.tables, **{key: self.tables.get(key, TableFit()) + own for key, own in other.tables.items()}}
+        largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
+        geounits = [own for own in (self.geounit, other.geounit) if own is not None]
+        return FitOfParts(tables, largest, max(geounits, key=lambda own: abs(own.z), default=None))
+
+    @property
+    def statistic(self) -> float:
+        """Chi-square: weighted squares of all residuals."""
+        return sum(own.statistic for own in self.tables.values())
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Of the chi-square: what the redundancies of all cells sum to."""
+        return round(sum(own.expectation for own in self.tables.values()))
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided: of a statistic as far from what is expected."""
+        return of_chi_square(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
+
+    @property
+    def probability(self) -> float:
+        """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
+        checked = sum(own.checked for own in self.tables.values())
+        return of_largest(self.largest[0].residual, checked) if self.largest and checked else 1.0
+
+    @property
+    def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
+        """The table furthest from what is expected, with the probability that its z is as large among all tables."""
+        return max(self.tables.items(), key=lambda item: abs(item[1].z), default=None)
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing of this is too improbable."""
+        alone = min(1 - 1e-16, *(own.p_value for own in self.tables.values()), 1.0)
+        of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
+        return min(self.p_value, self.probability, of_worst) >= DOUBTFUL
+
+    @property
+    def unchecked(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Of every table with noisy cells that nothing checks how many these are, and how many are noisy."""
+        return {
+            key: (own.noisy - own.checked, own.noisy) for key, own in self.tables.items() if own.noisy > own.checked
+        }
+
+    def by_geolevel(self) -> dict[str, TableFit]:
+        """All tables of every geolevel together."""
+        found: dict[str, TableFit] = {}
+        for (level, _), own in self.tables.items():
+            found[level] = found.get(level, TableFit()) + own
+        return found
+
+    def look_at(
+        self, geolevel: str, table: str, geocodes: Sequence[str], y: Float, x: Float, noise: Float, spread: Float
+    ) -> tuple[Float, Float]:
+        """Take in a table of some geounits; gives their statistics and expectations, (G,).
+
+        Parameters
+        ----------
+        geolevel, table : str
+        geocodes : sequence of str, (G,)
+        y, x : ndarray, (G, cells)
+            Measured, and estimated.
+        noise : ndarray, (G, 1) or (G, cells)
+            Variances of the measurements; 0 exact, ``inf`` not measured.
+        spread : ndarray, (G, cells)
+            Variances of the estimates.
+        """
+        noisy = (noise > 0) & np.isfinite(noise)
+        precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
+        squares, redundancy = squares_and_redundancy(y, x, precision, spread)
+        statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
+        checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
+        count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
+        own = TableFit(float(statistic.sum()), float(expectation.sum()), checked, count)
+        self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
+        cells = _studentised(squares, redundancy)
+        for row in self._of_note(cells.max(axis=1, initial=0.0)).tolist():
+            for cell in self._of_note(cells[row]).tolist():
+                if redundancy[row, cell] > LEAST_CHECKED:
+                    value, e = float(y[row, cell]), float(y[row, cell] - x[row, cell])
+                    expected = value - e / float(redundancy[row, cell])
+                    residual = float(np.copysign(np.sqrt(cells[row, cell]), e))
+                    self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
+        self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
+        return statistic, expectation
+
+    def _of_note(self, sizes: Float) -> Index:
+        """Those of some squared residuals, or of the largest of rows, that may be among the largest of all."""
+        least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
+        if not sizes.size or sizes.max() < least:
+            return np.zeros(0, dtype=np.intp)
+        return np.argpartition(-sizes, min(KEPT, sizes.size) - 1)[:KEPT]
+
+    def look_at_geounits(self, geolevel: str, geocodes: Sequence[str], statistic: Float, expectation: Float) -> None:
+        """Take in some geounits, (G,)."""
+        for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
+            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i])
+            if self.geounit is None or abs(own.z) > abs(self.geounit.z):
+                self.geounit = own
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` reads it, and the verdict for other readers."""
+        return {
+            "fits": self.fits,
+            "tables": [[*key, *vars(own).values()] for key, own in self.tables.items()],
+            "largest": [asdict(own) for own in self.largest],
+            "geounit": None if self.geounit is None else asdict(self.geounit),
+        }
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> FitOfParts:
+        """What `to_json` gave."""
+        return cls(
+            {(level, table): TableFit(*own) for level, table, *own in said["tables"]},
+            [Residual(**own) for own in said["largest"]],
+            None if said["geounit"] is None else GeounitFit(**said["geounit"]),
+        )
+
+
+def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[int, slice], Float]) -> FitOfParts:
+    """The fit of a whole problem on a spine or on areas.
+
+    Parameters
+    ----------
+    problem : Problem
+    y, x : ndarray, (n,)
+        Measured, and estimated.
+    variances : callable
+        Of the estimates of an observed table, by its number, at some of its geounits, (geounits, cells).
+    """
+    places, fit = problem.domain.places, FitOfParts()
+    sums = np.zeros((2, places.size))
+    by_geounit = problem.geounit_variances
+    codes = [[places.geocodes[i] for i in members.tolist()] for members in places.members]
+    for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
+        members, cut, step = places.members[level], problem.observed.block(i), PIECE // table.size + 1
+        known = problem.variances[cut] if by_geounit is None else by_geounit[i]
+        measured, estimated, noise = (own.reshape(members.size, -1) for own in (y[cut], x[cut], known))
+        for start in range(0, members.size, step):
+            here = slice(start, start + step)
+            arrays = measured[here], estimated[here], noise[here], variances(i, here)
+            sums[:, members[here]] += fit.look_at(places.levels[level], table.name, codes[level][here], *arrays)
+    for level, members in enumerate(places.members):
+        fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
+    return fit
+
+
+def _studentised(squares: Float, redundancy: Float) -> Float:
+    """Weighted squares, which are used up, by what is expected of them; 0 where others check nothing."""
+    checked = redundancy > LEAST_CHECKED
+    np.divide(squares, redundancy, out=squares, where=checked)
+    if not checked.all():
+        squares[~checked] = 0.0
+    return squares

@@ -1,0 +1,131 @@
+"""The leaves' own cells, and sums of these in all areas, in two doubles each: next to nothing is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, spread, sum_rounding
+from blue_solvers.verification.placed_tables import PlacedTables
+from blue_solvers.verification.weighed_noise import (
+    NotCertifiedError,
+    require_time,
+)
+from constraint_builders.arrays import Float, Index
+
+
+class LeafCells:
+    """What is claimed of the leaves' own cells, made to agree, and its sums.
+
+    Parameters
+    ----------
+    places : PlacedTables
+
+    Attributes
+    ----------
+    inner : list of ndarray of int
+        By level the places that are no leaves.
+    total : list of Cells or None
+        By level sums over leaves, of the tables that hold all others; None where all are leaves.
+    error : list of ndarray, (rows,)
+        By how much a sum of any cells of a place may be off.
+    """
+
+    def __init__(self, places: PlacedTables) -> None:
+        self.places = places
+        inner = [np.ones(level.rows, dtype=bool) for level in places.levels]
+        for some in places.leaves:
+            inner[some.level][some.rows] = False
+        self.inner: list[Index] = [np.flatnonzero(own) for own in inner]
+        self._filled: dict[int, Cells] = {}
+        if self._sum_up() and places.nest:
+            self._fill_in()
+
+    def is_filled(self, number: int) -> bool:
+        """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
+        return number in self._filled
+
+    def _sum_up(self) -> bool:
+        """Whether nothing is said of some leaves' cells."""
+        levels = self.places.levels
+        self.total = [level.room() if own.size else None for level, own in zip(levels, self.inner, strict=True)]
+        sizes, counts = [np.zeros((2, level.rows, 2)) for level in levels], [np.zeros(level.rows) for level in levels]
+        lacks = False
+
+        def hand_up(areas: dict[int, Reach], cells: Cells, size: Float, count: Float) -> None:
+            """Add cells to those of areas, their sizes and errors, (1, rows, 2), and how many were added up."""
+            for above, reach in areas.items():
+                total = self.total[above]
+                if total is not None:
+                    add(cells, reach, total)
+                    add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
+                    counts[above] += np.bincount(reach.areas, count[reach.rows], len(counts[above]))
+
+        for number, some in enumerate(self.places.leaves):
+            require_time()
+            cells, error = self.of(number)
+            lacks |= bool(np.isnan(cells[0]).any())
+            hand_up(some.above, cells, np.column_stack([sizes_of(cells), error])[None], np.ones(error.size))
+        for number in reversed(range(len(levels))):
+            total = self.total[number]
+            if total is not None:
+                hand_up(levels[number].above, total, sizes[number][:1], counts[number] + 1)
+        self.error = [
+            own[0, :, 1] + sum_rounding(int(count.max(initial=0)), level.width) * own[0, :, 0]
+            for own, count, level in zip(sizes, counts, levels, strict=True)
+        ]
+        return lacks
+
+    def of(self, number: int) -> tuple[Cells, Float]:
+        """Those of some leaves, and how far all cells of a row may be off together."""
+        some = self.places.leaves[number]
+        if some.told is not None:
+            cells = np.stack([high := some.told.total.astype(float), (some.told.total - high).astype(float)])
+            if number in self._filled:
+                return self._filled[number], some.told.error + sizes_of(cells[1:])
+            return cells, some.told.error
+        if number in self._filled:
+            return self._filled[number], np.zeros(some.rows.size)
+        level = self.places.levels[some.level]
+        held = [level.own(holder) for holder in range(len(level.tables))]
+        claimed = [sheet.x[some.rows] for sheet in held if sheet is not None and sheet.x is not None]
+        if len(claimed) < len(held):
+            raise NotCertifiedError(f"no table at {level.name} holds all others")
+        cells = np.ascontiguousarray(np.concatenate(claimed, axis=1) if len(held) > 1 else claimed[0], dtype=float)
+        if some.margins is not None:
+            error = np.zeros(cells.shape)
+            return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
+        (sheet,) = held
+        if sheet is not None and sheet.y is not None and not (variance := sheet.variance[some.rows]).all():
+            cells = np.where(variance == 0, sheet.y[some.rows], cells)
+        cells = cells if some.empty is None else np.where(some.empty, 0.0, cells)
+        return cells[None], np.zeros(some.rows.size)
+
+    def _fill_in(self) -> None:
+        """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
+        for above, level in reversed(list(enumerate(self.places.levels))):
+            total, sheet = self.total[above], level.own(0)
+            if total is None or sheet is None or sheet.x is None:
+                continue
+            x = sheet.x[:]
+            lacking = np.isnan(total[0]) & np.isfinite(x)
+            reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
+            some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}
+            counts, sums = level.room(), level.room()
+            for number, cells in some.items():
+                add(np.isnan(cells)[None].astype(float), reaches[number], counts)
+                add(np.where(np.isnan(cells), 0.0, cells)[None], reaches[number], sums)
+            shares = np.where(lacking, x - sums[0], np.nan) / np.where(lacking, counts[0], 1.0)
+            for number, cells in some.items():
+                found = np.zeros((2, *cells.shape))
+                spread(shares[None], reaches[number], found)
+                inside = np.diff(reaches[number].starts)[:, None] > 0
+                open_ = np.isnan(cells) & inside & np.isfinite(found[0])
+                if open_.any():
+                    self._filled[number] = np.where(np.isnan(cells) & inside, found[0], cells)[None]
+            if some:
+                self._sum_up()
+
+
+def sizes_of(cells: Cells) -> Float:
+    """Of all cells of a row together, (rows,)."""
+    return np.nansum(abs(cells[0]), axis=1)

@@ -1,0 +1,357 @@
+"""Tables of places, as a proof by sums takes them: leaves whose tables hold all others, and the areas that they are in.
+
+A spine is the case where areas nest; a part of one is a spine whose leaves may stand for branches that were cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, spread, summed
+from blue_solvers.verification.weighed_noise import ROUNDING
+from constraint_builders import Schema
+from constraint_builders.arrays import Flags, Float, Index, Long
+from constraint_builders.description.table import Table
+
+LevelTable = tuple[int, Table]
+EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A table that is read when rows of it are asked for, each time anew."""
+
+    read: Callable[[], Float]
+
+    def __getitem__(self, rows: slice | Index) -> Float:
+        return self.read()[rows]
+
+
+@dataclass(frozen=True)
+class TiedCells:
+    """The cells of a table that combinations speak of.
+
+    Attributes
+    ----------
+    row, geounit, cell : ndarray of int, (entries,)
+        Which combination, and where; by geounit.
+    weight : ndarray, (entries,)
+    multipliers : ndarray, (k,)
+        Of the combinations.
+    """
+
+    row: Index
+    geounit: Index
+    cell: Index
+    weight: Float
+    multipliers: Float
+
+    @classmethod
+    def of(cls, share: sparse.csr_array, cells: int, multipliers: Float | None = None) -> TiedCells | None:
+        """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
+        multipliers = np.zeros(share.shape[0]) if multipliers is None else multipliers
+        entries = share.tocoo()
+        row, column = entries.coords
+        if not entries.nnz:
+            return None
+        order = np.argsort(column, kind="stable")
+        geounit, cell = np.divmod(column[order], cells)
+        return cls(row[order], geounit, cell, entries.data[order], multipliers)
+
+    def among(self, here: Index) -> tuple[Index, tuple[Index, Index], Float]:
+        """Of some geounits: which combination, the place among these geounits and the cell, and the weight."""
+        order = np.argsort(here)
+        found = np.minimum(np.searchsorted(here, self.geounit, sorter=order), here.size - 1)
+        chosen = np.flatnonzero(here[order[found]] == self.geounit)
+        place = order[found][chosen]
+        return self.row[chosen], (place, self.cell[chosen]), self.weight[chosen]
+
+    def pull(self, q: Float, variance: Float, here: Index) -> float:
+        """Take the multipliers off weighted residuals of some geounits; gives the squared rounding of that, weighed."""
+        row, cells, weight = self.among(here)
+        pulled = np.zeros_like(q)
+        np.add.at(pulled, cells, weight * self.multipliers[row])
+        sizes = np.zeros_like(q)
+        np.add.at(sizes, cells, abs(weight * self.multipliers[row]))
+        noise = np.where(np.isfinite(variance), variance, 0.0)  # the others were not measured, or are known exactly
+        q -= np.where(noise > 0, pulled, 0.0)
+        rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
+        return float(np.sum(rounding**2 * noise))
+
+    def sums(self, here: Index, x: Float, off: Float | None) -> list[list[float]]:
+        """Combinations of the figures of some geounits: high and low half, what they may be off by, and their size."""
+        row, cells, weight = self.among(here)
+        terms = weight.astype(np.longdouble) * x[cells]
+        slack = 0.0 if off is None else abs(weight) * off[cells]
+        each = np.stack([terms, slack + (row.size + 4) * EXTENDED * abs(terms), abs(terms)], axis=1)
+        found = np.zeros((self.multipliers.size, 3), dtype=np.longdouble)
+        np.add.at(found, row, each)
+        return [[*_halves(value), float(slack), float(size)] for value, slack, size in found]
+
+
+def added(one: list[list[float]], two: list[list[float]]) -> list[list[float]]:
+    """Shares of combinations, put together."""
+    if not one or not two:
+        return one or two
+    found = []
+    for own, other in zip(one, two, strict=True):
+        value = sum((np.longdouble(half) for half in (*own[:2], *other[:2])), np.longdouble(0))
+        size = own[3] + other[3]
+        found.append([*_halves(value), own[2] + other[2] + EXTENDED * size, size])
+    return found
+
+
+def _halves(value: np.longdouble) -> tuple[float, float]:
+    high = float(value)
+    return high, float(value - np.longdouble(high))
+
+
+@dataclass
+class Sheet:
+    """A table of a level of places.
+
+    Attributes
+    ----------
+    key : str
+        Tells it from all others.
+    level : int
+    table : Table
+    variance : ndarray, (G, 1) or (G, cells)
+        0 exact, ``inf`` not measured.
+    y, x : ndarray (G, cells), or what gives its rows when they are asked for, or None
+        What was measured, and what is claimed; None where nothing was.
+    least : ndarray, optional
+        Of the same shape as `variance`: a diagonal below the covariance, if that is not diagonal.
+    rho, left : ndarray (G, cells), optional
+        The weighted residuals, where they are not (y - x) / variance, and where what is left of them goes.
+    tied : TiedCells, optional
+        What combinations of cells that are known exactly say of it.
+    place : slice
+        Of its figures among all of a problem.
+    holder : int
+        Which of the tables that hold all others it is summed from.
+    into : ndarray of int
+        For every cell of that table the cell that it is summed to; empty where they are the same.
+    """
+
+    key: str
+    level: int
+    table: Table
+    variance: Float
+    y: Float | Unread | None = None
+    x: Float | Unread | None = None
+    least: Float | None = None
+    rho: Float | None = None
+    left: Float | None = None
+    tied: TiedCells | None = None
+    place: slice = field(default_factory=lambda: slice(0))
+    holder: int = 0
+    into: Index = field(default_factory=lambda: NO_MAP)
+
+
+@dataclass
+class Level:
+    """PlacedTables of a level, and their tables, the coarsest first.
+
+    Attributes
+    ----------
+    name : str
+    rows : int
+    tables : tuple of Table
+        Those that hold all others of the level.
+    sheets : list of Sheet
+    alone : ndarray of bool, (rows,)
+        PlacedTables that may be all of the one above: they have no siblings.
+    weight, squares : ndarray, (rows,), float
+        The largest weight of a leaf in every place, and the most that squared weights of a leaf come to.
+    above : dict of int to Reach
+        By level the places that those are in to which sums of the leaves are handed on; see `Leaves.above`.
+    """
+
+    name: str
+    rows: int
+    tables: tuple[Table, ...]
+    sheets: list[Sheet]
+    alone: Flags
+    weight: Float
+    squares: float = 1.0
+    above: dict[int, Reach] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sheets.sort(key=lambda sheet: sheet.table.size)
+
+    @cached_property
+    def columns(self) -> list[slice]:
+        """Where the cells of its tables are in a row."""
+        return [slice(a, b) for a, b in pairwise(np.cumsum([0, *(table.size for table in self.tables)]).tolist())]
+
+    @property
+    def width(self) -> int:
+        """Cells of all its tables."""
+        return sum(table.size for table in self.tables)
+
+    def own(self, holder: int) -> Sheet | None:
+        """The sheet of one of its tables, if it has one that was measured or claimed."""
+        return next((own for own in self.sheets if own.table.name == self.tables[holder].name), None)
+
+    @cached_property
+    def others(self) -> list[Sheet]:
+        """All sheets but those."""
+        own = [self.own(holder) for holder in range(len(self.tables))]
+        return [sheet for sheet in self.sheets if not any(sheet is other for other in own)]
+
+    def variances(self, rows: Index) -> Float:
+        """Of the tables that hold all others, (rows, cells)."""
+        found = np.full((rows.size, self.width), np.inf)
+        for holder, columns in enumerate(self.columns):
+            sheet = self.own(holder)
+            if sheet is not None:
+                found[:, columns] = sheet.variance[rows]
+        return found
+
+    def room(self, rows: int | None = None) -> Cells:
+        """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
+        return np.zeros((2, self.rows if rows is None else rows, self.width))
+
+    def spread(self, sheet: Sheet, amounts: Cells, said: Cells) -> None:
+        """Add what is said of a table to the cells of the one that holds it."""
+        columns = self.columns[sheet.holder]
+        held = np.ascontiguousarray(said[:, :, columns])
+        spread(amounts, Reach.itself(held.shape[1], sheet.into), held)
+        said[:, :, columns] = held
+
+    def sums_of(self, sheet: Sheet, cells: Cells) -> Cells:
+        """A table as sums of the leaves' cells."""
+        return summed(sheet.into, sheet.table.size, cells[:, :, self.columns[sheet.holder]])
+
+    def put_back(self, sheet: Sheet, own: Float, said: Cells, variance: Float, known: Float | None = None) -> Float:
+        """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
+
+        `known` is what was moved there before.
+        """
+        columns, size = self.columns[sheet.holder], sheet.table.size
+        held, variance = said[:, :, columns], variance[:, columns]
+        own = np.broadcast_to(own, (len(variance), size))
+        weight, total = (
+            summed(sheet.into, size, cells[None])[0] for cells in (finite(variance), finite(variance) * held[0])
+        )
+        usable = np.isfinite(own) & (weight > 0)
+        if known is not None:
+            total = total - np.where(usable, own, 0.0) * known
+        share = np.zeros((2, *own.shape))
+        np.divide(total, weight + own, out=share[0], where=usable)
+        into = sheet.into if sheet.into.size else np.arange(size)
+        row, cell = np.nonzero(np.isinf(variance) & np.isfinite(own[:, into]))
+        share[:, row, into[cell]] = held[:, row, cell]  # nothing else takes it there
+        self.spread(sheet, -share, said)
+        return share[0]
+
+
+def finite(variance: Float) -> Float:
+    """0 where nothing was measured."""
+    return np.where(np.isfinite(variance), variance, 0.0)
+
+
+@dataclass
+class Below:
+    """What parts tell of their roots, one row each, in the cells of their finest table.
+
+    Attributes
+    ----------
+    share : ndarray, (rows, cells)
+        What the residuals of all leaves have in common.
+    variance : ndarray, (rows, 1) or (rows, cells)
+        Of all leaves together: what it costs to have something back there.
+    total : ndarray of longdouble or float, (rows, cells)
+        Sums over the leaves; NaN where these are not known.
+    error : ndarray, (rows,)
+        How far rounding may have moved them.
+    known : ndarray of str, (rows, names)
+        The tables that are known exactly in all leaves.
+    """
+
+    share: Float
+    variance: Float
+    total: Float | Long
+    error: Float
+    known: NDArray[np.str_] = field(default_factory=lambda: np.zeros((1, 0), dtype="U1"))
+
+    @property
+    def names(self) -> list[str]:
+        """Of tables that are known exactly in some of them."""
+        return sorted({*self.known.ravel().tolist()} - {""})
+
+    @classmethod
+    def of_all(cls, below: Sequence[Below]) -> Below:
+        """Of several roots."""
+        most = max(own.known.size for own in below)
+        return cls(
+            np.concatenate([own.share for own in below]),
+            np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
+            np.concatenate([own.total.astype(np.longdouble) for own in below]),
+            np.concatenate([own.error for own in below]),
+            np.array([[*own.known.ravel().tolist(), *[""] * (most - own.known.size)] for own in below], dtype=str),
+        )
+
+
+@dataclass
+class Leaves:
+    """Some leaves of one level, whose tables hold all others.
+
+    Attributes
+    ----------
+    level : int
+    rows : ndarray of int
+        Among the places of that level.
+    above : dict of int to Reach
+        By level the areas that take their sums: all that they are in, but where areas nest, and these hand them on.
+    areas : callable
+        Gives all areas that they are in, but for themselves, by level.
+    margins : CommonMargins or None
+        Where several tables hold all others.
+    empty : ndarray of bool, (leaves, cells), or None
+        Cells that are known to be empty.
+    told : Below or None
+        Of roots of branches that were cut off.
+    """
+
+    level: int
+    rows: Index
+    above: dict[int, Reach]
+    areas: Callable[[], dict[int, Reach]]
+    margins: CommonMargins | None = None
+    empty: Flags | None = None
+    told: Below | None = None
+
+    @cached_property
+    def reach(self) -> dict[int, Reach]:
+        """By level all areas that they are in, but for themselves."""
+        return self.areas()
+
+
+@dataclass
+class PlacedTables:
+    """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree."""
+
+    schema: Schema
+    levels: list[Level]
+    leaves: list[Leaves]
+    nest: bool
+
+    @property
+    def sheets(self) -> Iterator[Sheet]:
+        """Of all levels."""
+        return (sheet for level in self.levels for sheet in level.sheets)
+
+    @property
+    def tables(self) -> dict[str, LevelTable]:
+        """By the keys of sheets."""
+        return {sheet.key: (sheet.level, sheet.table) for sheet in self.sheets}
