@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
@@ -43,16 +44,6 @@ def _bernoulli_exp_below_one(cost: Fraction) -> bool:
     return place % 2 == 1
 
 
-def bernoulli_exp_root(rational: Fraction, factor: Fraction, square: int) -> bool:
-    """True with probability exactly exp(rational - factor sqrt(square)), an exponent that must not be positive."""
-
-    def probability(digits: int) -> Decimal:
-        root = decimal(factor) * Decimal(square).sqrt()
-        return (decimal(rational) - root).exp()
-
-    return is_below(secrets.randbits(WORD), probability)
-
-
 def is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
     """Whether a uniform number, whose first 64 bits these are, is below a real number between 0 and 1.
 
@@ -92,10 +83,15 @@ class LaplaceStream:
 
     def __init__(self, scale: float) -> None:
         self._law = DiscreteLaplace(scale)
-        self._waiting = np.empty(0, dtype=np.int64)
+        self._waiting, self._process = np.empty(0, dtype=np.int64), os.getpid()
+
+    def __reduce__(self) -> tuple[type[LaplaceStream], tuple[float]]:
+        return LaplaceStream, (self._law.scale,)  # a copy fetches values of its own
 
     def take(self, count: int) -> NDArray[np.int64]:
         """The next values, (count,)."""
+        if self._process != os.getpid():  # a fork, whose parent has the same values waiting
+            self._waiting, self._process = self._waiting[:0], os.getpid()
         if self._waiting.size < count:
             fresh = self._law.release_sample(max(_FETCHED, count))
             self._waiting = np.concatenate([self._waiting, fresh])

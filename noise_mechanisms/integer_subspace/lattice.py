@@ -1,22 +1,248 @@
-"""The lattice of whole-number noise that leaves every invariant as it is, and exact bases of it."""
+"""Counting invariants, the lattice of whole-number noise that leaves them as they are, and exact bases of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Integers
-from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
-from noise_mechanisms.integer_subspace.unimodular import rank_modulo, unimodular_null_basis
+from constraint_builders.description.linear import read_matrix
+from constraint_builders.description.reals import whole_array, whole_number
+from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import parse_table
+from constraint_builders.relations.marginals import marginal_matrix
+from noise_mechanisms.unimodular import Column, column_echelon, columns_of, unimodular_null_basis
 
-_SMALL_PRIMES = (2, 3, 5, 7)
+_SMITH_LIMIT = 20_000  # entries of A: beyond, intermediate entries and time explode
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Full marginals of one contingency table: its shape, and for each kept margin the set of its axes."""
+
+    shape: tuple[int, ...]
+    faces: tuple[frozenset[int], ...]
+
+    def holds(self, axes: Iterable[int]) -> bool:
+        """Whether the margin over these axes is among, or follows from, the invariants."""
+        return any(frozenset(axes) <= face for face in self.faces)
+
+
+class Invariants:
+    """Sets of records whose sums are the same in the confidential and in the released table.
+
+    Use one of the constructors `from_subsets`, `from_margins`, `from_spine`.
+
+    Parameters
+    ----------
+    matrix : sparse array or array_like, (m, d)
+        The incidence matrix A: entry (i, j) is 1 when record j belongs to set i, 0 otherwise.
+    margins : Margins, optional
+        Says that the sets are exactly these margins, in any order and possibly repeated.
+
+    Attributes
+    ----------
+    matrix : csr_array of int64, (m, d)
+    margins : Margins or None
+
+    Raises
+    ------
+    ValueError
+        If it is no matrix, an entry is neither 0 nor 1, a set is empty, or there is no record.
+
+    Notes
+    -----
+    Definition 1 and equation (3) of the paper (Dharangutte, Gao, Gong and Yu, "Integer subspace differential
+    privacy", AAAI 2023). Two tables are *equivalent* when all their invariants agree.
+    """
+
+    def __init__(self, matrix: Any, margins: Margins | None = None) -> None:
+        read = read_matrix(matrix, "the incidence matrix")
+        if not np.all(read.data == 1):
+            wrong = read.data[read.data != 1][0]
+            raise ValueError(f"the incidence matrix of counting invariants holds 0 and 1 only: got {wrong:g}")
+        self.matrix = read.astype(np.int64)
+        self.margins = margins
+        if (self.set_sizes == 0).any():
+            raise ValueError(f"invariant {int(np.argmin(self.set_sizes))} contains no record: leave it out")
+
+    @classmethod
+    def from_subsets(cls, subsets: Sequence[Iterable[int]], records: int) -> Invariants:
+        """Fix the sum over each subset of the records 0, ..., records - 1.
+
+        Raises
+        ------
+        ValueError
+            If a subset is empty, names a record twice, or by no whole number, or one that does not exist.
+
+        Examples
+        --------
+        >>> Invariants.from_subsets([[0, 1, 2], [2, 3]], records=4).matrix.toarray()
+        array([[1, 1, 1, 0],
+               [0, 0, 1, 1]])
+        """
+        members = [[whole_number(record, "a record", 0) for record in subset] for subset in subsets]
+        for number, subset in enumerate(members):
+            if any(record >= records for record in subset):
+                wrong = next(record for record in subset if record >= records)
+                raise ValueError(f"subset {number} names record {wrong}: records are 0 to {records - 1}")
+            if len(set(subset)) < len(subset):
+                raise ValueError(f"subset {number} names a record twice: a subset is a set")
+        rows = np.repeat(np.arange(len(members)), [len(subset) for subset in members])
+        columns = np.array([record for subset in members for record in subset], dtype=np.int64)
+        ones = np.ones(columns.size, dtype=np.int64)
+        return cls(sparse.csr_array((ones, (rows, columns)), shape=(len(members), records)))
+
+    @classmethod
+    def from_margins(cls, schema: Schema, tables: Sequence[str]) -> Invariants:
+        """Fix every cell of these tables; the records are the cells of the schema's detailed table.
+
+        Parameters
+        ----------
+        schema : Schema
+            Describes the detailed table.
+        tables : sequence of str
+            Names such as ``"total"``, ``"sex"``, ``"sex * age"``; recodes are allowed.
+
+        Raises
+        ------
+        ValueError
+            If a name is no table of the schema.
+
+        Examples
+        --------
+        >>> Invariants.from_margins(Schema({"county": 2, "education": 2}), ["county", "education"]).matrix.toarray()
+        array([[1, 1, 0, 0],
+               [0, 0, 1, 1],
+               [1, 0, 1, 0],
+               [0, 1, 0, 1]])
+        """
+        parsed = tuple(parse_table(schema, name) for name in tables)
+        plain = all(factor in schema.names for table in parsed for factor in table.factors)
+        margins = Margins(schema.shape, tuple(frozenset(table.axes) for table in parsed)) if plain else None
+        if not parsed:
+            return cls(sparse.csr_array((0, int(np.prod(schema.shape)))), margins)
+        return cls(marginal_matrix(schema, parsed), margins)
+
+    @classmethod
+    def from_spine(cls, spine: Spine, levels: Sequence[str]) -> Invariants:
+        """Fix the total of every geounit of these geolevels; the records are the spine's leaves, in its order.
+
+        Parameters
+        ----------
+        spine : Spine
+            The tree of geounits.
+        levels : sequence of str
+            Geolevels whose totals stay as they are.
+
+        Raises
+        ------
+        ValueError
+            If the spine has no such geolevel.
+
+        Examples
+        --------
+        A country of two states with two and one counties, the states' totals fixed:
+
+        >>> spine = Spine([-1, 0, 0, 1, 1, 2], ["US", "State", "State", "County", "County", "County"])
+        >>> Invariants.from_spine(spine, ["State"]).matrix.toarray()
+        array([[1, 1, 0],
+               [0, 0, 1]])
+        """
+        unknown = [level for level in levels if level not in spine.levels]
+        if unknown:
+            raise ValueError(f"the spine has no geolevel {unknown[0]!r}: it has {', '.join(map(repr, spine.levels))}")
+        fixed = np.flatnonzero(np.isin(spine.level_of, [spine.levels.index(level) for level in levels]))
+        leaves = np.setdiff1d(np.arange(spine.parent.size), spine.parent)
+        place = np.full(spine.parent.size, -1, dtype=np.int64)
+        place[fixed] = np.arange(fixed.size)
+        rows, columns = [], []
+        ancestors, records = leaves, np.arange(leaves.size)
+        while ancestors.size:
+            held = place[ancestors] >= 0
+            rows.append(place[ancestors[held]])
+            columns.append(records[held])
+            inside = spine.parent[ancestors] >= 0
+            ancestors, records = spine.parent[ancestors[inside]], records[inside]
+        pairs = (np.concatenate(rows), np.concatenate(columns))
+        return cls(sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(fixed.size, leaves.size)))
+
+    @property
+    def records(self) -> int:
+        """Number of records d."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def set_sizes(self) -> Integers:
+        """Number of records in every set, (m,)."""
+        return np.diff(self.matrix.indptr).astype(np.int64)
+
+    def apply(self, table: ArrayLike) -> Integers:
+        """Return the invariants (m,) of a table (d,), or (m, K) of (d, K), in whole numbers.
+
+        Raises
+        ------
+        ValueError
+            If the table has the wrong length or holds anything but whole numbers.
+        """
+        return np.asarray(self.matrix @ self.read_table(table), dtype=np.int64)
+
+    def read_table(self, table: ArrayLike) -> Integers:
+        """Check that a table holds one whole number for every record, and return it as int64."""
+        values = whole_array(table, "a table")
+        if values.shape[:1] != (self.records,):
+            raise ValueError(f"a table must hold {self.records} records along its first axis: got {values.shape}")
+        return values
+
+    def equivalent(self, first: ArrayLike, second: ArrayLike) -> bool:
+        """Whether two tables (d,) have the same invariants."""
+        return bool(np.array_equal(self.apply(first), self.apply(second)))
+
+    def both(self, other: Invariants) -> Invariants:
+        """The invariants of one and the other: tables are equivalent when they are so under each.
+
+        This is the relation on which Proposition 6 composes two mechanisms.
+
+        Raises
+        ------
+        ValueError
+            If the two speak of different numbers of records.
+        """
+        if other.records != self.records:
+            raise ValueError(f"invariants of {self.records} and of {other.records} records cannot be held together")
+        margins = None
+        if self.margins and other.margins and self.margins.shape == other.margins.shape:
+            margins = Margins(self.margins.shape, self.margins.faces + other.margins.faces)
+        return Invariants(sparse.vstack([self.matrix, other.matrix]), margins)
+
+    @cached_property
+    def blocks(self) -> Integers | None:
+        """For nested sets, the block of every record, (d,); None when some two sets overlap without being nested.
+
+        Subtracting from every set the sets inside it leaves disjoint blocks, each with a fixed sum. A record is in
+        block i when i is the smallest set around it (of equal sets one), and in block -1 when nothing holds it.
+        """
+        A, sizes = self.matrix, self.set_sizes
+        overlap = sparse.coo_array(A @ A.T)
+        rows, columns = overlap.coords
+        if not np.array_equal(overlap.data, np.minimum(sizes[rows], sizes[columns])):
+            return None
+        block = np.full(self.records, -1, dtype=np.int64)
+        for row in np.argsort(-sizes, kind="stable"):
+            block[A.indices[A.indptr[row] : A.indptr[row + 1]]] = row
+        return block
+
+    def __repr__(self) -> str:
+        return f"Invariants({self.matrix.shape[0]} sets of {self.records} records)"
 
 
 @dataclass(frozen=True)
@@ -162,7 +388,7 @@ def block_basis(blocks: Integers) -> sparse.csc_array:
     return sparse.csc_array((data, (rows, columns)), shape=(blocks.size, later.size + free.size))
 
 
-def check_basis(invariants: Invariants, basis: sparse.csc_array, primes: tuple[int, ...] = _SMALL_PRIMES) -> None:
+def check_basis(invariants: Invariants, basis: sparse.csc_array) -> None:
     """Refuse a matrix that is not a basis of the lattice.
 
     Parameters
@@ -171,21 +397,98 @@ def check_basis(invariants: Invariants, basis: sparse.csc_array, primes: tuple[i
         What the columns must leave as it is.
     basis : csc_array of int64, (d, n)
         The candidate.
-    primes : tuple of int
-        Where saturation is checked: full rank modulo a prime p rules out that a lattice point is 1/p of a combination.
 
     Raises
     ------
     ValueError
-        If a column breaks an invariant; if the columns are too few, dependent, or unsaturated at one of the primes.
+        If a column breaks an invariant; if the columns are too few, dependent, or miss lattice points.
     """
     if abs(invariants.matrix @ basis).sum():
         raise ValueError("the basis leaves the lattice: a column breaks an invariant")
-    size = basis.shape[1]
-    # rank(A) <= d - n for independent columns, and a rank modulo a prime is never too large: equality is a proof.
-    rank = max(rank_modulo(invariants.matrix, prime) for prime in primes)
-    if rank + size != invariants.records:
-        raise ValueError(f"the basis has {size} columns, the lattice has dimension {invariants.records - rank}")
-    for prime in primes:
-        if rank_modulo(basis, prime) < size:
-            raise ValueError(f"the columns are dependent modulo {prime}: they miss lattice points (no saturated basis)")
+    size, dimension = basis.shape[1], invariants.records - len(column_echelon(columns_of(invariants.matrix))[1])
+    if size != dimension:
+        raise ValueError(f"the basis has {size} columns, the lattice has dimension {dimension}")
+    rows = columns_of(basis.T)
+    _, pivots = column_echelon(rows)
+    # The columns generate a sublattice of all whole points of their span, whose index is the product of the pivots.
+    index = prod(abs(rows[pivot][min(rows[pivot])]) for pivot in pivots)
+    if len(pivots) < size:
+        raise ValueError("the columns are dependent: they miss lattice points")
+    if index > 1:
+        raise ValueError(f"the columns miss lattice points, all but one in {index} (no saturated basis)")
+
+
+@dataclass(frozen=True)
+class SmithForm:
+    """U A V = D with U and V unimodular, D diagonal, every diagonal entry dividing the next (equation 4).
+
+    Attributes
+    ----------
+    U, D, V : ndarray of Python integers, (m, m), (m, d), (d, d)
+    rank : int
+        The last d - rank columns of V are a basis of the lattice {z : A z = 0}.
+    """
+
+    U: NDArray[np.object_]
+    D: NDArray[np.object_]
+    V: NDArray[np.object_]
+
+    @property
+    def rank(self) -> int:
+        """Number of nonzero diagonal entries."""
+        return int(np.count_nonzero(np.diagonal(self.D)))
+
+    @property
+    def null_basis(self) -> NDArray[np.object_]:
+        """The last d - rank columns of V, (d, d - rank)."""
+        return self.V[:, self.rank :]
+
+
+def smith_form(A: Any) -> SmithForm:
+    """The Smith normal form of a small integer matrix, with its transformations, in exact integers.
+
+    Parameters
+    ----------
+    A : sparse array or array_like, (m, d)
+        Whole numbers, at most 20,000 entries.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not whole or the matrix larger; a lattice basis does not need the form, see `Lattice`.
+    """
+    given = whole_array(A.toarray() if sparse.issparse(A) else A, "the matrix")
+    if given.size > _SMITH_LIMIT:
+        raise ValueError(
+            f"the Smith form of a {given.shape[0]} x {given.shape[1]} matrix is out of reach (at most {_SMITH_LIMIT:,} "
+            "entries): use Lattice(invariants).basis, which needs no Smith form"
+        )
+    D = given.astype(object)  # Python's integers
+    U, V = (_dense([{i: 1} for i in range(size)], size) for size in D.shape)
+    while True:
+        D, V = _echelon(D, V)
+        transposed, U = _echelon(D.T, U.T)
+        D, U = transposed.T, U.T
+        diagonal = np.diagonal(D)
+        if np.count_nonzero(D) > np.count_nonzero(diagonal):
+            continue
+        wrong = [i for i, d in enumerate(diagonal[:-1]) if d and diagonal[i + 1] % d]
+        if not wrong:
+            signs = np.where(diagonal < 0, -1, 1).astype(object)
+            D[: signs.size], U[: signs.size] = D[: signs.size] * signs[:, None], U[: signs.size] * signs[:, None]
+            return SmithForm(U, D, V)
+        for matrix in (D, V):
+            matrix[:, wrong[0]] += matrix[:, wrong[0] + 1]
+
+
+def _echelon(matrix: NDArray[np.object_], applied: NDArray[np.object_]) -> tuple[NDArray, NDArray]:
+    """The matrix in column echelon form, pivots first, and the same column operations on another one."""
+    columns = columns_of(matrix)
+    transformation, pivots = column_echelon(columns)
+    order = sorted(range(len(columns)), key=lambda j: pivots.index(j) if j in pivots else len(pivots))
+    by = _dense([transformation[j] for j in order], len(columns))
+    return _dense([columns[j] for j in order], matrix.shape[0]), applied @ by
+
+
+def _dense(columns: list[Column], rows: int) -> NDArray[np.object_]:
+    return np.array([[column.get(i, 0) for i in range(rows)] for column in columns], dtype=object).T
