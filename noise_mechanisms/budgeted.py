@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
-from noise_mechanisms.base_law import Family, Law
-from noise_mechanisms.laws import LAWS, kind_of
+from noise_mechanisms.laws import LAWS, Family, Law, kind_of
 
 SPENT_BY: dict[str, Family] = {"zcdp": "gaussian", "pure": "laplace"}
 

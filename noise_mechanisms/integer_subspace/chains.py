@@ -509,16 +509,17 @@ class HeatBathKernel(Kernel):
         """See `Kernel.advance`."""
         chains = states.shape[0]
         for count in _portions(iterations, _VALUES_AT_ONCE // chains):
-            choices: Integers = rng.integers(0, self._moves.count, size=(chains, count))
-            uniforms: Float = rng.random((chains, count))
-            self._redraw(states, self._moves.cells, self._moves.steps, choices, uniforms, self.epsilon)
+            self._redraw(states, *self._draw((chains, count), rng), self.epsilon)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """Both chains take the same move with the same uniform number."""
-        choices = rng.integers(0, self._moves.count, size=(first.shape[0], 1))
-        uniforms = rng.random((first.shape[0], 1))
+        drawn = self._draw((first.shape[0], 1), rng)
         for states in (first, second):
-            self._reference(states, self._moves.cells, self._moves.steps, choices, uniforms, self.epsilon)
+            self._reference(states, *drawn, self.epsilon)
+
+    def _draw(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Integers, Integers, Integers, Float]:
+        """The list of moves, which of them come, and with which uniform numbers."""
+        return self._moves.cells, self._moves.steps, rng.integers(0, self._moves.count, shape), rng.random(shape)
 
 
 class JumpKernel(Kernel):

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from math import isqrt, lcm
 from typing import ClassVar
 
@@ -374,7 +374,7 @@ def _log_ladder(costs: Float) -> Float:
 def _theta_at_zero(s2: Fraction, digits: int) -> Decimal:
     """The sum over whole k of exp(-k^2 / (2 s2)) in the current context; by Poisson summation from s2 = 1/2 on."""
     total, place = Decimal(1), 1
-    pi = _pi()
+    pi = _pi(digits)
     rate = 2 * pi**2 * decimal(s2) if 2 * s2 >= 1 else 1 / (2 * decimal(s2))
     while True:
         term = (-rate * place**2).exp()
@@ -385,8 +385,9 @@ def _theta_at_zero(s2: Fraction, digits: int) -> Decimal:
     return total * (2 * pi * decimal(s2)).sqrt() if 2 * s2 >= 1 else total
 
 
-def _pi() -> Decimal:
-    """Pi in the current context, but for a few last digits, by the arithmetic-geometric mean (Gauss and Legendre)."""
+@cache
+def _pi(digits: int) -> Decimal:
+    """Pi in the current context, of so many digits, by the arithmetic-geometric mean (Gauss and Legendre)."""
     a, b, t, power = Decimal(1), 1 / Decimal(2).sqrt(), Decimal("0.25"), 1
     while a != b and power < 2**20:
         a, b, t, power = (a + b) / 2, (a * b).sqrt(), t - power * (a - (a + b) / 2) ** 2, 2 * power

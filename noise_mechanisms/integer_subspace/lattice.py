@@ -158,23 +158,9 @@ class Invariants:
         array([[1, 1, 0],
                [0, 0, 1]])
         """
-        unknown = [level for level in levels if level not in spine.levels]
-        if unknown:
-            raise ValueError(f"the spine has no geolevel {unknown[0]!r}: it has {', '.join(map(repr, spine.levels))}")
-        fixed = np.flatnonzero(np.isin(spine.level_of, [spine.levels.index(level) for level in levels]))
-        leaves = np.setdiff1d(np.arange(spine.parent.size), spine.parent)
-        place = np.full(spine.parent.size, -1, dtype=np.int64)
-        place[fixed] = np.arange(fixed.size)
-        rows, columns = [], []
-        ancestors, records = leaves, np.arange(leaves.size)
-        while ancestors.size:
-            held = place[ancestors] >= 0
-            rows.append(place[ancestors[held]])
-            columns.append(records[held])
-            inside = spine.parent[ancestors] >= 0
-            ancestors, records = spine.parent[ancestors[inside]], records[inside]
-        pairs = (np.concatenate(rows), np.concatenate(columns))
-        return cls(sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(fixed.size, leaves.size)))
+        fixed = sorted({spine.level_index(level) for level in levels})
+        none = sparse.csr_array((0, np.count_nonzero(spine.child_counts == 0)))
+        return cls(sparse.vstack([none, *(spine.leaves_of(level) for level in fixed)]))
 
     @property
     def records(self) -> int:
@@ -485,10 +471,17 @@ def _echelon(matrix: NDArray[np.object_], applied: NDArray[np.object_]) -> tuple
     """The matrix in column echelon form, pivots first, and the same column operations on another one."""
     columns = columns_of(matrix)
     transformation, pivots = column_echelon(columns)
-    order = sorted(range(len(columns)), key=lambda j: pivots.index(j) if j in pivots else len(pivots))
-    by = _dense([transformation[j] for j in order], len(columns))
-    return _dense([columns[j] for j in order], matrix.shape[0]), applied @ by
+    order = [*pivots, *sorted(set(range(len(columns))) - set(pivots))]
+    combined = np.zeros_like(applied)
+    for place, j in enumerate(order):
+        for i, factor in transformation[j].items():
+            combined[:, place] += factor * applied[:, i]
+    return _dense([columns[j] for j in order], matrix.shape[0]), combined
 
 
 def _dense(columns: list[Column], rows: int) -> NDArray[np.object_]:
-    return np.array([[column.get(i, 0) for i in range(rows)] for column in columns], dtype=object).T
+    matrix = np.zeros((rows, len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        for i, value in column.items():
+            matrix[i, j] = value
+    return matrix

@@ -15,7 +15,6 @@ from scipy import sparse
 from constraint_builders.arrays import Integers
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.reals import positive_number, whole_number
-from noise_mechanisms.base_law import LARGEST_SCALE, TOO_LARGE
 from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
 from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LadderSampler, ScaleMixtureSampler
@@ -28,7 +27,7 @@ from noise_mechanisms.integer_subspace.samplers import (
     Seed,
     two_way_shape,
 )
-from noise_mechanisms.laws import DiscreteLaplace
+from noise_mechanisms.laws import LARGEST_SCALE, TOO_LARGE, DiscreteLaplace
 
 _MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
 _SMALLEST_SCALE = 1e-4  # below it a step of 1 has probability exp(-10,000)

@@ -16,10 +16,9 @@ from scipy.special import gammaln
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.base_law import Seed
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.lattice import Invariants, Lattice, block_members
-from noise_mechanisms.laws import DiscreteLaplace
+from noise_mechanisms.laws import DiscreteLaplace, Seed
 
 _LARGEST_BATCH = 4096
 _LEAST_ACCEPTANCE = 1e-7

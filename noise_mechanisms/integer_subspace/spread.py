@@ -231,7 +231,7 @@ def noise_covariance(mechanism: LatticeMechanism, draws: int = 20_000, rng: Seed
     invariants, draws = mechanism.invariants, whole_number(draws, "draws", 2)
     size = invariants.records
     require_memory(24.0 * size**2, f"the covariance of {size:,} records", "use the noise of fewer records")
-    if invariants.blocks is not None and not _is_l2_laplace(mechanism):
+    if invariants.blocks is not None and getattr(mechanism, "norm", 1) == 1:
         return _of_blocks(mechanism, invariants.blocks)
     if isinstance(mechanism, GeneralizedGaussian):
         error = gaussian_error(mechanism)
@@ -243,10 +243,6 @@ def noise_covariance(mechanism: LatticeMechanism, draws: int = 20_000, rng: Seed
     if invariants.margins is not None:
         return _of_margins(invariants, invariants.margins, noise)
     return _of_anything(invariants, noise)
-
-
-def _is_l2_laplace(mechanism: LatticeMechanism) -> bool:
-    return getattr(mechanism, "norm", 1) == 2
 
 
 def gaussian_error(mechanism: GeneralizedGaussian) -> float:
@@ -268,12 +264,14 @@ def _excess(widths: Float) -> float:
     return float(np.where(widths < 0.05, np.inf, np.log1p(ripples)).sum())
 
 
-def _of_blocks(mechanism: LatticeMechanism, blocks: Integers) -> NoiseCovariance:
+def _of_blocks(mechanism: Any, blocks: Integers) -> NoiseCovariance:
     matrix = np.zeros((blocks.size, blocks.size))
     scales = []
     free = np.flatnonzero(blocks < 0)
     if free.size:
-        scales.append(_free_variance(mechanism))
+        gaussian = isinstance(mechanism, GeneralizedGaussian)
+        law = DiscreteGaussian(mechanism.sigma**2) if gaussian else DiscreteLaplace(1 / mechanism.epsilon)
+        scales.append(law.variance)
         matrix[free, free] = scales[-1]
     for block in block_members(blocks):
         if block.size > 1:
@@ -283,21 +281,11 @@ def _of_blocks(mechanism: LatticeMechanism, blocks: Integers) -> NoiseCovariance
     return NoiseCovariance(mechanism.invariants, matrix, common, "exact", 1e-12)
 
 
-def _free_variance(mechanism: LatticeMechanism) -> float:
-    if isinstance(mechanism, GeneralizedGaussian):
-        return DiscreteGaussian(mechanism.sigma**2).variance
-    return DiscreteLaplace(1 / _epsilon(mechanism)).variance
-
-
-def _block_variance(mechanism: LatticeMechanism, length: int) -> float:
+def _block_variance(mechanism: Any, length: int) -> float:
     """Variance of one record of a zero-sum block."""
     if isinstance(mechanism, GeneralizedGaussian):
         return _gaussian_block_variance(length, mechanism.sigma)
-    return ZeroSumLaplace(length, _epsilon(mechanism)).variance
-
-
-def _epsilon(mechanism: Any) -> float:
-    return float(mechanism.epsilon)
+    return ZeroSumLaplace(length, mechanism.epsilon).variance
 
 
 def _gaussian_block_variance(length: int, sigma: float) -> float:

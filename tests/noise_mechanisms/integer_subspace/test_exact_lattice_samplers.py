@@ -220,13 +220,13 @@ def test_the_ladders_decimals_are_right() -> None:
     from flint import arb, ctx
 
     with localcontext(Context(prec=60)):
-        assert abs(float(str(_pi())[:17]) - math.pi) < 1e-15
+        assert abs(float(str(_pi(60))[:17]) - math.pi) < 1e-15
         for s2 in (Fraction(1, 40), Fraction(49, 100), Fraction(1, 2), Fraction(7, 3), Fraction(900)):
             k = np.arange(-700, 701)
             direct = np.exp(-np.square(k) / (2 * float(s2))).sum()
             assert float(_theta_at_zero(s2, 60)) == pytest.approx(direct, rel=1e-14)
         ctx.prec = 220
-        assert abs(arb(str(_pi())) - arb.pi()) < arb("1e-58")
+        assert abs(arb(str(_pi(60))) - arb.pi()) < arb("1e-58")
 
 
 def test_noise_of_the_delinquent_children_has_the_measured_moments() -> None:
