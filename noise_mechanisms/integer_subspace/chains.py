@@ -29,7 +29,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
@@ -39,6 +38,7 @@ from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.lattice import Lattice, Margins, block_members, free_axes
 from noise_mechanisms.integer_subspace.samplers import Sampler, Seed
 from noise_mechanisms.laws import DiscreteLaplace
+from noise_mechanisms.unimodular import columns_of
 
 # Measured on tables of 16 to 2,000 cells: autocorrelation takes 1.8 to 3.7 moves a cell, and the mean L1 norm of chains
 # from zero is within 0.05 standard deviations after 16 moves a cell. Twice that.
@@ -103,7 +103,7 @@ def basic_moves(lattice: Lattice) -> Moves:
         blocks = lattice.invariants.blocks
         return _list_moves(_pairs(block_members(blocks)), [{int(cell): 1} for cell in np.flatnonzero(blocks < 0)])
     _, twins = np.unique(lattice.invariants.matrix.toarray(), axis=1, return_inverse=True)
-    return _list_moves(_pairs(block_members(np.ravel(twins))), _columns(lattice.basis))
+    return _list_moves(_pairs(block_members(np.ravel(twins))), columns_of(lattice.basis))
 
 
 def _margin_moves(margins: Margins) -> Moves:
@@ -146,11 +146,6 @@ def _pairs(groups: list[Integers]) -> Iterator[dict[int, int]]:
     for group in groups:
         for first, second in combinations(group.tolist(), 2):
             yield {first: 1, second: -1}
-
-
-def _columns(basis: sparse.csc_array) -> Iterator[dict[int, int]]:
-    for start, stop in zip(basis.indptr[:-1], basis.indptr[1:], strict=True):
-        yield dict(zip(basis.indices[start:stop].tolist(), basis.data[start:stop].tolist(), strict=True))
 
 
 def _list_moves(*parts: Iterator[dict[int, int]] | list[dict[int, int]]) -> Moves:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from math import isqrt
 
 import numpy as np
@@ -122,7 +123,6 @@ class ShiftedGaussian:
         self.scale = isqrt(sigma2.numerator // sigma2.denominator) + 1
         shared = {} if streams is None else streams
         self._stream = shared.setdefault(self.scale, LaplaceStream(float(self.scale)))
-        self._at_zero: dict[int, Decimal] = {}
 
     def take(self, center: Fraction) -> int:
         """Draw one value."""
@@ -145,12 +145,7 @@ class ShiftedGaussian:
         uniform = secrets.randbits(WORD)
         if uniform + 1 <= 2**WORD - (5 << max(WORD - int(28 * self.sigma2), 0)):
             return True
-        return is_below(uniform, lambda digits: self._theta(center, digits) / self._theta_at_zero(digits))
-
-    def _theta_at_zero(self, digits: int) -> Decimal:
-        if digits not in self._at_zero:
-            self._at_zero[digits] = self._theta(Fraction(0), digits)
-        return self._at_zero[digits]
+        return is_below(uniform, lambda digits: self._theta(center, digits) / theta_at_zero(self.sigma2, digits))
 
     def _theta(self, center: Fraction, digits: int) -> Decimal:
         """Theta to a relative error below 10^(guard - 1 - digits): terms left out and roundings together."""
@@ -161,6 +156,29 @@ class ShiftedGaussian:
             cost = (k - center) ** 2 / (2 * self.sigma2)
             total += (-decimal(cost)).exp()
         return total
+
+
+@cache
+def theta_at_zero(s2: Fraction, digits: int) -> Decimal:
+    """The sum over whole k of exp(-k^2 / (2 s2)), in the current context of so many digits; by Poisson from 1/2 on."""
+    total, place, pi = Decimal(1), 1, _pi(digits)
+    rate = 2 * pi**2 * decimal(s2) if 2 * s2 >= 1 else 1 / (2 * decimal(s2))
+    while True:
+        term = (-rate * place**2).exp()
+        total += 2 * term
+        if term < Decimal(10) ** -digits:
+            break
+        place += 1
+    return total * (2 * pi * decimal(s2)).sqrt() if 2 * s2 >= 1 else total
+
+
+@cache
+def _pi(digits: int) -> Decimal:
+    """Pi in the current context, of so many digits, by the arithmetic-geometric mean (Gauss and Legendre)."""
+    a, b, t, power = Decimal(1), 1 / Decimal(2).sqrt(), Decimal("0.25"), 1
+    while a != b and power < 2**20:
+        a, b, t, power = (a + b) / 2, (a * b).sqrt(), t - power * (a - (a + b) / 2) ** 2, 2 * power
+    return (a + b) ** 2 / (4 * t)
 
 
 def exact_scale(epsilon: float) -> float:

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from math import isqrt, lcm
 from typing import ClassVar
 
@@ -26,6 +26,7 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
     ShiftedGaussian,
     decimal,
     is_below,
+    theta_at_zero,
 )
 from noise_mechanisms.integer_subspace.lattice import Lattice, Margins, block_members
 from noise_mechanisms.integer_subspace.samplers import BATCH_VALUES, RejectionSampler, Sampler
@@ -341,11 +342,8 @@ class L2LadderSampler(KleinSampler):
     def _weight(self, rung: int, digits: int) -> Decimal:
         product = (-Decimal(rung**2) / (2 * _STEPS**2)).exp()
         sigma2 = (rung / (_STEPS * Fraction(self.epsilon))) ** 2
-        known: dict[Fraction, Decimal] = {}
         for norm in self._form.squared_norms:
-            if norm not in known:
-                known[norm] = _theta_at_zero(sigma2 / norm, digits)
-            product *= known[norm]
+            product *= theta_at_zero(sigma2 / norm, digits)
         return product
 
     def _accepts(self, square: int) -> bool:
@@ -369,29 +367,6 @@ def _log_ladder(costs: Float) -> Float:
     last = int(_STEPS * (math.sqrt(float(costs.max(initial=0.0))) + 10))
     u = np.arange(1, last + 1) / _STEPS
     return np.asarray(logsumexp(-np.square(u - costs[:, None] / u) / 2, axis=1))
-
-
-def _theta_at_zero(s2: Fraction, digits: int) -> Decimal:
-    """The sum over whole k of exp(-k^2 / (2 s2)) in the current context; by Poisson summation from s2 = 1/2 on."""
-    total, place = Decimal(1), 1
-    pi = _pi(digits)
-    rate = 2 * pi**2 * decimal(s2) if 2 * s2 >= 1 else 1 / (2 * decimal(s2))
-    while True:
-        term = (-rate * place**2).exp()
-        total += 2 * term
-        if term < Decimal(10) ** -digits:
-            break
-        place += 1
-    return total * (2 * pi * decimal(s2)).sqrt() if 2 * s2 >= 1 else total
-
-
-@cache
-def _pi(digits: int) -> Decimal:
-    """Pi in the current context, of so many digits, by the arithmetic-geometric mean (Gauss and Legendre)."""
-    a, b, t, power = Decimal(1), 1 / Decimal(2).sqrt(), Decimal("0.25"), 1
-    while a != b and power < 2**20:
-        a, b, t, power = (a + b) / 2, (a * b).sqrt(), t - power * (a - (a + b) / 2) ** 2, 2 * power
-    return (a + b) ** 2 / (4 * t)
 
 
 class ScaleMixtureSampler(RejectionSampler):

@@ -22,16 +22,16 @@ from noise_mechanisms.integer_subspace import GeneralizedGaussian, GeneralizedLa
 from noise_mechanisms.integer_subspace.exact_decisions import (
     LaplaceStream,
     ShiftedGaussian,
+    _pi,
     bernoulli,
     bernoulli_exp,
     exact_scale,
+    theta_at_zero,
 )
 from noise_mechanisms.integer_subspace.klein import (
     GaussianSampler,
     L2LadderSampler,
     ScaleMixtureSampler,
-    _pi,
-    _theta_at_zero,
     log_theta,
     shifted_gaussian,
 )
@@ -224,7 +224,7 @@ def test_the_ladders_decimals_are_right() -> None:
         for s2 in (Fraction(1, 40), Fraction(49, 100), Fraction(1, 2), Fraction(7, 3), Fraction(900)):
             k = np.arange(-700, 701)
             direct = np.exp(-np.square(k) / (2 * float(s2))).sum()
-            assert float(_theta_at_zero(s2, 60)) == pytest.approx(direct, rel=1e-14)
+            assert float(theta_at_zero(s2, 60)) == pytest.approx(direct, rel=1e-14)
         ctx.prec = 220
         assert abs(arb(str(_pi(60))) - arb.pi()) < arb("1e-58")
 
