@@ -1,9 +1,8 @@
 """Markov chains whose law tends to the generalized Laplace law, and the evidence that they come near it.
 
-The paper's jumps (Algorithm 1), and the exact heat bath along the basic moves of a lattice: short vectors, all of which
-together generate it. Chains are approximate. Stopped at total variation eta from their law they cost
-delta = (1 + e^epsilon) eta; use them where no exact sampler exists, or to judge convergence, by lagged couplings
-(Algorithms 2 and 3) or scale reduction.
+The paper's jumps (Algorithm 1), and the exact heat bath along the basic moves of a lattice, short vectors which together
+generate it. Chains are approximate. Stopped at total variation eta from their law they cost delta = (1 + e^epsilon)
+eta; use them where no exact sampler exists, or to judge convergence, by lagged couplings or scale reduction.
 
 Along a move with cells c and steps a, the law of the whole number t is proportional to
 
@@ -47,7 +46,6 @@ HEAT_BATH_MOVES_PER_CELL = 32
 JUMPS_PER_CELL = 128
 NARROW = 0.2  # epsilon below which jumps of a step or two wander: they need the square of the noise's width
 MOST_JUMPS = 10**9
-
 _VALUES_AT_ONCE = 1 << 20
 INSTEAD = "use compiled=False"
 TABULATED = 4096  # values of exp(-epsilon k) that the loop looks up instead of computing: up to twice as fast

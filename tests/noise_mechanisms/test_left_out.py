@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers.places import ROOT
+
 PACKAGES = ("constraint_builders", "noise_mechanisms", "blue_solvers")
 OPTIONAL = "noise_mechanisms.integer_subspace"
 # Every module of the packages, in an installation without that one.
