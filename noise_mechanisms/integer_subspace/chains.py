@@ -1,6 +1,6 @@
 """Markov chains whose law tends to the generalized Laplace law, and the evidence that they come near it.
 
-The paper's jumps (Algorithm 1), and the exact heat bath along the basic moves of a lattice, short vectors which together
+The paper's jumps (Algorithm 1), and the exact heat bath along basic moves, short vectors that together
 generate it. Chains are approximate. Stopped at total variation eta from their law they cost delta = (1 + e^epsilon)
 eta; use them where no exact sampler exists, or to judge convergence, by lagged couplings or scale reduction.
 
