@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
-from noise_mechanisms.laws import LAWS, Family, kind_of
+from noise_mechanisms.laws.base_law import Family
+from noise_mechanisms.laws.named_laws import LAWS, kind_of
 
 SPENT_BY: dict[str, Family] = {"zcdp": "gaussian", "pure": "laplace"}
 

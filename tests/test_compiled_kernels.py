@@ -19,7 +19,7 @@ from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLi
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
-from noise_mechanisms.integer_subspace.chains import basic_moves
+from noise_mechanisms.integer_subspace.moves import basic_moves
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
@@ -253,8 +253,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
-    "noise_mechanisms.integer_subspace.chains.redraw_chains": (_moves, 0),
-    "noise_mechanisms.integer_subspace.chains.jump_chains": (_jumps, 0),
+    "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
+    "noise_mechanisms.integer_subspace.jumps.jump_chains": (_jumps, 0),
 }
 
 

@@ -317,7 +317,7 @@ def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
     for kind, error, message in (
         (Inside, ValueError, "defined inside a function"),
         (Nameless, ValueError, "has no name"),
-        (Named, ValueError, "the name 'laplace' is that of noise_mechanisms.laws:Laplace"),
+        (Named, ValueError, "the name 'laplace' is that of noise_mechanisms.laws.law_classes:Laplace"),
         (Half, TypeError, "lacks __init__, _draw,"),
         (Uniform(1.0), TypeError, "a law is a subclass"),
         (int, TypeError, "a law is a subclass"),

@@ -73,11 +73,9 @@ def holding(pattern: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in OURS if re.search(pattern, path.read_text())]
 
 
-def test_no_file_is_longer_than_400_lines_or_800_of_one_idea() -> None:
-    """The noise is in few files of one idea each, as the design allows them; other rooms keep to the shorter ones."""
+def test_no_file_is_longer_than_400_lines() -> None:
     assert len(OURS) > 200
-    most = {path: 800 if "noise_mechanisms" in path.parts else 400 for path in OURS}
-    assert not [path for path in OURS if len(path.read_text().splitlines()) > most[path]]
+    assert not [path for path in OURS if len(path.read_text().splitlines()) > 400]
 
 
 def test_no_name_of_a_file_means_two_things() -> None:

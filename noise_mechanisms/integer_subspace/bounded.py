@@ -8,121 +8,26 @@ listed, and where they are too many a chain is run whose error is bounded by cou
 
 from __future__ import annotations
 
-import math
 import secrets
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, share, whole_number
-from noise_mechanisms.integer_subspace.chains import (
-    CouplingWarning,
-    HeatBathKernel,
-    draw_steps,
-    kinks,
-    meeting_times,
-)
-from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli, bernoulli_exp, exact_scale
+from noise_mechanisms.integer_subspace.bounded_blocks import BoundedBlock
+from noise_mechanisms.integer_subspace.bounded_chain import BoundedKernel
+from noise_mechanisms.integer_subspace.coupling import CouplingWarning, meeting_times
+from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
-from noise_mechanisms.integer_subspace.lattice import Invariants, Lattice, block_members
-from noise_mechanisms.integer_subspace.samplers import RejectionSampler, Seed, two_way_shape
-
-_MOST_RECORDS = 500
-_DEAD_ENDS = 20  # for every table that may be listed
-_INSTEAD = (
-    "fix more, or give up the bounds and use GeneralizedLaplace or GeneralizedGaussian, which need no list; "
-    "BoundedMechanism.sample_by_chain simulates without one"
-)
-_HALF = Fraction(1, 2)
-_GENTLEST = 2.0**-6  # how near to the rate a tilt may come, in units of it: below an entry the law must not be level
-_STEEPEST = 60.0
-_DENOMINATOR = 2**24
-_LEAST_ACCEPTANCE = 1e-6
-_BOUNDLESS = 2**62
-
-
-def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = False, limit: int = 100_000) -> Integers:
-    """List every table of non-negative whole numbers with the same invariants.
-
-    Parameters
-    ----------
-    invariants : Invariants
-        What must be the same; every record must be in some set, unless tables are binary.
-    table : array_like of whole numbers, (d,)
-        Not negative.
-    binary : bool
-        List tables of 0 and 1 only.
-    limit : int
-        The most tables to list.
-
-    Returns
-    -------
-    ndarray of int64, (tables, d)
-        In lexicographic order.
-
-    Raises
-    ------
-    ValueError
-        If the table is itself not allowed, a record is in no set and so has no largest value, there are more than 500
-        records, more than `limit` tables are equivalent, or the search for them meets too many dead ends.
-    """
-    values = _allowed(invariants, table, binary)
-    top = 1 if binary else int(values.sum())
-    by_record = invariants.matrix.tocsc()
-    held = [by_record.indices[by_record.indptr[j] : by_record.indptr[j + 1]] for j in range(invariants.records)]
-    if not binary and any(sets.size == 0 for sets in held):
-        free = next(j for j, sets in enumerate(held) if sets.size == 0)
-        raise ValueError(f"record {free} is in no set: it can grow without end, and the tables cannot be listed")
-    if invariants.records > _MOST_RECORDS:
-        raise ValueError(
-            f"a table of {invariants.records:,} records: at most {_MOST_RECORDS} can be searched; {_INSTEAD}"
-        )
-    found = []
-    for searched, allowed in enumerate(_complete(invariants.apply(values), held, top)):
-        if allowed is not None:
-            found.append(allowed)
-        if len(found) > limit:
-            raise ValueError(f"more than {limit:,} tables are equivalent: listing them is refused; {_INSTEAD}")
-        dead_ends = searched + 1 - len(found)
-        if dead_ends > _DEAD_ENDS * limit:
-            raise ValueError(f"{dead_ends:,} dead ends and {len(found):,} tables: the search is given up; {_INSTEAD}")
-    return np.array(found, dtype=np.int64)
-
-
-def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[list[int] | None]:
-    """Depth-first search over the records, with what each set still lacks; a set's last record takes all of it.
-
-    Yields tables, and None at every dead end.
-    """
-    last = {int(row): j for j, sets in enumerate(held) for row in sets}
-    table = [0] * len(held)
-
-    def extend(j: int) -> Iterator[list[int] | None]:
-        if j == len(held):
-            yield table.copy()
-            return
-        sets = held[j]
-        low, high = 0, min([top, *(int(remaining[row]) for row in sets)])
-        closing = [int(remaining[row]) for row in sets if last[int(row)] == j]
-        if closing:
-            low, high = max(closing), min(high, *closing)
-        if low > high:
-            yield None
-        for value in range(low, high + 1):
-            table[j] = value
-            remaining[sets] -= value
-            yield from extend(j + 1)
-            remaining[sets] += value
-
-    yield from extend(0)
+from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.lattice import block_members
+from noise_mechanisms.integer_subspace.listed_tables import allowed_table, equivalent_tables
+from noise_mechanisms.laws.base_law import Seed
 
 
 class BoundedMechanism:
@@ -214,7 +119,7 @@ class BoundedMechanism:
 
     def _laws(self, table: ArrayLike, blocks: Integers) -> Iterator[tuple[Integers, BoundedBlock]]:
         """The blocks of nested invariants, and records that nothing holds, with their laws about the table."""
-        values = _allowed(self.invariants, table, self.binary)
+        values = allowed_table(self.invariants, table, self.binary)
         half = Fraction(self.epsilon) / 2
         for cells in block_members(blocks):
             yield cells, BoundedBlock(values[cells], half, self.binary)
@@ -259,7 +164,7 @@ class BoundedMechanism:
             If the moves need not connect the tables, or a pair did not meet: then nothing bounds the error.
         """
         generator = np.random.default_rng(rng)
-        values, eta = _allowed(self.invariants, table, self.binary), share(eta, "eta")
+        values, eta = allowed_table(self.invariants, table, self.binary), share(eta, "eta")
         kernel = BoundedKernel(self.invariants, self.epsilon, values, self.binary)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CouplingWarning)  # of bounded tables small ones do meet; others are refused
@@ -273,169 +178,6 @@ class BoundedMechanism:
         states = np.zeros((whole_number(size, "size", 0), values.size), dtype=np.int64)
         kernel.advance(states, iterations, generator)
         return BoundedDraws(values + states, iterations, *meetings.bound(iterations))
-
-
-def _allowed(invariants: Invariants, table: ArrayLike, binary: bool) -> Integers:
-    """A table (d,), refused where it is itself out of bounds."""
-    values = invariants.read_table(table)
-    if values.ndim != 1:
-        raise ValueError(f"a table is a vector of {invariants.records} records: got shape {values.shape}")
-    if values.min(initial=0) < 0 or (binary and values.max(initial=0) > 1):
-        needed = "0 or 1" if binary else "0 or more"
-        raise ValueError(f"the table holds values from {values.min()} to {values.max()}: they must be {needed}")
-    return values
-
-
-@dataclass(frozen=True)
-class BoundedBlock(RejectionSampler):
-    """Tables y >= 0 (or 0 and 1) of a fixed sum with probabilities proportional to exp(-rate |y - x|_1).
-
-    Parameters
-    ----------
-    center : ndarray of int64, (n,)
-        x, itself such a table.
-    rate : Fraction
-        Positive.
-    binary : bool
-    free : bool
-        Whether the sum may be anything: records that nothing holds.
-
-    Raises
-    ------
-    ValueError
-        If fewer than one try in a million would be accepted.
-
-    Notes
-    -----
-    Given the sum, a factor exp(-tilt * sum) changes nothing. So all entries but one are drawn from exp(-rate |y_j -
-    x_j| - tilt y_j), the tilt being the one whose expected sum is the sum wanted, and the last is what remains,
-    accepted with its own weight over the largest that it can be. About one try in the standard deviation of the sum
-    is accepted.
-    """
-
-    name: ClassVar[str] = "bounded_block"
-    exact: ClassVar[bool] = True
-
-    center: Integers
-    rate: Fraction
-    binary: bool
-    free: bool = False
-
-    @cached_property
-    def tilt(self) -> Fraction:
-        """See the notes; rational."""
-        if self.free or self.center.size == 1:
-            return Fraction(0)
-        rate = float(self.rate)
-        low, high = (-_STEEPEST if self.binary else (_GENTLEST - 1) * rate), rate + _STEEPEST
-        if self._excess(low) <= 0 or self._excess(high) >= 0:
-            best = low if self._excess(low) <= 0 else high
-        else:
-            best = float(scipy.optimize.bisect(self._excess, low, high, xtol=1e-6 * rate))
-        if not self.binary and abs(best - rate) < _GENTLEST * rate:
-            best = rate * (1 - _GENTLEST)
-        return Fraction(round(best * _DENOMINATOR), _DENOMINATOR)
-
-    def _excess(self, tilt: float) -> float:
-        """Expected sum less the one wanted."""
-        rate = float(self.rate)
-        if self.binary:
-            sign = 1 - 2 * self.center
-            return float((sign / (1 + np.exp(np.minimum(rate + sign * tilt, 700.0)))).sum())
-        above, below = _masses(rate + tilt, rate - tilt, self.center)
-        up = 1 / np.expm1(rate + tilt)
-        return float(((above * up - _mean_below(rate - tilt, self.center) * below) / (above + below)).sum())
-
-    @cached_property
-    def last(self) -> int:
-        """The entry that follows from the others: the largest, whose law is the widest."""
-        return int(self.center.argmax())
-
-    @property
-    def _records(self) -> int:  # type: ignore[override]
-        return int(self.center.size)
-
-    def require_acceptance(self) -> None:
-        """Raise `ValueError` where fewer than one try in a million would be accepted."""
-        if self.acceptance < _LEAST_ACCEPTANCE:
-            raise ValueError(
-                f"a block of {self.center.size:,} records: fewer than one try in a million gives bounded tables of "
-                "this sum; give more epsilon, or fix more sums"
-            )
-
-    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
-        tables = self._cells(tries, rng)
-        if self.free:
-            return tables, np.zeros(tries)
-        tables[:, self.last] += self.center.sum() - tables.sum(axis=1)
-        value = tables[:, self.last]
-        moved = value - self.center[self.last]
-        rate, tilt = float(self.rate), float(self.tilt)
-        cost = rate * abs(moved) + tilt * moved - float(self._least)
-        return tables, np.where((value < 0) | (self.binary & (value > 1)), -np.inf, -cost)
-
-    @cached_property
-    def _least(self) -> Fraction:
-        """The least of rate |y - x| + tilt (y - x) of the last entry: at x, at 0, or for binary tables at 1 - x."""
-        if not self.binary:
-            return min(Fraction(0), (self.rate - self.tilt) * int(self.center[self.last]))
-        flip = self.rate + (1 - 2 * int(self.center[self.last])) * self.tilt
-        return min(Fraction(0), flip)
-
-    def _cells(self, size: int, rng: np.random.Generator) -> Integers:
-        """Independent entries, (size, n)."""
-        rate, tilt, x = float(self.rate), float(self.tilt), self.center
-        uniform = rng.random((size, x.size))
-        if self.binary:
-            sign = 1 - 2 * x
-            return np.where(uniform < 1 / (1 + np.exp(rate + sign * tilt)), 1 - x, x)
-        up, down = rate + tilt, rate - tilt
-        above, below = _masses(up, down, x)
-        fresh = np.minimum(rng.random((size, x.size)), 1 - 2.0**-53)
-        rise = np.floor(-np.log1p(-fresh) / up)
-        away = np.floor(-np.log1p(fresh * np.expm1(-abs(down) * x)) / abs(down))
-        fall = np.minimum(away, x - 1) + 1 if down > 0 else x - np.minimum(away, x - 1)
-        return np.asarray(x + np.where(uniform < below / (above + below), -fall, rise).astype(np.int64))
-
-    def _release_attempt(self) -> Integers | None:
-        table = np.array([self._release_cell(int(x)) for x in self.center], dtype=np.int64)
-        if self.free:
-            return table
-        table[self.last] += int(self.center.sum() - table.sum())
-        value, x = int(table[self.last]), int(self.center[self.last])
-        if value < 0 or (self.binary and value > 1):
-            return None
-        cost = self.rate * abs(value - x) + self.tilt * (value - x) - self._least
-        return table if bernoulli_exp(cost) else None
-
-    @cached_property
-    def _stream(self) -> tuple[LaplaceStream, Fraction]:
-        """Laplace values whose scale is at least that of the slower side of the law, and one over that scale."""
-        slower = min(abs(self.rate - self.tilt), self.rate + self.tilt)
-        scale = exact_scale(float(slower))
-        while 1 / Fraction(scale) > slower:
-            scale = float(np.nextafter(scale, np.inf))
-        return LaplaceStream(scale), 1 / Fraction(scale)
-
-    def _release_cell(self, x: int) -> int:
-        """One entry of the tilted law."""
-        if self.binary:
-            cost = self.rate + (1 - 2 * x) * self.tilt
-            while True:  # flipped and not are proposed evenly; the less likely one is accepted with the quotient
-                flipped = bernoulli(_HALF)
-                if flipped == (cost < 0) or bernoulli_exp(abs(cost)):
-                    return 1 - x if flipped else x
-        stream, slower = self._stream
-        falling = self.tilt > self.rate  # from 0 on: then proposals start there
-        while True:
-            moved = int(stream.take(1)[0])
-            value = moved if falling else x + moved
-            if value < 0:
-                continue
-            beyond, within = max(value - x, 0), min(value, x) if falling else max(x - value, 0)
-            cost = (self.rate + self.tilt) * beyond + abs(self.rate - self.tilt) * within
-            if bernoulli_exp(cost - slower * abs(moved)):
-                return value
 
 
 @dataclass(frozen=True)
@@ -456,72 +198,3 @@ class BoundedDraws:
     iterations: int
     bound: float
     standard_error: float
-
-
-class BoundedKernel(HeatBathKernel):
-    """Exact redraws along basic moves among the tables that are not negative, or 0 and 1.
-
-    States are differences y - x from the confidential table x, with probabilities proportional to
-    exp(-epsilon |y - x|_1 / 2).
-
-    Parameters
-    ----------
-    invariants : Invariants
-        Nested sets, or both margins of a two-way table: the moves are known to connect their bounded tables.
-    epsilon : float
-        Loss per unit of L1 distance.
-    table : ndarray of int64, (d,)
-        x.
-    binary : bool
-
-    Raises
-    ------
-    ValueError
-        If the invariants are others, or the table is not allowed itself.
-    """
-
-    name: ClassVar[str] = "bounded_heat_bath"
-
-    def __init__(self, invariants: Invariants, epsilon: float, table: Integers, binary: bool = False) -> None:
-        if invariants.blocks is None and two_way_shape(invariants) is None:
-            raise ValueError(
-                f"{invariants}: basic moves are known to connect bounded tables under nested sets and both margins of "
-                "a two-way table only, and a chain that is not connected has another law"
-            )
-        super().__init__(Lattice(invariants), epsilon)
-        self._table, self._ceiling = table, 1 if binary else _BOUNDLESS
-        self._redraw = self._reference = self._redraw_between_walls
-
-    def _redraw_between_walls(
-        self, states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
-    ) -> None:
-        """As `redraw_in_numpy`, with two more kinks, where the bounds are, too steep to be crossed."""
-        chains, unit = np.arange(states.shape[0])[:, None], self._moves.unit
-        steep, far = (np.int64(min(math.ceil(size / epsilon), _BOUNDLESS >> 8)) for size in (1600, 2000))
-        for choice, uniform in zip(choices.T, uniforms.T, strict=True):
-            changed, by = cells[choice], steps[choice]
-            noise = states[chains, changed]
-            values = noise + self._table[changed]
-            above, unused = self._ceiling - values, by == 0
-            low = -np.where(unused, _BOUNDLESS, np.where(by > 0, values, above)).min(axis=1, keepdims=True)
-            places, weights = kinks(noise, by, unit)
-            high = np.where(unused, _BOUNDLESS, np.where(by > 0, above, values)).min(axis=1, keepdims=True)
-            high = np.minimum(high, np.maximum(places[:, -1:], low) + far)
-            places = np.concatenate([low, np.clip(places, low, high), high], axis=1)
-            weights = np.pad(weights, ((0, 0), (1, 1)), constant_values=steep)
-            t = np.clip(draw_steps(places, weights, epsilon / 2, uniform)[:, None], low, high)
-            np.add.at(states, (chains, changed), t * by)
-
-
-def _masses(up: float, down: float, x: Integers) -> tuple[Float, Float]:
-    """Weights of y >= x and of y < x, up to one factor for each cell: of exp(-up k) above, exp(-down k) below."""
-    if down > 0:
-        return np.full(x.size, -1 / np.expm1(-up)), np.exp(-down) * np.expm1(-down * x) / np.expm1(-down)
-    return -np.exp(down * x) / np.expm1(-up), np.expm1(down * x) / np.expm1(down)
-
-
-def _mean_below(down: float, x: Integers) -> Float:
-    """Mean of k = 1, ..., x with weights exp(-down k); 0 where x is 0."""
-    rate, length = abs(down), np.maximum(x, 1).astype(np.float64)
-    mean = 1 / np.expm1(rate) - length / np.expm1(np.minimum(rate * length, 700.0))  # of a geometric law cut off
-    return np.where(x > 0, 1 + mean if down > 0 else length - mean, 0.0)

@@ -13,7 +13,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from noise_mechanisms.laws import DiscreteLaplace
+from noise_mechanisms.laws.law_classes import DiscreteLaplace
 
 WORD = 64  # bits drawn before a probability is computed at all
 _FETCHED = 256  # values asked of OpenDP at once: a call costs as much as ten of them

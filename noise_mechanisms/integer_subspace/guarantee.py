@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 
 from constraint_builders.description.reals import positive_number, share, unit_number
 from noise_mechanisms.accounting import Loss, pure_to_zcdp
-from noise_mechanisms.integer_subspace.lattice import Invariants, Lattice
+from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.lattice import Lattice
 
 Norm: TypeAlias = Literal[1, 2]
 Measure: TypeAlias = Literal["pure", "zcdp"]

@@ -15,19 +15,20 @@ from scipy import sparse
 from constraint_builders.arrays import Integers
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.reals import positive_number, whole_number
-from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
+from noise_mechanisms.integer_subspace.chains import ChainSampler
+from noise_mechanisms.integer_subspace.following import FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
-from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LadderSampler, ScaleMixtureSampler
-from noise_mechanisms.integer_subspace.lattice import Invariants, Lattice
-from noise_mechanisms.integer_subspace.samplers import (
-    BlockSampler,
-    FreeCellSampler,
-    RowSampler,
-    Sampler,
-    Seed,
-    two_way_shape,
-)
-from noise_mechanisms.laws import LARGEST_SCALE, TOO_LARGE, DiscreteLaplace
+from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
+from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
+from noise_mechanisms.integer_subspace.jumps import JumpKernel
+from noise_mechanisms.integer_subspace.klein import GaussianSampler
+from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
+from noise_mechanisms.integer_subspace.lattice import Lattice
+from noise_mechanisms.integer_subspace.samplers import Sampler
+from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
+from noise_mechanisms.integer_subspace.zero_sum import BlockSampler
+from noise_mechanisms.laws.base_law import LARGEST_SCALE, TOO_LARGE, Seed
+from noise_mechanisms.laws.law_classes import DiscreteLaplace
 
 _MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
 _SMALLEST_SCALE = 1e-4  # below it a step of 1 has probability exp(-10,000)

@@ -29,11 +29,13 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import real_number, shown, whole_number
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
-from noise_mechanisms.integer_subspace.klein import gram_schmidt
-from noise_mechanisms.integer_subspace.lattice import Invariants, Lattice, Margins, block_members, free_axes
+from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
+from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
+from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, LatticeMechanism
-from noise_mechanisms.integer_subspace.samplers import Seed, ZeroSumLaplace
-from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
+from noise_mechanisms.integer_subspace.zero_sum import ZeroSumLaplace
+from noise_mechanisms.laws.base_law import Seed
+from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace
 
 _ACCEPTABLE_BOUND = 1e-6  # relative error up to which sigma^2 stands for the variance of lattice Gaussian noise
 _WIDE = (

@@ -20,18 +20,16 @@ from noise_mechanisms.integer_subspace import (
     JumpKernel,
     Lattice,
     MeetingTimes,
-    chains,
     dispersed_starts,
+    heat_bath,
+    jumps,
     meeting_times,
     potential_scale_reduction,
 )
-from noise_mechanisms.integer_subspace.chains import (
-    Kernel,
-    draw_steps,
-    kinks,
-    own_norm,
-)
+from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
+from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
+from noise_mechanisms.integer_subspace.jumps import own_norm
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     enumerate_law,
@@ -143,8 +141,8 @@ def test_compiling_without_numba_names_the_extra(
     kind: type[HeatBathKernel | JumpKernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "has_numba", lambda: False)
-    for loop in (chains.redraw_chains, chains.jump_chains):
-        monkeypatch.setattr(chains, loop.loop.__name__, compiled.CompiledLoop(loop.loop, loop.reference))
+    for module, loop in ((heat_bath, heat_bath.redraw_chains), (jumps, jumps.jump_chains)):
+        monkeypatch.setattr(module, loop.loop.__name__, compiled.CompiledLoop(loop.loop, loop.reference))
     with pytest.raises(ImportError, match=r"need numba: pip install 'blue-solvers\[fast\]', or use compiled=False"):
         kind(FOUR_BY_FOUR, 0.25, compiled=True)
 

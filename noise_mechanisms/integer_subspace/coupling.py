@@ -1,0 +1,182 @@
+"""Evidence that chains come near their law: meeting times of lagged couplings, and scale reduction."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.description.reals import positive_number, whole_number
+from noise_mechanisms.integer_subspace.chains import Kernel
+from noise_mechanisms.laws.base_law import Seed
+
+_LARGEST_INFORMATIVE = 25  # dimension of 6 x 6 tables, whose heat-bath chains take 37,000 moves to meet; 8 x 8: > 3e6
+
+
+class CouplingWarning(UserWarning):
+    """The coupled chains cannot bound the distance from the law, although the chain itself may be close to it."""
+
+
+@dataclass(frozen=True)
+class MeetingTimes:
+    """When pairs of coupled chains met.
+
+    Attributes
+    ----------
+    lag : int
+        L, by how many iterations the first chain of every pair is ahead.
+    times : ndarray of int64, (runs,)
+        Iteration tau of the first chain at which it first equals the second, more than L; where `met` is False the
+        iteration at which the run was given up.
+    met : ndarray of bool, (runs,)
+    """
+
+    lag: int
+    times: Integers
+    met: NDArray[np.bool_]
+
+    def bound(self, iteration: int) -> tuple[float, float]:
+        """Estimated upper bound on the total variation distance from the law after this many iterations from zero.
+
+        The mean over the runs of max(0, ceil((tau - L - t) / L)) (Biswas, Jacob and Vanetti, 2019, Theorem 2.5).
+
+        Parameters
+        ----------
+        iteration : int
+            t, counted for a single chain.
+
+        Returns
+        -------
+        bound, standard_error : float
+            The bound is at most 1. It is 1, with standard error 0, and a `CouplingWarning` says so, if some run did
+            not meet: such runs would make the mean an underestimate.
+        """
+        if not self.met.all():
+            warnings.warn(
+                f"{np.count_nonzero(~self.met)} of {self.met.size} coupled runs did not meet within "
+                f"{self.times.max():,} iterations: the bound is the trivial 1; give them more, or compare with an "
+                "exact sampler",
+                CouplingWarning,
+                stacklevel=2,
+            )
+            return 1.0, 0.0
+        excess = np.maximum(0, np.ceil((self.times - self.lag - iteration) / self.lag))
+        return min(1.0, float(excess.mean())), float(excess.std(ddof=1) / np.sqrt(excess.size))
+
+    def iterations_for(self, eta: float) -> int:
+        """The first iteration at which the bound is at most eta.
+
+        Raises
+        ------
+        ValueError
+            If some run did not meet.
+        """
+        if not self.met.all():
+            raise ValueError("some coupled runs did not meet: there is no iteration to name")
+        low, high = 0, int(self.times.max())
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.bound(middle)[0] <= eta else (middle + 1, high)
+        return low
+
+
+def meeting_times(kernel: Kernel, lag: int, runs: int, max_iterations: int, rng: Seed = None) -> MeetingTimes:
+    """Run pairs of coupled chains from zero until they meet (the paper's Algorithm 3).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The chain. `JumpKernel` is coupled by the paper's Algorithm 2, `HeatBathKernel` by common moves and common
+        uniform numbers.
+    lag : int
+        L, at least 1. Larger lags give tighter bounds and cost more.
+    runs : int
+        Number of independent pairs, at least 2.
+    max_iterations : int
+        Give up on pairs that have not met by then.
+    rng : numpy.random.Generator, SeedSequence, int or None
+        Source of randomness.
+
+    Returns
+    -------
+    MeetingTimes
+
+    Raises
+    ------
+    ValueError
+        If an argument is too small.
+
+    Warns
+    -----
+    CouplingWarning
+        If the lattice has more than 25 dimensions, where coupled chains practically never meet.
+    """
+    lag, runs = whole_number(lag, "lag", 1), whole_number(runs, "runs", 2)
+    max_iterations = whole_number(max_iterations, "max_iterations", lag + 1)
+    if kernel.lattice.dimension > _LARGEST_INFORMATIVE:
+        warnings.warn(
+            f"coupled chains on a lattice of dimension {kernel.lattice.dimension} practically never meet (more than "
+            f"{_LARGEST_INFORMATIVE}, a 6 x 6 table): judge convergence by scale reduction or an exact sampler",
+            CouplingWarning,
+            stacklevel=2,
+        )
+    generator = np.random.default_rng(rng)
+    ahead = np.zeros((runs, kernel.lattice.records), dtype=np.int64)
+    behind = ahead.copy()
+    kernel.advance(ahead, lag, generator)
+    times = np.full(runs, max_iterations, dtype=np.int64)
+    apart = np.arange(runs)
+    for iteration in range(lag + 1, max_iterations + 1):
+        kernel.advance_together(ahead, behind, generator)
+        together = (ahead == behind).all(axis=1)
+        if together.any():
+            times[apart[together]] = iteration
+            apart, ahead, behind = apart[~together], ahead[~together], behind[~together]
+        if not apart.size:
+            break
+    met = np.ones(runs, dtype=bool)
+    met[apart] = False
+    return MeetingTimes(lag, times, met)
+
+
+def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None, widening: float = 4.0) -> Integers:
+    """Starting states (chains, d) drawn from the law for epsilon / widening, itself run from zero for its burn-in."""
+    chains, widening = whole_number(chains, "chains", 1), positive_number(widening, "widening")
+    states = np.zeros((chains, kernel.lattice.records), dtype=np.int64)
+    wide = kernel.with_epsilon(kernel.epsilon / widening)
+    wide.advance(states, wide.burn_in, np.random.default_rng(rng))
+    return states
+
+
+def potential_scale_reduction(traces: NDArray) -> Float:
+    """Gelman and Rubin's factor of every cell: near 1 when chains from dispersed starts have come to agree.
+
+    Parameters
+    ----------
+    traces : ndarray, (chains, length, d)
+        Without burn-in; at least 2 chains of length 2.
+
+    Returns
+    -------
+    ndarray, (d,)
+        1 for cells that never change.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer.
+    """
+    if traces.ndim != 3 or min(traces.shape[:2]) < 2:
+        raise ValueError(
+            f"traces need the shape (chains, length, d) with 2 chains of length 2 or more: got {traces.shape}"
+        )
+    length = traces.shape[1]
+    within = traces.var(axis=1, ddof=1).mean(axis=0)
+    between = traces.mean(axis=1).var(axis=0, ddof=1)
+    pooled = (length - 1) / length * within + between
+    constant = pooled == 0
+    with np.errstate(divide="ignore"):
+        return np.sqrt(np.where(constant, 1.0, pooled / np.where(constant, 1.0, within)))

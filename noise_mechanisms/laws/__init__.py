@@ -1,0 +1,38 @@
+"""The laws of the noise: discrete Gaussian, discrete Laplace and their continuous cousins.
+
+A law is a frozen dataclass of its one parameter. The number that the rest of the project calls *variance* is
+always the actual variance: ``law("discrete_gaussian", 0.25)`` solves for the parameter that gives variance
+0.25. Published sigma^2 of a discrete Gaussian are parameters, ``DiscreteGaussian(sigma2=0.25)``; the two
+differ by 2.1e-7 (relative) at sigma^2 = 1 and by less than a rounding error from sigma^2 = 3 on.
+
+Draws come in two grades. `Law.sample` and `draw` are for simulation: vectorised, seeded, exact up to the
+rounding of float64, 0.01 to 0.2 microseconds a value, and never to be used to protect anybody.
+`Law.release_sample` is release grade: OpenDP's exact samplers, about 10 microseconds a value, without a seed.
+
+References
+----------
+Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020.
+Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
+"""
+
+from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Law
+from noise_mechanisms.laws.drawing import draw, release
+from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from noise_mechanisms.laws.named_laws import LAWS, add_law, kind_of, law, variance_of
+
+__all__ = [
+    "LAWS",
+    "ContinuousLaw",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "DiscreteLaw",
+    "Gaussian",
+    "Laplace",
+    "Law",
+    "add_law",
+    "draw",
+    "kind_of",
+    "law",
+    "release",
+    "variance_of",
+]
