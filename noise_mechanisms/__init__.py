@@ -6,8 +6,7 @@ nobody. Release grade are `release_counts`, `release` of the laws in `laws`, and
 """
 
 from constraint_builders.version import __version__
-from noise_mechanisms.add_noise import add_noise, draw_noise
-from noise_mechanisms.laws import add_law, variance_of
-from noise_mechanisms.release_counts import release_counts
+from noise_mechanisms.add_noise import add_noise, draw_noise, release_counts
+from noise_mechanisms.laws.named_laws import add_law, variance_of
 
 __all__ = ["__version__", "add_law", "add_noise", "draw_noise", "release_counts", "variance_of"]

@@ -1,4 +1,4 @@
-"""Noisy measurements of known counts, simulation only: seeded noise in floating point protects nobody."""
+"""Counts with noise: for simulation, which protects nobody, and of release grade, by OpenDP, for publication."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders import Problem
 from constraint_builders.description.reals import whole_number
-from noise_mechanisms.laws import draw, kind_of
+from noise_mechanisms.laws.drawing import draw, release
+from noise_mechanisms.laws.named_laws import kind_of
 
 LARGEST_WHOLE = 2.0**53
 
@@ -40,19 +41,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
         If truth has another length, is not finite, does not add up (that is looked at up to a million cells), or is too
         large for noise of whole numbers; or correlated noise is not Gaussian or known only as an operator.
     """
-    values = problem.observed.flat(truth, "truth")
-    if values.shape != (problem.observed.size,):
-        raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
-    if not np.isfinite(values[~problem.unmeasured]).all():
-        raise ValueError("truth holds NaN or infinite counts: give finite numbers")
-    if kind_of(problem.noise.law).discrete:
-        large = np.flatnonzero(~problem.unmeasured & (abs(values) > LARGEST_WHOLE))
-        if large.size:
-            raise ValueError(
-                f"truth: {problem.observed.describe(int(large[0]))} is {values[large[0]]:g}: whole numbers above 2^53 "
-                "are not exact in float64, and noise of 1 would be lost"
-            )
-    problem.check_truth(values)
+    values = _true_counts(problem, truth)
     noisy = values + draw_noise(problem, 1, rng)[:, 0]
     noisy[problem.unmeasured] = np.nan
     return noisy
@@ -75,3 +64,58 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
     if noise.law != "gaussian":
         raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {noise.law!r}")
     return noise.gaussian(columns, generator)
+
+
+def release_counts(problem: Problem, truth: ArrayLike) -> NDArray[np.float64]:
+    """Measure true counts once, for publication: every cell with its own draw of the problem's law and its variance.
+
+    What `add_noise` simulates. All randomness is OpenDP's: there is no seed, and no two calls agree. What the tables
+    together cost is what `noise_mechanisms.accounting` adds up.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its `noise` is the law, its `variances` the size.
+    truth : array_like, (n,)
+        Confidential counts over the observed layout.
+
+    Returns
+    -------
+    ndarray, (n,)
+        Exact cells as they are, cells that are not measured NaN.
+
+    Raises
+    ------
+    ImportError
+        If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
+    ValueError
+        If the noise is correlated; truth has another length or does not add up (that is looked at up to a million
+        cells); a measured count is not finite or, for noise of whole numbers, not whole or above 2^53.
+    """
+    noise, measured = problem.noise, ~problem.unmeasured
+    if noise.covariance is not None:
+        raise ValueError("release-grade noise is drawn for every cell by itself: the problem's noise is correlated")
+    values = _true_counts(problem, truth, whole=True)
+    released = np.full(values.shape, np.nan)
+    released[measured] = release(noise.law, noise.variances[measured], values[measured])
+    return released
+
+
+def _true_counts(problem: Problem, truth: ArrayLike, whole: bool = False) -> NDArray[np.float64]:
+    """Counts that the problem's noise can be added to; `whole` where only whole ones can."""
+    values = problem.observed.flat(truth, "truth")
+    if values.shape != (problem.observed.size,):
+        raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
+    wrong, needed = ~np.isfinite(values), "finite numbers"
+    if kind_of(problem.noise.law).discrete:
+        wrong |= (abs(values) > LARGEST_WHOLE) | (whole & (values != np.rint(values)))
+        needed = f"{'whole ' if whole else ''}numbers of at most 2^53, beyond which noise of 1 would be lost in float64"
+    wrong &= ~problem.unmeasured
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"truth: {problem.observed.describe(first)} is {values[first]:g}: noise of the law {problem.noise.law!r} "
+            f"is added to {needed}"
+        )
+    problem.check_truth(values)
+    return values

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
-from noise_mechanisms.base_law import Family, Law
-from noise_mechanisms.laws import LAWS, kind_of
+from noise_mechanisms.laws.base_law import Family
+from noise_mechanisms.laws.named_laws import LAWS, kind_of
 
 SPENT_BY: dict[str, Family] = {"zcdp": "gaussian", "pure": "laplace"}
 
@@ -34,14 +34,9 @@ def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
     >>> noise_variances(Budget({"State": {"total": 1}}), "gaussian")
     {'State': {'total': 1.0}}
     """
-    return {level: {table: law.variance for table, law in row.items()} for level, row in _laws(budget, noise).items()}
-
-
-def _laws(budget: Budget, noise: str) -> dict[str, dict[str, Law]]:
-    family = SPENT_BY[budget.measure]
-    kind = kind_of(noise)
+    family, kind = SPENT_BY[budget.measure], kind_of(noise)
     if kind.family != family:
         known = [name for name, other in LAWS.items() if other.family == family]
         raise ValueError(f"a {budget.measure!r} budget is spent by {' or '.join(known)} noise: got {noise!r}")
     parameters = budget.exact_variances() if family == "gaussian" else budget.scales()
-    return {level: {table: kind(parameter) for table, parameter in row.items()} for level, row in parameters.items()}
+    return {level: {table: kind(given).variance for table, given in row.items()} for level, row in parameters.items()}

@@ -1,4 +1,4 @@
-"""Sums over whole numbers of Gaussian weights: the normaliser of the discrete Gaussian, its variance, its inverse.
+"""Sums over whole numbers of Gaussian weights: the normaliser of the discrete Gaussian, its variance, its draws.
 
 With x = exp(-1 / (2 sigma2)) the discrete Gaussian has the normaliser theta = 1 + 2 x m0 and
 the variance 2 x m2 / theta, where m_p = sum over k >= 1 of k^p x^(k^2 - 1). From sigma2 = 1 on, Poisson
@@ -10,6 +10,8 @@ summation gives the same with q = exp(-2 pi^2 sigma2) < 3e-9, of which one power
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -97,3 +99,40 @@ def _solve_direct(variance: Float) -> Float:
         slope = (2 * x * m2 / theta - m4 / m2) / 2
         t -= (math.log(2) - t / 2 + np.log(m2 / theta) - log_variance) / slope
     return 1 / t
+
+
+def magnitudes(sigma2: Float, rng: np.random.Generator) -> Float:
+    """Draw |k| of discrete Gaussians conditioned on k != 0, one for each parameter."""
+    small = sigma2 < 1
+    if not small.any():
+        return _reject(sigma2, _propose_half_normal, rng)
+    magnitude = np.empty_like(sigma2)
+    magnitude[small] = _reject(sigma2[small], _propose_geometric, rng)
+    magnitude[~small] = _reject(sigma2[~small], _propose_half_normal, rng)
+    return magnitude
+
+
+Proposal: TypeAlias = Callable[[Float, np.random.Generator], tuple[Float, Float]]
+
+
+def _reject(sigma2: Float, propose: Proposal, rng: np.random.Generator) -> Float:
+    """Rejection sampling: a proposal k comes with its cost c and is accepted with probability exp(-c)."""
+    magnitude, cost = propose(sigma2, rng)
+    (pending,) = np.nonzero(rng.standard_exponential(sigma2.size) < cost)
+    while pending.size:
+        magnitude[pending], cost = propose(sigma2[pending], rng)
+        pending = pending[rng.standard_exponential(pending.size) < cost]
+    return magnitude
+
+
+def _propose_half_normal(sigma2: Float, rng: np.random.Generator) -> tuple[Float, Float]:
+    """Propose the ceiling k of |x|, x normal; exp(-k^2 / 2 sigma2) = exp(-x^2 / 2 sigma2) exp(-cost)."""
+    x = np.abs(rng.standard_normal(sigma2.size)) * np.sqrt(sigma2)
+    k = np.ceil(x)
+    return k, (k - x) * (k + x) / (2 * sigma2)
+
+
+def _propose_geometric(sigma2: Float, rng: np.random.Generator) -> tuple[Float, Float]:
+    """Propose k, k - 1 geometric with ratio exp(-3 / 2 sigma2); k^2 = 1 + 3 (k - 1) + (k - 1)(k - 2)."""
+    k = 1 + np.floor(rng.standard_exponential(sigma2.size) * (sigma2 / 1.5))
+    return k, (k - 1) * (k - 2) / (2 * sigma2)

@@ -37,7 +37,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
 from constraint_builders.estimability import why_undetermined
 from noise_mechanisms import draw_noise
-from noise_mechanisms.base_law import Seed
+from noise_mechanisms.laws.base_law import Seed
 
 _CLOSE = 1e-3  # of a standard error: how precisely ends are found
 _FARTHEST = 20.0  # standard errors from the BLUE, beyond which no end is looked for

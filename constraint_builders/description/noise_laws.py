@@ -11,10 +11,10 @@ from constraint_builders.description.reals import shown
 
 # By name, where the class is, ``module:class``; it is imported by `noise_mechanisms.laws.kind_of` alone.
 NOISE_LAWS: dict[str, str] = {
-    "gaussian": "noise_mechanisms.laws.gaussian:Gaussian",
-    "discrete_gaussian": "noise_mechanisms.laws.discrete_gaussian:DiscreteGaussian",
-    "laplace": "noise_mechanisms.laws.laplace:Laplace",
-    "discrete_laplace": "noise_mechanisms.laws.discrete_laplace:DiscreteLaplace",
+    "gaussian": "noise_mechanisms.laws.law_classes:Gaussian",
+    "discrete_gaussian": "noise_mechanisms.laws.law_classes:DiscreteGaussian",
+    "laplace": "noise_mechanisms.laws.law_classes:Laplace",
+    "discrete_laplace": "noise_mechanisms.laws.law_classes:DiscreteLaplace",
 }
 
 

@@ -10,10 +10,9 @@ References
 Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 2023.
 """
 
-from noise_mechanisms.integer_subspace.affine_projection import projected_noise
-from noise_mechanisms.integer_subspace.bounded import BoundedMechanism, equivalent_tables
-from noise_mechanisms.integer_subspace.bounded_chain import BoundedDraws, BoundedKernel
-from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
+from noise_mechanisms.integer_subspace.bounded import BoundedDraws, BoundedMechanism
+from noise_mechanisms.integer_subspace.bounded_chain import BoundedKernel
+from noise_mechanisms.integer_subspace.chains import ChainSampler
 from noise_mechanisms.integer_subspace.coupling import (
     CouplingWarning,
     MeetingTimes,
@@ -22,12 +21,19 @@ from noise_mechanisms.integer_subspace.coupling import (
     potential_scale_reduction,
 )
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigma, stopping_delta
+from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
 from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.jumps import JumpKernel
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.lattice_covariance import NoiseCovariance, noise_covariance
-from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, LatticeRelease
-from noise_mechanisms.integer_subspace.tails import log_points_within, tail_bound
-from noise_mechanisms.integer_subspace.unimodular import SmithForm, smith_form
+from noise_mechanisms.integer_subspace.listed_tables import equivalent_tables
+from noise_mechanisms.integer_subspace.mechanisms import (
+    GeneralizedGaussian,
+    GeneralizedLaplace,
+    LatticeRelease,
+    projected_noise,
+)
+from noise_mechanisms.integer_subspace.smith import SmithForm, smith_form
+from noise_mechanisms.integer_subspace.spread import NoiseCovariance, log_points_within, noise_covariance, tail_bound
 
 __all__ = [
     "BoundedDraws",

@@ -1,29 +1,28 @@
-"""Exact draws of non-negative or binary tables under nested invariants, however many tables there are."""
+"""Exact draws of non-negative, or binary, tables of a fixed sum: the law of one block under nested sets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Integers
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli, bernoulli_exp, exact_scale
-from noise_mechanisms.integer_subspace.sampler import rejection
+from noise_mechanisms.integer_subspace.samplers import RejectionSampler
 
 _HALF = Fraction(1, 2)
 _GENTLEST = 2.0**-6  # how near to the rate a tilt may come, in units of it: below an entry the law must not be level
 _STEEPEST = 60.0
 _DENOMINATOR = 2**24
-_PILOT = 4096
 _LEAST_ACCEPTANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class BoundedBlock:
+class BoundedBlock(RejectionSampler):
     """Tables y >= 0 (or 0 and 1) of a fixed sum with probabilities proportional to exp(-rate |y - x|_1).
 
     Parameters
@@ -48,6 +47,9 @@ class BoundedBlock:
     accepted with its own weight over the largest that it can be. About one try in the standard deviation of the sum
     is accepted.
     """
+
+    name: ClassVar[str] = "bounded_block"
+    exact: ClassVar[bool] = True
 
     center: Integers
     rate: Fraction
@@ -84,37 +86,28 @@ class BoundedBlock:
         """The entry that follows from the others: the largest, whose law is the widest."""
         return int(self.center.argmax())
 
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 4,096 tries with a fixed seed."""
-        return float(np.exp(self._attempt(_PILOT, np.random.default_rng(0))[1]).mean())
+    @property
+    def _records(self) -> int:  # type: ignore[override]
+        return int(self.center.size)
 
-    def _require_acceptance(self) -> None:
+    def require_acceptance(self) -> None:
+        """Raise `ValueError` where fewer than one try in a million would be accepted."""
         if self.acceptance < _LEAST_ACCEPTANCE:
             raise ValueError(
                 f"a block of {self.center.size:,} records: fewer than one try in a million gives bounded tables of "
                 "this sum; give more epsilon, or fix more sums"
             )
 
-    def sample(self, size: int, rng: np.random.Generator) -> Integers:
-        """Draw (size, n) in floating point."""
-        if self.free:
-            return self._cells(size, rng)
-        self._require_acceptance()
-        return rejection(self._attempt, size, self.center.size, self.acceptance, rng)
-
-    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, NDArray[np.float64]]:
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         tables = self._cells(tries, rng)
+        if self.free:
+            return tables, np.zeros(tries)
         tables[:, self.last] += self.center.sum() - tables.sum(axis=1)
         value = tables[:, self.last]
         moved = value - self.center[self.last]
         rate, tilt = float(self.rate), float(self.tilt)
-        cost = rate * abs(moved) + tilt * moved - self._least_cost
+        cost = rate * abs(moved) + tilt * moved - float(self._least)
         return tables, np.where((value < 0) | (self.binary & (value > 1)), -np.inf, -cost)
-
-    @property
-    def _least_cost(self) -> float:
-        return float(self._least)
 
     @cached_property
     def _least(self) -> Fraction:
@@ -139,20 +132,16 @@ class BoundedBlock:
         fall = np.minimum(away, x - 1) + 1 if down > 0 else x - np.minimum(away, x - 1)
         return np.asarray(x + np.where(uniform < below / (above + below), -fall, rise).astype(np.int64))
 
-    def release_sample(self) -> Integers:
-        """Draw (n,) of release grade: every decision in integer arithmetic, from secure randomness."""
-        if not self.free:
-            self._require_acceptance()
-        while True:
-            table = np.array([self._release_cell(int(x)) for x in self.center], dtype=np.int64)
-            if self.free:
-                return table
-            table[self.last] += int(self.center.sum() - table.sum())
-            value, x = int(table[self.last]), int(self.center[self.last])
-            if value < 0 or (self.binary and value > 1):
-                continue
-            if bernoulli_exp(self.rate * abs(value - x) + self.tilt * (value - x) - self._least):
-                return table
+    def _release_attempt(self) -> Integers | None:
+        table = np.array([self._release_cell(int(x)) for x in self.center], dtype=np.int64)
+        if self.free:
+            return table
+        table[self.last] += int(self.center.sum() - table.sum())
+        value, x = int(table[self.last]), int(self.center[self.last])
+        if value < 0 or (self.binary and value > 1):
+            return None
+        cost = self.rate * abs(value - x) + self.tilt * (value - x) - self._least
+        return table if bernoulli_exp(cost) else None
 
     @cached_property
     def _stream(self) -> tuple[LaplaceStream, Fraction]:

@@ -1,4 +1,4 @@
-"""Convergence evidence: lagged coupling, potential scale reduction, autocorrelation, distance from an exact sampler."""
+"""Evidence that chains come near their law: meeting times of lagged couplings, and scale reduction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.jumps import norm_of
-from noise_mechanisms.integer_subspace.sampler import Seed
+from noise_mechanisms.laws.base_law import Seed
 
 _LARGEST_INFORMATIVE = 25  # dimension of 6 x 6 tables, whose heat-bath chains take 37,000 moves to meet; 8 x 8: > 3e6
 
@@ -181,46 +180,3 @@ def potential_scale_reduction(traces: NDArray) -> Float:
     constant = pooled == 0
     with np.errstate(divide="ignore"):
         return np.sqrt(np.where(constant, 1.0, pooled / np.where(constant, 1.0, within)))
-
-
-def autocorrelation_time(series: NDArray, window: float = 6.0) -> float:
-    """How many consecutive values carry the information of one independent value: 1 + 2 sum of autocorrelations.
-
-    Sokal's estimate: the sum stops at the first lag of `window` times itself.
-
-    Parameters
-    ----------
-    series : ndarray, (n,)
-        A stationary trace, much longer than the answer.
-    window : float
-        Larger has less bias and more noise.
-    """
-    centered = series - series.mean()
-    size = 2 ** int(np.ceil(np.log2(2 * centered.size)))
-    spectrum = np.fft.rfft(centered, size)
-    covariance = np.fft.irfft(abs(spectrum) ** 2, size)[: centered.size]
-    times = 2 * np.cumsum(covariance / covariance[0]) - 1
-    enough = np.arange(times.size) >= window * times
-    return max(1.0, float(times[int(np.argmax(enough))] if enough.any() else times[-1]))
-
-
-def distance_of_norms(noise: Integers, reference: Integers) -> tuple[float, float]:
-    """Total variation between the empirical laws of the L1 norm of two samples, and what equal laws would show.
-
-    Parameters
-    ----------
-    noise, reference : ndarray of int64, (n, d) and (m, d)
-        Independent draws, say of a chain and of an exact sampler.
-
-    Returns
-    -------
-    distance, floor : float
-        The second is the mean distance to expect, about, from two samples of one law.
-    """
-    counts = [np.bincount(norm_of(sample, 1).astype(np.int64)) for sample in (noise, reference)]
-    longest = max(count.size for count in counts)
-    first, second = (np.pad(count, (0, longest - count.size)) / count.sum() for count in counts)
-    pooled = np.concatenate([noise, reference]).shape[0]
-    common = (first * noise.shape[0] + second * reference.shape[0]) / pooled
-    spread = np.sqrt(2 / np.pi * common * (1 - common) * (1 / noise.shape[0] + 1 / reference.shape[0]))
-    return float(abs(first - second).sum() / 2), float(spread.sum() / 2)

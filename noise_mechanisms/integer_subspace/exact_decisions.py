@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noise_mechanisms.laws import DiscreteLaplace
+from noise_mechanisms.laws.law_classes import DiscreteLaplace
 
 WORD = 64  # bits drawn before a probability is computed at all
 _FETCHED = 256  # values asked of OpenDP at once: a call costs as much as ten of them
@@ -41,16 +43,6 @@ def _bernoulli_exp_below_one(cost: Fraction) -> bool:
     while bernoulli(cost / place):
         place += 1
     return place % 2 == 1
-
-
-def bernoulli_exp_root(rational: Fraction, factor: Fraction, square: int) -> bool:
-    """True with probability exactly exp(rational - factor sqrt(square)), an exponent that must not be positive."""
-
-    def probability(digits: int) -> Decimal:
-        root = decimal(factor) * Decimal(square).sqrt()
-        return (decimal(rational) - root).exp()
-
-    return is_below(secrets.randbits(WORD), probability)
 
 
 def is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
@@ -92,10 +84,15 @@ class LaplaceStream:
 
     def __init__(self, scale: float) -> None:
         self._law = DiscreteLaplace(scale)
-        self._waiting = np.empty(0, dtype=np.int64)
+        self._waiting, self._process = np.empty(0, dtype=np.int64), os.getpid()
+
+    def __reduce__(self) -> tuple[type[LaplaceStream], tuple[float]]:
+        return LaplaceStream, (self._law.scale,)  # a copy fetches values of its own
 
     def take(self, count: int) -> NDArray[np.int64]:
         """The next values, (count,)."""
+        if self._process != os.getpid():  # a fork, whose parent has the same values waiting
+            self._waiting, self._process = self._waiting[:0], os.getpid()
         if self._waiting.size < count:
             fresh = self._law.release_sample(max(_FETCHED, count))
             self._waiting = np.concatenate([self._waiting, fresh])
@@ -126,7 +123,6 @@ class ShiftedGaussian:
         self.scale = isqrt(sigma2.numerator // sigma2.denominator) + 1
         shared = {} if streams is None else streams
         self._stream = shared.setdefault(self.scale, LaplaceStream(float(self.scale)))
-        self._at_zero: dict[int, Decimal] = {}
 
     def take(self, center: Fraction) -> int:
         """Draw one value."""
@@ -149,12 +145,7 @@ class ShiftedGaussian:
         uniform = secrets.randbits(WORD)
         if uniform + 1 <= 2**WORD - (5 << max(WORD - int(28 * self.sigma2), 0)):
             return True
-        return is_below(uniform, lambda digits: self._theta(center, digits) / self._theta_at_zero(digits))
-
-    def _theta_at_zero(self, digits: int) -> Decimal:
-        if digits not in self._at_zero:
-            self._at_zero[digits] = self._theta(Fraction(0), digits)
-        return self._at_zero[digits]
+        return is_below(uniform, lambda digits: self._theta(center, digits) / theta_at_zero(self.sigma2, digits))
 
     def _theta(self, center: Fraction, digits: int) -> Decimal:
         """Theta to a relative error below 10^(guard - 1 - digits): terms left out and roundings together."""
@@ -165,6 +156,29 @@ class ShiftedGaussian:
             cost = (k - center) ** 2 / (2 * self.sigma2)
             total += (-decimal(cost)).exp()
         return total
+
+
+@cache
+def theta_at_zero(s2: Fraction, digits: int) -> Decimal:
+    """The sum over whole k of exp(-k^2 / (2 s2)), in the current context of so many digits; by Poisson from 1/2 on."""
+    total, place, pi = Decimal(1), 1, _pi(digits)
+    rate = 2 * pi**2 * decimal(s2) if 2 * s2 >= 1 else 1 / (2 * decimal(s2))
+    while True:
+        term = (-rate * place**2).exp()
+        total += 2 * term
+        if term < Decimal(10) ** -digits:
+            break
+        place += 1
+    return total * (2 * pi * decimal(s2)).sqrt() if 2 * s2 >= 1 else total
+
+
+@cache
+def _pi(digits: int) -> Decimal:
+    """Pi in the current context, of so many digits, by the arithmetic-geometric mean (Gauss and Legendre)."""
+    a, b, t, power = Decimal(1), 1 / Decimal(2).sqrt(), Decimal("0.25"), 1
+    while a != b and power < 2**20:
+        a, b, t, power = (a + b) / 2, (a * b).sqrt(), t - power * (a - (a + b) / 2) ** 2, 2 * power
+    return (a + b) ** 2 / (4 * t)
 
 
 def exact_scale(epsilon: float) -> float:

@@ -1,4 +1,4 @@
-"""Exact Gram-Schmidt coefficients of a lattice basis, in rational numbers."""
+"""Exact Gram-Schmidt forms of lattice bases: in closed form for margins and nested sets, by elimination otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from constraint_builders.memory import require_memory
 from noise_mechanisms.integer_subspace.invariants import Margins
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members
 
-_LARGEST_GENERAL = 200  # rational elimination takes some seconds there
+_LARGEST_GENERAL = 200  # dimension: rational elimination takes some seconds there
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Counting invariants: sums over sets of records that a release must not change."""
+"""Counting invariants: the sets of records whose sums noise must leave as they are."""
 
 from __future__ import annotations
 
@@ -153,23 +153,9 @@ class Invariants:
         array([[1, 1, 0],
                [0, 0, 1]])
         """
-        unknown = [level for level in levels if level not in spine.levels]
-        if unknown:
-            raise ValueError(f"the spine has no geolevel {unknown[0]!r}: it has {', '.join(map(repr, spine.levels))}")
-        fixed = np.flatnonzero(np.isin(spine.level_of, [spine.levels.index(level) for level in levels]))
-        leaves = np.setdiff1d(np.arange(spine.parent.size), spine.parent)
-        place = np.full(spine.parent.size, -1, dtype=np.int64)
-        place[fixed] = np.arange(fixed.size)
-        rows, columns = [], []
-        ancestors, records = leaves, np.arange(leaves.size)
-        while ancestors.size:
-            held = place[ancestors] >= 0
-            rows.append(place[ancestors[held]])
-            columns.append(records[held])
-            inside = spine.parent[ancestors] >= 0
-            ancestors, records = spine.parent[ancestors[inside]], records[inside]
-        pairs = (np.concatenate(rows), np.concatenate(columns))
-        return cls(sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(fixed.size, leaves.size)))
+        fixed = sorted({spine.level_index(level) for level in levels})
+        none = sparse.csr_array((0, np.count_nonzero(spine.child_counts == 0)))
+        return cls(sparse.vstack([none, *(spine.leaves_of(level) for level in fixed)]))
 
     @property
     def records(self) -> int:
@@ -238,3 +224,14 @@ class Invariants:
 
     def __repr__(self) -> str:
         return f"Invariants({self.matrix.shape[0]} sets of {self.records} records)"
+
+
+def two_way_shape(invariants: Invariants) -> tuple[int, int] | None:
+    """The shape of the two-way table whose two margins these are, axes of one level left out; None if they are not."""
+    margins = invariants.margins
+    if margins is None:
+        return None
+    wide = [axis for axis, length in enumerate(margins.shape) if length > 1]
+    if len(wide) != 2 or margins.holds(wide) or not all(margins.holds([axis]) for axis in wide):
+        return None
+    return margins.shape[wide[0]], margins.shape[wide[1]]

@@ -1,4 +1,4 @@
-"""Exact L2-norm Laplace noise of release grade on any lattice: a ladder of Gaussians of rational widths."""
+"""Exact noise by the L2 norm on any lattice: a mixture of Gaussians whose widths are the rungs of a ladder."""
 
 from __future__ import annotations
 
@@ -15,18 +15,10 @@ from scipy.special import logsumexp
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.integer_subspace.exact_decisions import (
-    GUARD,
-    WORD,
-    LaplaceStream,
-    ShiftedGaussian,
-    decimal,
-    is_below,
-)
-from noise_mechanisms.integer_subspace.jumps import norm_of
-from noise_mechanisms.integer_subspace.klein import KleinSampler, log_theta
+from noise_mechanisms.integer_subspace.exact_decisions import GUARD, WORD, decimal, is_below, theta_at_zero
+from noise_mechanisms.integer_subspace.klein import KleinSampler
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import require_acceptance
+from noise_mechanisms.integer_subspace.shifted_gaussians import log_theta
 
 _STEPS = 4  # rungs to a unit of epsilon sigma; sqrt(pi / 2) times it exceeds it by 1.01
 
@@ -63,15 +55,13 @@ class L2LadderSampler(KleinSampler):
         super().__init__(lattice)
         self.epsilon = positive_number(epsilon, "epsilon")
         self._rungs: dict[int, list[Decimal]] = {}
-        self._laws: dict[int, list[ShiftedGaussian]] = {}
-        self._streams: dict[int, LaplaceStream] = {}
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         log_weights, log_thetas_zero = self._float_rungs
         weights = np.exp(log_weights - logsumexp(log_weights))
         rungs = rng.choice(weights.size, size=tries, p=weights / weights.sum())
         proposals, log_thetas = self._propose((rungs + 1) / (_STEPS * self.epsilon), rng)
-        costs = self.epsilon * norm_of(proposals, 2)
+        costs = self.epsilon * np.linalg.norm(proposals, axis=1)
         return proposals, log_thetas - log_thetas_zero[rungs] + math.log(_STEPS) - _log_ladder(costs)
 
     @cached_property
@@ -99,21 +89,10 @@ class L2LadderSampler(KleinSampler):
             if log_ratio < -0.5 and log_bound < least:
                 return k
 
-    def release_sample(self) -> Integers:
-        """See `Sampler.release_sample`. About 0.1 ms a dimension, after some seconds for the first draw."""
-        require_acceptance(self.name, self.acceptance)
-        while True:
-            coordinates = self._release_attempt(self._laws_of(self._choose_rung()))
-            if coordinates is not None:
-                noise = np.asarray(self._lattice.basis @ coordinates)
-                if self._accepts(sum(int(value) ** 2 for value in noise)):
-                    return noise
-
-    def _laws_of(self, rung: int) -> list[ShiftedGaussian]:
-        if rung not in self._laws:
-            sigma2 = (rung / (_STEPS * Fraction(self.epsilon))) ** 2
-            self._laws[rung] = [ShiftedGaussian(sigma2 / norm, self._streams) for norm in self._form.squared_norms]
-        return self._laws[rung]
+    def _release_attempt(self) -> Integers | None:
+        """About 0.1 ms a dimension, after some seconds for the first draw."""
+        noise = self._release_try(self._choose_rung() / (_STEPS * Fraction(self.epsilon)))
+        return noise if noise is not None and self._accepts(sum(int(value) ** 2 for value in noise)) else None
 
     def _choose_rung(self) -> int:
         """A rung of exactly its probability: the place of a uniform number among the cumulated weights."""
@@ -145,11 +124,8 @@ class L2LadderSampler(KleinSampler):
     def _weight(self, rung: int, digits: int) -> Decimal:
         product = (-Decimal(rung**2) / (2 * _STEPS**2)).exp()
         sigma2 = (rung / (_STEPS * Fraction(self.epsilon))) ** 2
-        known: dict[Fraction, Decimal] = {}
         for norm in self._form.squared_norms:
-            if norm not in known:
-                known[norm] = _theta_at_zero(sigma2 / norm, digits)
-            product *= known[norm]
+            product *= theta_at_zero(sigma2 / norm, digits)
         return product
 
     def _accepts(self, square: int) -> bool:
@@ -173,39 +149,3 @@ def _log_ladder(costs: Float) -> Float:
     last = int(_STEPS * (math.sqrt(float(costs.max(initial=0.0))) + 10))
     u = np.arange(1, last + 1) / _STEPS
     return np.asarray(logsumexp(-np.square(u - costs[:, None] / u) / 2, axis=1))
-
-
-def _theta_at_zero(s2: Fraction, digits: int) -> Decimal:
-    """The sum over whole k of exp(-k^2 / (2 s2)) in the current context; by Poisson summation from s2 = 1/2 on."""
-    total, place = Decimal(1), 1
-    pi = _pi(digits)
-    rate = 2 * pi**2 * decimal(s2) if 2 * s2 >= 1 else 1 / (2 * decimal(s2))
-    while True:
-        term = (-rate * place**2).exp()
-        total += 2 * term
-        if term < Decimal(10) ** -digits:
-            break
-        place += 1
-    return total * (2 * pi * decimal(s2)).sqrt() if 2 * s2 >= 1 else total
-
-
-_known_pi: dict[int, Decimal] = {}
-
-
-def _pi(digits: int) -> Decimal:
-    """Pi in the current context, by Machin's formula in whole numbers."""
-    if digits not in _known_pi:
-        unit = 10 ** (digits + 10)
-        _known_pi[digits] = Decimal(4 * (4 * _arctan_inverse(5, unit) - _arctan_inverse(239, unit))) / unit
-    return _known_pi[digits]
-
-
-def _arctan_inverse(x: int, unit: int) -> int:
-    """arctan(1 / x) in units of 1 / `unit`, to about as many units as there are terms."""
-    term = total = unit // x
-    place, sign = 3, -1
-    while term:
-        term //= x * x
-        total += sign * (term // place)
-        place, sign = place + 2, -sign
-    return total

@@ -1,4 +1,4 @@
-"""The lattice of whole-number noise that leaves every invariant as it is, and exact bases of it."""
+"""The lattice of whole-number noise that leaves invariants as they are, and exact bases of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Integers
 from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
-from noise_mechanisms.integer_subspace.unimodular import rank_modulo, unimodular_null_basis
-
-_SMALL_PRIMES = (2, 3, 5, 7)
+from noise_mechanisms.unimodular import column_echelon, columns_of, unimodular_null_basis
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ def block_basis(blocks: Integers) -> sparse.csc_array:
     return sparse.csc_array((data, (rows, columns)), shape=(blocks.size, later.size + free.size))
 
 
-def check_basis(invariants: Invariants, basis: sparse.csc_array, primes: tuple[int, ...] = _SMALL_PRIMES) -> None:
+def check_basis(invariants: Invariants, basis: sparse.csc_array) -> None:
     """Refuse a matrix that is not a basis of the lattice.
 
     Parameters
@@ -171,21 +169,22 @@ def check_basis(invariants: Invariants, basis: sparse.csc_array, primes: tuple[i
         What the columns must leave as it is.
     basis : csc_array of int64, (d, n)
         The candidate.
-    primes : tuple of int
-        Where saturation is checked: full rank modulo a prime p rules out that a lattice point is 1/p of a combination.
 
     Raises
     ------
     ValueError
-        If a column breaks an invariant; if the columns are too few, dependent, or unsaturated at one of the primes.
+        If a column breaks an invariant; if the columns are too few, dependent, or miss lattice points.
     """
     if abs(invariants.matrix @ basis).sum():
         raise ValueError("the basis leaves the lattice: a column breaks an invariant")
-    size = basis.shape[1]
-    # rank(A) <= d - n for independent columns, and a rank modulo a prime is never too large: equality is a proof.
-    rank = max(rank_modulo(invariants.matrix, prime) for prime in primes)
-    if rank + size != invariants.records:
-        raise ValueError(f"the basis has {size} columns, the lattice has dimension {invariants.records - rank}")
-    for prime in primes:
-        if rank_modulo(basis, prime) < size:
-            raise ValueError(f"the columns are dependent modulo {prime}: they miss lattice points (no saturated basis)")
+    size, dimension = basis.shape[1], invariants.records - len(column_echelon(columns_of(invariants.matrix))[1])
+    if size != dimension:
+        raise ValueError(f"the basis has {size} columns, the lattice has dimension {dimension}")
+    rows = columns_of(basis.T)
+    _, pivots = column_echelon(rows)
+    # The columns generate a sublattice of all whole points of their span, whose index is the product of the pivots.
+    index = prod(abs(rows[pivot][min(rows[pivot])]) for pivot in pivots)
+    if len(pivots) < size:
+        raise ValueError("the columns are dependent: they miss lattice points")
+    if index > 1:
+        raise ValueError(f"the columns miss lattice points, all but one in {index} (no saturated basis)")

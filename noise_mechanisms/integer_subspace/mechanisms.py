@@ -1,4 +1,4 @@
-"""The generalized Laplace and Gaussian mechanisms: noise on the lattice of an invariant."""
+"""The generalized Laplace and Gaussian mechanisms, and the projected noise that the paper compares with them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from numpy.typing import ArrayLike
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from constraint_builders.arrays import Integers
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.reals import positive_number, whole_number
-from noise_mechanisms.base_law import LARGEST_SCALE, TOO_LARGE
-from noise_mechanisms.integer_subspace.blocks import BlockSampler
-from noise_mechanisms.integer_subspace.chains import ChainSampler, HeatBathKernel, JumpKernel
+from noise_mechanisms.integer_subspace.chains import ChainSampler
+from noise_mechanisms.integer_subspace.following import FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
-from noise_mechanisms.integer_subspace.invariants import Invariants
-from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LaplaceSampler
+from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
+from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
+from noise_mechanisms.integer_subspace.jumps import JumpKernel
+from noise_mechanisms.integer_subspace.klein import GaussianSampler
 from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
-from noise_mechanisms.integer_subspace.l2_rejection import L2RejectionSampler, proposal_epsilon
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.rejection import FreeCellSampler, RowSampler, two_way_shape
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
+from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
+from noise_mechanisms.integer_subspace.zero_sum import BlockSampler
+from noise_mechanisms.laws.base_law import LARGEST_SCALE, TOO_LARGE, Seed
+from noise_mechanisms.laws.law_classes import DiscreteLaplace
 
 _MOST_TRIES = 2_000  # of a rejection sampler, before `auto` prefers the heat bath
 _SMALLEST_SCALE = 1e-4  # below it a step of 1 has probability exp(-10,000)
@@ -86,11 +91,6 @@ class LatticeMechanism(ABC):
         """What ``choose("auto")`` returns."""
         return self.choose("auto")
 
-    @property
-    def automatic_release(self) -> Choice:
-        """The sampler that `release` takes by default."""
-        return self.automatic
-
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """Draw noise alone, (size, d), simulation only, with the automatic sampler; see `Sampler.sample`."""
         return self.automatic.sampler.sample(whole_number(size, "size", 0), rng)
@@ -137,7 +137,7 @@ class LatticeMechanism(ABC):
             If the table does not hold one whole number for every record, or the sampler does not fit.
         """
         confidential = self._read(table)
-        choice = self.automatic_release if sampler == "auto" else self.choose(sampler)
+        choice = self.automatic if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.release_sample()
         return LatticeRelease(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
 
@@ -192,8 +192,8 @@ class GeneralizedLaplace(LatticeMechanism):
         ----------
         sampler : str
             "auto", or for the L1 norm "blocks", "rows", "free_cells", "scale_mixture", "heat_bath" or "jumps", for the
-            L2 norm "klein_mixture", "l2_ladder", "l1_proposals" or "jumps". "heat_bath" and "jumps" are Markov chains,
-            with their burn-in rules, compiled where numba is installed.
+            L2 norm "l2_ladder" (which "klein_mixture" and "l1_proposals" now mean too) or "jumps". "heat_bath" and
+            "jumps" are Markov chains, with their burn-in rules, compiled where numba is installed.
 
         Raises
         ------
@@ -202,15 +202,14 @@ class GeneralizedLaplace(LatticeMechanism):
         """
         if sampler == "auto":
             return self._automatic()
+        ladder = (2, lambda: L2LadderSampler(self.lattice, self.epsilon))
         makers = {
-            "blocks": (1, lambda: BlockSampler(self.invariants, self.epsilon)),
+            "blocks": (1, lambda: BlockSampler(self.invariants.blocks, self.epsilon)),
             "rows": (1, lambda: RowSampler(self.invariants, self.epsilon)),
             "free_cells": (1, lambda: FreeCellSampler(self.lattice, self.epsilon)),
             "scale_mixture": (1, lambda: ScaleMixtureSampler(self.lattice, self.epsilon)),
             "heat_bath": (1, self._heat_bath),
-            "l2_ladder": (2, lambda: L2LadderSampler(self.lattice, self.epsilon)),
-            "l1_proposals": (2, self._l1_proposals),
-            "klein_mixture": (2, lambda: L2LaplaceSampler(self.lattice, self.epsilon)),
+            **dict.fromkeys(("l2_ladder", "klein_mixture", "l1_proposals"), ladder),
             "jumps": (self.norm, self._jumps),
         }
         if sampler not in makers:
@@ -222,24 +221,6 @@ class GeneralizedLaplace(LatticeMechanism):
             )
         return Choice(make(), "asked for by name")
 
-    @cached_property
-    def automatic_release(self) -> Choice:
-        """The sampler that `release` takes by default: under the L2 norm another one than for simulation."""
-        if self.norm == 1:
-            return self.automatic
-        reason = "exact and of release grade on any lattice: a ladder of Gaussians"
-        return Choice(L2LadderSampler(self.lattice, self.epsilon), reason)
-
-    def _l1_proposals(self) -> L2RejectionSampler:
-        records = self.invariants.records
-        proposals = GeneralizedLaplace(self.invariants, proposal_epsilon(self.epsilon, records)).automatic.sampler
-        if not proposals.exact:
-            raise NotImplementedError(
-                f"the sampler 'l1_proposals' needs exact L1 proposals, which {self.invariants} do not allow: take "
-                "'l2_ladder', which needs none"
-            )
-        return L2RejectionSampler(proposals, self.epsilon, records)
-
     def _heat_bath(self) -> Sampler:
         return ChainSampler(HeatBathKernel(self.lattice, self.epsilon, has_numba()))
 
@@ -248,9 +229,11 @@ class GeneralizedLaplace(LatticeMechanism):
 
     def _automatic(self) -> Choice:
         if self.norm == 2:
-            return Choice(L2LaplaceSampler(self.lattice, self.epsilon), "exact on any lattice: a mixture of Gaussians")
+            return Choice(L2LadderSampler(self.lattice, self.epsilon), "exact on any lattice: a ladder of Gaussians")
         if self.invariants.blocks is not None:
-            return Choice(BlockSampler(self.invariants, self.epsilon), "exact: nested invariants leave disjoint blocks")
+            return Choice(
+                BlockSampler(self.invariants.blocks, self.epsilon), "exact: nested invariants leave disjoint blocks"
+            )
         tried = "no exact sampler under the L1 norm fits"
         rejection = self._rejection_sampler()
         if rejection is not None:
@@ -332,3 +315,58 @@ class GeneralizedGaussian(LatticeMechanism):
         if sampler not in ("auto", "klein"):
             raise ValueError(f"sampler {sampler!r} does not draw Gaussian noise: use 'auto' or 'klein'")
         return Choice(GaussianSampler(self.lattice, self.sigma), "exact on any lattice: Klein with exact rejection")
+
+
+def projected_noise(
+    invariants: Invariants, epsilon: float, size: int, rng: Seed = None, whole: bool = True
+) -> NDArray[np.float64]:
+    """Draw independent double geometric noise and move it, by as little as possible in L1, to where invariants hold.
+
+    The result's law has no formula, and among equally near points the solver's choice decides: that is what the
+    generalized Laplace mechanism is compared with (the paper's appendix E.4). Simulation only: seeded draws in floating
+    point promise nothing.
+
+    Parameters
+    ----------
+    invariants : Invariants
+        What must not change.
+    epsilon : float
+        Noise has probabilities proportional to exp(-epsilon |k|).
+    size : int
+        Number of draws; a linear program each, some milliseconds.
+    rng : numpy.random.Generator, SeedSequence, int or None
+        Source of randomness.
+    whole : bool
+        Whether the result must be whole numbers (integer programming) or may be real.
+
+    Returns
+    -------
+    ndarray of float64, (size, d)
+
+    Raises
+    ------
+    RuntimeError
+        If the solver fails, with its message.
+    """
+    records, epsilon = invariants.records, positive_number(epsilon, "epsilon")
+    size = whole_number(size, "size", 0)
+    noise = DiscreteLaplace(1 / epsilon).sample(size * records, rng).reshape(size, records)
+    return np.array([draw - _excess(invariants, draw, whole) for draw in noise], dtype=np.float64).reshape(
+        size, records
+    )
+
+
+def _excess(invariants: Invariants, noise: NDArray[np.int64], whole: bool) -> NDArray[np.float64]:
+    """The smallest change in L1 with A change = A noise, as a difference of two vectors that are not negative."""
+    A = sparse.csr_array(sparse.hstack([invariants.matrix, -invariants.matrix]))
+    target = invariants.apply(noise)
+    solution = scipy.optimize.milp(
+        np.ones(2 * invariants.records),
+        constraints=scipy.optimize.LinearConstraint(A, target, target),
+        bounds=scipy.optimize.Bounds(0, np.inf),
+        integrality=np.full(2 * invariants.records, int(whole)),
+    )
+    if not solution.success:
+        raise RuntimeError(f"the projection of the noise failed: {solution.message}")
+    change = solution.x[: invariants.records] - solution.x[invariants.records :]
+    return np.asarray(np.rint(change) if whole else change)

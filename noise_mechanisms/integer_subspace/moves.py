@@ -1,4 +1,4 @@
-"""The basic moves of a lattice: short vectors, all of which together generate it."""
+"""Basic moves: short lattice vectors along which Markov chains step, and which together generate the lattice."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from itertools import combinations, product
 from math import comb, prod
 
 import numpy as np
-from scipy import sparse
 
 from constraint_builders.arrays import Integers
 from constraint_builders.memory import require_memory
 from noise_mechanisms.integer_subspace.invariants import Margins
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
-
-_BYTES_PER_ENTRY = 16
+from noise_mechanisms.unimodular import columns_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def basic_moves(lattice: Lattice) -> Moves:
         blocks = lattice.invariants.blocks
         return _list_moves(_pairs(block_members(blocks)), [{int(cell): 1} for cell in np.flatnonzero(blocks < 0)])
     _, twins = np.unique(lattice.invariants.matrix.toarray(), axis=1, return_inverse=True)
-    return _list_moves(_pairs(block_members(np.ravel(twins))), _columns(lattice.basis))
+    return _list_moves(_pairs(block_members(np.ravel(twins))), columns_of(lattice.basis))
 
 
 def _margin_moves(margins: Margins) -> Moves:
@@ -76,7 +74,7 @@ def _margin_moves(margins: Margins) -> Moves:
     counts = [_count_moves(margins.shape, axes) for axes in smallest]
     width = 2 ** max(len(axes) for axes in smallest)
     require_memory(
-        2.0 * _BYTES_PER_ENTRY * sum(counts) * width,
+        32.0 * sum(counts) * width,
         f"the list of {sum(counts):,} basic moves",
         "use Gaussian noise or the L2 norm, whose samplers need no moves",
     )
@@ -110,11 +108,6 @@ def _pairs(groups: list[Integers]) -> Iterator[dict[int, int]]:
     for group in groups:
         for first, second in combinations(group.tolist(), 2):
             yield {first: 1, second: -1}
-
-
-def _columns(basis: sparse.csc_array) -> Iterator[dict[int, int]]:
-    for start, stop in zip(basis.indptr[:-1], basis.indptr[1:], strict=True):
-        yield dict(zip(basis.indices[start:stop].tolist(), basis.data[start:stop].tolist(), strict=True))
 
 
 def _list_moves(*parts: Iterator[dict[int, int]] | list[dict[int, int]]) -> Moves:

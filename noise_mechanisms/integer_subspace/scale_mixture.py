@@ -1,4 +1,4 @@
-"""Exact L1 noise on any lattice of moderate dimension: cellwise Gaussian scales, rejected by determinants."""
+"""Noise by the L1 norm on any lattice, as a mixture of Gaussians with a width of its own for every cell."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from scipy.special import gammainc, gammaincc, gammaln
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
-from noise_mechanisms.integer_subspace.klein import log_theta, shifted_gaussian
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed, require_acceptance
+from noise_mechanisms.integer_subspace.samplers import BATCH_VALUES, RejectionSampler, Sampler
+from noise_mechanisms.integer_subspace.shifted_gaussians import log_theta, shifted_gaussian
 
-_PILOT = 1024
-_LARGEST = 300  # dimension: a Cholesky factorisation a try
-_BATCH_VALUES = 1 << 21
+_LARGEST_MIXED = 300  # dimension: a Cholesky factorisation a try
 _FLOORS = np.geomspace(0.05, 4.0, 40)  # in mean squared lengths of Gram-Schmidt vectors
 
 
-class ScaleMixtureSampler(Sampler):
+class ScaleMixtureSampler(RejectionSampler):
     """L1 noise on any lattice, exact up to the rounding of float64.
 
     Parameters
@@ -58,16 +56,17 @@ class ScaleMixtureSampler(Sampler):
     """
 
     name: ClassVar[str] = "scale_mixture"
+    pilot = 1024
     exact: ClassVar[bool] = True
 
     def __init__(self, lattice: Lattice, epsilon: float) -> None:
-        if lattice.dimension > _LARGEST:
+        if lattice.dimension > _LARGEST_MIXED:
             raise ValueError(
-                f"the sampler {self.name!r} takes lattices of at most {_LARGEST} dimensions, and this one has "
+                f"the sampler {self.name!r} takes lattices of at most {_LARGEST_MIXED} dimensions, and this one has "
                 f"{lattice.dimension}: use 'heat_bath', or the L2 norm or Gaussian noise, which are exact anywhere"
             )
         self.epsilon = positive_number(epsilon, "epsilon")
-        self._lattice = lattice
+        self._lattice, self._records = lattice, lattice.records
         self._basis = lattice.basis.toarray().astype(np.float64)
         self._rate = self.epsilon**2 / 2
         lower, inverse = np.linalg.cholesky(self._basis.T @ self._basis), np.linalg.pinv(self._basis)
@@ -86,31 +85,23 @@ class ScaleMixtureSampler(Sampler):
         best = int(np.argmin(excess + masses))
         return float(floors[best]), float(excess[best])
 
+    @property
+    def _values(self) -> int:
+        return max(1, self._lattice.records * self._lattice.dimension)
+
     @cached_property
     def acceptance(self) -> float:
-        """Estimated probability of acceptance of one try, from 1,024 tries with a fixed seed."""
+        """Estimated probability of acceptance of the scales of one try, from tries with a fixed seed."""
         rng = np.random.default_rng(0)
-        return float(np.mean(np.concatenate([np.exp(self._scales(count, rng)[0]) for count in self._batches(_PILOT)])))
+        batch = min(self.pilot, max(1, BATCH_VALUES // self._values))
+        return float(np.mean([np.exp(self._scales(batch, rng)[0]).mean() for _ in range(self.pilot // batch)]))
 
-    def sample(self, size: int, rng: Seed = None) -> Integers:
-        """See `Sampler.sample`."""
-        if self._lattice.dimension == 0:
-            return np.zeros((size, self._lattice.records), dtype=np.int64)
-        require_acceptance(self.name, self.acceptance)
-        generator, filled = np.random.default_rng(rng), 0
-        drawn = np.empty((size, self._lattice.dimension), dtype=np.int64)
-        while filled < size:
-            tries = min(self._batches(_BATCH_VALUES)[0], int((size - filled) / self.acceptance) + 1)
-            log_acceptance, factors = self._scales(tries, generator)
-            kept = -generator.standard_exponential(tries) < log_acceptance
-            coordinates = self._klein(factors[kept], generator)[: size - filled]
-            drawn[filled : filled + coordinates.shape[0]] = coordinates
-            filled += coordinates.shape[0]
-        return np.asarray(drawn @ self._lattice.basis.T)
+    release_sample = Sampler.release_sample  # v is a real number
 
-    def _batches(self, tries: int) -> list[int]:
-        largest = max(1, _BATCH_VALUES // max(1, self._lattice.records * self._lattice.dimension))
-        return [min(largest, tries - start) for start in range(0, tries, largest)]
+    def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
+        log_acceptance, factors = self._scales(tries, rng)
+        coordinates, log_thetas = self._klein(factors[-rng.standard_exponential(tries) < log_acceptance], rng)
+        return np.asarray(coordinates @ self._lattice.basis.T), log_thetas
 
     def _scales(self, tries: int, rng: np.random.Generator) -> tuple[Float, Float]:
         """Log acceptance of so many draws of all v, (tries,), and Cholesky factors of the metric, (tries, n, n)."""
@@ -138,8 +129,8 @@ class ScaleMixtureSampler(Sampler):
             waiting = (waiting[0][wrong], waiting[1][wrong])
         return np.maximum(v, np.finfo(np.float64).tiny)
 
-    def _klein(self, factors: Float, rng: np.random.Generator) -> Integers:
-        """Klein's proposals in the metrics of these factors, those that are accepted: (m, n)."""
+    def _klein(self, factors: Float, rng: np.random.Generator) -> tuple[Integers, Float]:
+        """Klein's proposals in the metrics of these factors, (m, n), and logarithms of their acceptance, (m,)."""
         count, n = factors.shape[:2]
         coordinates, log_acceptance = np.zeros((count, n)), np.zeros(count)
         for i in reversed(range(n)):
@@ -147,7 +138,7 @@ class ScaleMixtureSampler(Sampler):
             center = -(factors[:, i + 1 :, i] * coordinates[:, i + 1 :]).sum(axis=1) / scale
             coordinates[:, i] = shifted_gaussian(center, 1 / scale, rng)
             log_acceptance += log_theta(center, 1 / scale) - log_theta(np.zeros(count), 1 / scale)
-        return coordinates[-rng.standard_exponential(count) < log_acceptance].astype(np.int64)
+        return coordinates.astype(np.int64), log_acceptance
 
 
 def _log_theta_zero(widths: Float) -> NDArray[np.float64]:

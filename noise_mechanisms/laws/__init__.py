@@ -8,14 +8,17 @@ differ by 2.1e-7 (relative) at sigma^2 = 1 and by less than a rounding error fro
 Draws come in two grades. `Law.sample` and `draw` are for simulation: vectorised, seeded, exact up to the
 rounding of float64, 0.01 to 0.2 microseconds a value, and never to be used to protect anybody.
 `Law.release_sample` is release grade: OpenDP's exact samplers, about 10 microseconds a value, without a seed.
+
+References
+----------
+Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020.
+Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
 """
 
-from noise_mechanisms.base_law import ContinuousLaw, DiscreteLaw, Law
-from noise_mechanisms.laws.discrete_gaussian import DiscreteGaussian
-from noise_mechanisms.laws.discrete_laplace import DiscreteLaplace
-from noise_mechanisms.laws.gaussian import Gaussian
-from noise_mechanisms.laws.laplace import Laplace
-from noise_mechanisms.laws.named import LAWS, add_law, draw, kind_of, law, release, variance_of
+from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Law
+from noise_mechanisms.laws.drawing import draw, release
+from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from noise_mechanisms.laws.named_laws import LAWS, add_law, kind_of, law, variance_of
 
 __all__ = [
     "LAWS",

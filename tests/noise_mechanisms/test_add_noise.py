@@ -82,8 +82,8 @@ def test_correlated_noise_has_its_covariance() -> None:
     [
         (np.zeros(3), "truth must have shape"),
         (np.zeros((4, 1)), "truth must have shape"),
-        (np.full(4, np.nan), "NaN or infinite"),
-        ([1, 2, 3, np.inf], "NaN or infinite"),
+        (np.full(4, np.nan), r"table 'B', cell \(B=0\) is nan: .* is added to finite numbers"),
+        ([1, 2, 3, np.inf], "is inf: .* is added to finite numbers"),
     ],
 )
 def test_truth_refused(truth: np.ndarray, message: str) -> None:
@@ -102,7 +102,7 @@ def test_correlated_noise_refused() -> None:
 @pytest.mark.parametrize("law", ["discrete_gaussian", "discrete_laplace"])
 def test_counts_beyond_exact_whole_numbers_are_refused(law: str) -> None:
     problem = Problem(Schema({"a": 3}), {"a": [1.0, 2.0, np.inf], "total": 0.0}, noise=law)
-    with pytest.raises(ValueError, match=r"truth: table 'a', cell \(a=1\) is 1e\+300: whole numbers above 2\^53"):
+    with pytest.raises(ValueError, match=r"truth: table 'a', cell \(a=1\) is 1e\+300: .* at most 2\^53, beyond"):
         add_noise(problem, [1.0, 1e300, 2.0, 3.0], rng=0)
     noisy = add_noise(problem, [2.0**53 - 100, -(2.0**53) + 100, 1e300, 0.0], rng=0)
     assert np.array_equal(noisy[:2], np.round(noisy[:2]))

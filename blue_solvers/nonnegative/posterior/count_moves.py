@@ -14,7 +14,7 @@ from scipy import sparse
 from blue_solvers.nonnegative.model import FittingModel
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
-from noise_mechanisms.integer_subspace.unimodular import unimodular_null_basis
+from noise_mechanisms.unimodular import unimodular_null_basis
 
 _MOST_OF_A_KIND = 200_000  # pairs of levels: beyond, neighbouring levels only, which generate all
 _MOST_AXES = 5

@@ -31,8 +31,8 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import positive_number, whole_number
 from constraint_builders.memory import require_memory
-from noise_mechanisms.base_law import Seed
 from noise_mechanisms.laws import kind_of
+from noise_mechanisms.laws.base_law import Seed
 
 _CHAINS = 4
 _AGREEMENT = 1.05  # of split scale reductions, above which chains are said to disagree

@@ -18,8 +18,8 @@ from noise_mechanisms.integer_subspace import (
     Lattice,
     noise_covariance,
 )
-from noise_mechanisms.integer_subspace.lattice_covariance import gaussian_error
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
+from noise_mechanisms.integer_subspace.spread import gaussian_error
 from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     enumerate_law,

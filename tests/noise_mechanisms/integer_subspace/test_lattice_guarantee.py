@@ -148,7 +148,7 @@ def test_releases_keep_the_margins_of_the_delinquent_children() -> None:
         (margins((2, 9), "a", "b"), 1, "rows"),
         (INTERSECTING, 1, "free_cells"),
         (margins((9, 24), "a", "b"), 1, "heat_bath"),
-        (margins((9, 24), "a", "b"), 2, "klein_mixture"),
+        (margins((9, 24), "a", "b"), 2, "l2_ladder"),
         (margins((2, 2), "detailed"), 1, "blocks"),
     ],
 )

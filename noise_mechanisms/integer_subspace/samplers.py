@@ -1,21 +1,19 @@
-"""The one interface of all samplers of lattice noise."""
+"""What a sampler of lattice noise is, and one that accepts proposals with probabilities of their own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
-
-Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
+from noise_mechanisms.laws.base_law import Seed
 
 _LARGEST_BATCH = 4096
 _LEAST_ACCEPTANCE = 1e-7
-_BATCH_VALUES = 1 << 20
+BATCH_VALUES = 1 << 20
 
 
 class Sampler(ABC):
@@ -76,62 +74,60 @@ class RejectionSampler(Sampler):
     Attributes
     ----------
     pilot : int
-        Tries from which `acceptance` is estimated.
+        Tries from which `acceptance` is estimated, fewer where they would take much memory.
     """
 
     pilot: ClassVar[int] = 4096
     _records: int
 
+    @property
+    def _values(self) -> int:
+        """How many numbers one try takes in memory."""
+        return max(1, self._records)
+
     @abstractmethod
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
-        """Proposals, (tries, records), and logarithms of their probabilities of acceptance, (tries,)."""
+        """Proposals, (tries, records), and logarithms of their probabilities of acceptance, (tries,).
+
+        Those that are not accepted for certain may be left out.
+        """
+
+    def _release_attempt(self) -> Integers | None:
+        """One try of release grade: a draw, or None where it is not accepted."""
+        return super().release_sample()
 
     @cached_property
     def acceptance(self) -> float:
         """Estimated probability of acceptance of one try, from tries with a fixed seed."""
-        return float(np.exp(self._attempt(self.pilot, np.random.default_rng(0))[1]).mean())
+        tries = min(self.pilot, max(1, BATCH_VALUES // self._values))
+        return float(np.exp(self._attempt(tries, np.random.default_rng(0))[1]).mean())
+
+    def require_acceptance(self) -> None:
+        """Raise `ValueError` where more than ten million tries would be needed for one draw."""
+        if self.acceptance < _LEAST_ACCEPTANCE:
+            raise ValueError(
+                f"the sampler {self.name!r} would accept fewer than one try in {1 / _LEAST_ACCEPTANCE:,.0f} on this "
+                "lattice: use 'scale_mixture' or 'heat_bath' for the L1 norm, a larger sigma or epsilon for Klein's, "
+                "or fewer dimensions"
+            )
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
-        require_acceptance(self.name, self.acceptance)
-        return rejection(self._attempt, size, self._records, self.acceptance, rng)
+        self.require_acceptance()
+        generator = np.random.default_rng(rng)
+        accepted, filled = np.empty((size, self._records), dtype=np.int64), 0
+        largest = max(1, min(_LARGEST_BATCH, BATCH_VALUES // self._values))
+        while filled < size:
+            tries = min(largest, int((size - filled) / self.acceptance * 1.05) + 1)
+            proposals, log_acceptance = self._attempt(tries, generator)
+            kept = proposals[-generator.standard_exponential(len(proposals)) < log_acceptance][: size - filled]
+            accepted[filled : filled + len(kept)] = kept
+            filled += len(kept)
+        return accepted
 
-
-def require_acceptance(name: str, acceptance: float) -> None:
-    """Raise `ValueError` where a rejection sampler would need more than ten million tries for one draw."""
-    if acceptance < _LEAST_ACCEPTANCE:
-        raise ValueError(
-            f"the sampler {name!r} would accept fewer than one try in {1 / _LEAST_ACCEPTANCE:,.0f} on this lattice: "
-            "use 'scale_mixture' or 'heat_bath' for the L1 norm, a larger sigma or epsilon for Klein's, or fewer "
-            "dimensions"
-        )
-
-
-Attempt: TypeAlias = Callable[[int, np.random.Generator], tuple[Integers, Float]]
-
-
-def rejection(attempt: Attempt, size: int, records: int, acceptance: float, rng: Seed) -> Integers:
-    """Collect `size` accepted draws.
-
-    Parameters
-    ----------
-    attempt : function (tries, rng) -> proposals (tries, records), log of their acceptance probability (tries,)
-        The proposal.
-    size, records : int
-        Shape of the result.
-    acceptance : float
-        About how many proposals are accepted; sets the size of the batches only.
-    rng : Seed
-        Source of randomness.
-    """
-    generator = np.random.default_rng(rng)
-    accepted = np.empty((size, records), dtype=np.int64)
-    filled = 0
-    largest = max(1, min(_LARGEST_BATCH, _BATCH_VALUES // records))
-    while filled < size:
-        tries = min(largest, int((size - filled) / acceptance * 1.05) + 1)
-        proposals, log_acceptance = attempt(tries, generator)
-        kept = proposals[-generator.standard_exponential(tries) < log_acceptance][: size - filled]
-        accepted[filled : filled + kept.shape[0]] = kept
-        filled += kept.shape[0]
-    return accepted
+    def release_sample(self) -> Integers:
+        """See `Sampler.release_sample`."""
+        self.require_acceptance()
+        while (noise := self._release_attempt()) is None:
+            pass
+        return noise

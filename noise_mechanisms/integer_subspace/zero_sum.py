@@ -1,4 +1,4 @@
-"""Exact L1 noise under nested invariants: disjoint blocks whose noise sums to zero."""
+"""Exact noise by the L1 norm under nested sets: Laplace vectors of disjoint blocks whose sums are zero."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from scipy.special import gammaln
 from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
-from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import block_members
-from noise_mechanisms.integer_subspace.sampler import Sampler, Seed
-from noise_mechanisms.laws import DiscreteLaplace
+from noise_mechanisms.integer_subspace.samplers import Sampler
+from noise_mechanisms.laws.base_law import Seed
+from noise_mechanisms.laws.law_classes import DiscreteLaplace
 
 _LARGEST_TOTAL = 2.0**58
 
@@ -28,8 +28,8 @@ class BlockSampler(Sampler):
 
     Parameters
     ----------
-    invariants : Invariants
-        Nested sets: `Invariants.blocks` is not None.
+    blocks : ndarray of int, (d,)
+        `Invariants.blocks` of nested sets: the block of every record, or -1.
     epsilon : float
         Loss per unit of L1 distance.
 
@@ -49,16 +49,18 @@ class BlockSampler(Sampler):
     name: ClassVar[str] = "blocks"
     exact: ClassVar[bool] = True
 
-    def __init__(self, invariants: Invariants, epsilon: float) -> None:
-        if invariants.blocks is None:
-            raise ValueError(f"{invariants} overlap without being nested: the block sampler needs nested sets")
-        self.epsilon = positive_number(epsilon, "epsilon")
-        self._records = invariants.records
-        self._free = np.flatnonzero(invariants.blocks < 0)
-        self._blocks = block_members(invariants.blocks)
+    def __init__(self, blocks: Integers | None, epsilon: float) -> None:
+        if blocks is None:
+            raise ValueError("the invariants overlap without being nested: the block sampler needs nested sets")
+        self.epsilon, self._records = positive_number(epsilon, "epsilon"), blocks.size
+        self._free, self._blocks = np.flatnonzero(blocks < 0), block_members(blocks)
         lengths = sorted({block.size for block in self._blocks})
         self._laws = {length: ZeroSumLaplace(length, self.epsilon) for length in lengths}
         self._cells = {n: np.concatenate([block for block in self._blocks if block.size == n]) for n in lengths}
+
+    @cached_property
+    def _stream(self) -> LaplaceStream:
+        return LaplaceStream(exact_scale(self.epsilon))
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
@@ -75,7 +77,7 @@ class BlockSampler(Sampler):
     def release_sample(self) -> Integers:
         """See `Sampler.release_sample`."""
         noise = np.zeros(self._records, dtype=np.int64)
-        noise[self._free] = DiscreteLaplace(exact_scale(self.epsilon)).release_sample(self._free.size)
+        noise[self._free] = self._stream.take(self._free.size)
         for block in self._blocks:
             noise[block] = self._laws[block.size].release_sample()
         return noise

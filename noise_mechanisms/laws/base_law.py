@@ -1,10 +1,13 @@
-"""What all laws of noise have in common: a symmetric law of one positive parameter, on the line or on whole numbers."""
+"""What a law of noise is: a symmetric one of one parameter, continuous or on the whole numbers.
+
+Here are the limits of what float64 holds, and drawing block by block.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -14,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, real_array, whole_number
 from constraint_builders.memory import require_memory
-from noise_mechanisms.drawing import BLOCK, blocks, fill
 
 Family = Literal["gaussian", "laplace"]
 Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
@@ -23,6 +25,9 @@ Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 LARGEST_SCALE = 2.0**47
 _LARGEST_VARIANCE = LARGEST_SCALE**2
 TOO_LARGE = "whole numbers so large are not exact in float64"
+Draw: TypeAlias = Callable[[Float, tuple[int, int], np.random.Generator], Float]
+
+BLOCK = 1 << 15  # values of temporary arrays, which stay in a processor's cache
 
 
 class Law(ABC):
@@ -247,3 +252,16 @@ def _refuse(kind: type[Law], variance: Float, wrong: NDArray[np.bool_], advice: 
         first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         cell = f" of cell {tuple(map(int, first))}" if wrong.size > 1 else ""
         raise ValueError(f"{kind.name}: variance{cell} is {variance[first]}: {advice}")
+
+
+def blocks(size: int, length: int) -> Iterator[slice]:
+    """Consecutive slices that cover range(size), each of the given length (at least 1) or less."""
+    length = max(length, 1)
+    return (slice(start, start + length) for start in range(0, size, length))
+
+
+def fill(draw: Draw, parameter: Float, noise: NDArray[Any], rng: np.random.Generator) -> None:
+    """Fill noise (rows, columns) with draws of a law, given its parameter (rows,) in every row."""
+    for columns in blocks(noise.shape[1], BLOCK):
+        part = noise[:, columns]
+        part[...] = draw(parameter[:, None], part.shape, rng)
