@@ -22,7 +22,7 @@ from constraint_builders.files.safe_paths import path_component
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 8  # of descriptions and messages
+FORMAT = 9  # of descriptions and messages
 
 
 @dataclass(frozen=True)
