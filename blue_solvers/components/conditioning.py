@@ -66,12 +66,12 @@ class ConditionedEstimate:
     """
 
     def __init__(self, problem: Problem, known: Index, form_of: FormOf) -> None:
-        E, b = self._equal_to = problem.equality_rows
+        E, b = problem.equality_rows
         needed = COPIES * 8.0 * problem.observed.size * (b.size + known.size)
         require_memory(needed, f"{b.size + known.size:,} equalities", "use solver='cholesky' or 'cg', or fewer")
         base = problem.replace(equalities=None)
         # F x - h F y - c is what is missing: h = 1 of cells known exactly, c of equalities
-        F, told, constants = _independent(base, known, E, b, form_of)
+        F, told, constants, self._equal_to = _independent(base, known, E, b, form_of)
         self._desired = form_of(base)
         same = problem.desired.names == problem.observed.names
         self._observed = self._desired if same else form_of(base.observing())
@@ -146,12 +146,12 @@ def _of_columns(linear: Callable[[Float], Float], X: Float, size: int) -> Float:
 
 def _independent(
     base: Problem, known: Index, E: sparse.csr_array, b: Float, form_of: FormOf
-) -> tuple[sparse.csr_array, Float, Float]:
+) -> tuple[sparse.csr_array, Float, Float, tuple[sparse.csr_array, Float]]:
     """Combinations F of observed cells that say something new, whatever the sizes of the noise: F x = h F y + c.
 
-    Where all noise counts alike, what a combination makes of consistent values is its projection on them. What is left
-    of that by the measurements' estimate of it, nothing measured determines: only combinations of equalities count of
-    which nothing is.
+    And all equalities that count. Where all noise counts alike, what a combination makes of consistent values is its
+    projection on them. What is left of that by the measurements' estimate of it, nothing measured determines: only
+    combinations of equalities count of which nothing is.
 
     Raises
     ------
@@ -170,13 +170,15 @@ def _independent(
             for own in (np.where(measured, 1.0, np.inf), np.ones(alike.size))
         )
         first, rest, shares = _implied(every.adjoint(E.T.toarray() - measured[:, None] * told.adjoint(E.T.toarray())))
-        pulls, b = pulls[:, rest] - pulls[:, first] @ shares, b[rest] - shares.T @ b[first]
+        pulls, b, units = pulls[:, rest] - pulls[:, first] @ shares, b[rest] - shares.T @ b[first], units[rest]
         E = sparse.csr_array(E[rest] - sparse.csr_array(shares.T) @ E[first])
     cells = sparse.csr_array((np.ones(known.size), (np.arange(known.size), known)), shape=(known.size, alike.size))
     pulls = np.concatenate([pulls, _of_columns(whole.adjoint, cells.T.toarray(), alike.size)], axis=1)
     chosen = pivots(np.where(base.exact[:, None], 0.0, pulls))[0]
     F = sparse.csr_array(sparse.vstack([E, cells], format="csr"))[chosen]
-    return F, (chosen >= b.size).astype(float), np.concatenate([b, np.zeros(known.size)])[chosen]
+    constants = np.concatenate([b, np.zeros(known.size)])[chosen]
+    equal_to = sparse.csr_array(sparse.diags_array(1 / units) @ E), b / units
+    return F, (chosen >= b.size).astype(float), constants, equal_to
 
 
 def pivots(columns: Float) -> tuple[Index, Float, Index]:

@@ -84,6 +84,13 @@ def test_every_law_of_drawn_problems(kind: str, solver: Solver, seed: int) -> No
         check_solver(solver, found[1])
 
 
+def test_equalities_about_what_nothing_determines_violate_nothing() -> None:
+    """An equality about a cell that nothing else determines says nothing of the estimate."""
+    found = drawn(0, KINDS["areas with weights"])
+    assert found is not None
+    check_solver(AreaSolver(), found[1])
+
+
 class Spoilt(Prepared):
     """The dense reference's preparation, spoilt in what equalities ask of it."""
 
