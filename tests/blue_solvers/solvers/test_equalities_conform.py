@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers import SOLVERS, ConjugateGradient, Dense, Solver, blue
+from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, Dense, Solver, blue
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
 from blue_solvers.testing import check_solver, problems
 from blue_solvers.testing.conformance import LAWS
