@@ -43,7 +43,7 @@ LEAF_BLOCKS, FEW = 8, 256  # of leaves, which have fewer pairs, at a time, up to
 
 
 @dataclass(frozen=True)
-class Block:
+class SomeMembers:
     """Some members of a level.
 
     Attributes
@@ -157,7 +157,7 @@ class TreeForm:
             self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
             self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
             self._rows[number, EVERY] = np.arange(level.members.size)
-        self._known_blocks: dict[tuple[int, ...], list[Block]] = {}
+        self._known_blocks: dict[tuple[int, ...], list[SomeMembers]] = {}
         self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
 
     def _make_plan(self) -> TreePlan:
@@ -237,7 +237,7 @@ class TreeForm:
         count = level.members.size if run.every or self._rows[number, OTHERS].size else 0
         held = run.targets[number].room(run.result, (count, *self._shape, K))
 
-        def collect(some: Block) -> None:
+        def collect(some: SomeMembers) -> None:
             rows = as_slice(some.rows)
             block = source.read(tables, rows, K)
             children = run.sums[some.numbers]
@@ -268,7 +268,7 @@ class TreeForm:
         K, source, target = run.columns, run.sources[number], run.targets[number]
         tables, results = source.of(run.given), target.of(run.result)
 
-        def finish(some: Block) -> None:
+        def finish(some: SomeMembers) -> None:
             rows = as_slice(some.rows)
             block = held[rows]
             if number:
@@ -281,7 +281,7 @@ class TreeForm:
             if not isinstance(rows, slice):
                 held[rows] = block
 
-        def estimate(kind: int, some: Block) -> None:
+        def estimate(kind: int, some: SomeMembers) -> None:
             if number:
                 parts = self._parts(run, some)
                 self._basis.to_cells(parts)
@@ -299,17 +299,17 @@ class TreeForm:
         for kind in range(len(self._measured[number].leaves)):
             run.workers.for_each(partial(estimate, kind), self._blocks(number, kind, K))
 
-    def _parts(self, run: Run, some: Block) -> Float:
+    def _parts(self, run: Run, some: SomeMembers) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
         return learnt if run.transpose else self._products["gain"].to_slots(learnt, some.pairs)
 
-    def _blocks(self, *key: int) -> list[Block]:
+    def _blocks(self, *key: int) -> list[SomeMembers]:
         if key not in self._known_blocks:
             self._known_blocks[key] = list(self._find_blocks(*key))
         return self._known_blocks[key]
 
-    def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[Block]:
+    def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[SomeMembers]:
         """Members of a level, so many at a time that they stay in cache."""
         level, every = self.plan.levels[number], self._rows[number, kind]
         count = self._count(K)
@@ -317,7 +317,7 @@ class TreeForm:
             rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            yield Block(rows, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            yield SomeMembers(rows, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
