@@ -1,20 +1,26 @@
-"""What is proved of an answer, how closely, and at what cost, beside an apply.
+"""Certificates beside true errors and beside an apply: what is proved, how closely, at what cost.
 
-    python -m bench certificates             gallery, M5's shape, Rhode Island at 2,016 cells
-    python -m bench certificates --quick     small ones, an item in 100, Rhode Island at 16 cells
+    python -m bench certificates             gallery, M5's shape, Rhode Island at 2,016 cells, 20,000 invented problems
+    python -m bench certificates --quick     small ones, an item in 100, Rhode Island at 16 cells, 90 invented problems
 
-Times are processor time; "x apply" counts applies of the solver that `blue` chooses. Bounds beside true errors of
-invented problems, by every solver, are judged by `scripts/soak` and by the tests against exact arithmetic.
+Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.invented_answers` says
+of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or
+whose bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver that
+`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bench.measuring import is_quick, print_table, row_of, timed
+from bench.invented_answers import HEADER, broken, collect, table, tightness
+from bench.measuring import parser_of, print_table, row_of, timed
 from bench.problems import block_geoids, m5, state
 from blue_solvers import blue
 from blue_solvers.verification import certify
@@ -28,11 +34,26 @@ COLUMNS = {
 
 
 def main(argv: list[str]) -> None:
-    """Print the table."""
-    problems = _problems(is_quick(argv, "certificates", __doc__, "small problems"))
-    print_table(
-        COLUMNS, (row_of(COLUMNS, _cost(name, make().observing())) for name, make in problems.items()), problems
-    )
+    """Print both tables."""
+    parser = parser_of("certificates", __doc__, "small problems, and few invented ones")
+    parser.add_argument("--problems", type=int, help="invented problems (20,000)")
+    parser.add_argument("--records", type=Path, help="a file for their answers, one a line")
+    parser.add_argument("--workers", type=int, default=1, help="processes (1)")
+    options = parser.parse_args(argv)
+    with TemporaryDirectory() as folder:
+        _print_invented(options, options.records or Path(folder) / "answers.jsonl")
+    print()
+    problems = _problems(options.quick)
+    print_table(COLUMNS, (row_of(COLUMNS, _cost(name, make().observing())) for name, make in problems.items()))
+
+
+def _print_invented(options: argparse.Namespace, records: Path) -> None:
+    found = collect(options.problems or (90 if options.quick else 20_000), records, options.workers)
+    problems = len({(answer.kind, answer.seed) for answer in found})
+    print(f"{problems:,} invented problems, {len(found):,} answers; {tightness(found)}")
+    print_table(HEADER, table(found))
+    for line in broken(found):
+        print(line)
 
 
 def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:

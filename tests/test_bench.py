@@ -1,12 +1,15 @@
 """Every benchmark can be imported and says what it does; those beside printed figures compute what these are of."""
 
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench import two_cores
 from bench.__main__ import measurements
+from bench.invented_answers import HEADER, broken, collect, read, table
 from bench.papers import paper_times, squared_error_rule, unequal_variances
 from bench.papers.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
@@ -95,6 +98,19 @@ def test_the_rule_by_squared_errors_harms_some_queries_and_algorithm_3_none(meas
         assert (float(worst) > 1.5) == by_squares
         assert (float(harmed.rstrip("%")) > 0) == by_squares
         assert float(mean) < 1 or (float(mean) == 1 and not by_squares)
+
+
+def test_answers_to_invented_problems_break_no_promise(tmp_path: Path) -> None:
+    """A few of the 20,000, which are kept and not asked again; a promise that is broken is seen."""
+    records = tmp_path / "answers.jsonl"
+    found = collect(6, records, workers=1)
+    assert {answer.verdict for answer in found} >= {"exact"}
+    assert broken(found) == []
+    assert read(records) == collect(6, records, workers=1) == found
+    assert len({len(row) for row in [HEADER, *table(found)]}) == 1
+    exact = next(answer for answer in found if answer.verdict == "exact")
+    for change in ({"error": 2e-8}, {"variance": 2e-7}, {"known": 65.0}, {"bound": 1e-12, "error": 1e-9}):
+        assert len(broken([replace(exact, **change)])) == 1
 
 
 def test_what_two_threads_would_give_is_worked_out_from_parts(monkeypatch: pytest.MonkeyPatch) -> None:
