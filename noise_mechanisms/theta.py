@@ -44,9 +44,9 @@ def _dual_deficit(sigma2: Float) -> Float:
 
 
 def _direct_variance(sigma2: Float) -> Float:
-    x = _first_power(sigma2)
+    x, root = _first_power(sigma2), _first_power(2 * sigma2)
     m0, m2, _ = _direct_sums(x)
-    return 2 * x * m2 / (1 + 2 * x * m0)
+    return root * (2 * root * m2 / (1 + 2 * x * m0))  # rounded once where it is subnormal
 
 
 def _direct_excess(sigma2: Float) -> Float:

@@ -71,9 +71,11 @@ class DiscreteGaussian(DiscreteLaw):
         The parameter. The variance is smaller: by 2.1e-7 of it at 1, by nothing that float64 shows from 3 on,
         and 0.0134 instead of 0.1 at 0.1.
 
-    Notes ----- The simulation sampler first decides whether a value is zero, whose probability is known
-    exactly, and only then draws a magnitude by rejection: from the ceiling of a half-normal (sigma2 >= 1) or
-    from a geometric law (sigma2 < 1). At most one proposal per value is expected, whatever sigma2 is.
+    Notes
+    -----
+    The simulation sampler first decides whether a value is zero, whose probability is known exactly, and only then
+    draws a magnitude by rejection: from the ceiling of a half-normal (sigma2 >= 1) or from a geometric law
+    (sigma2 < 1). At most one proposal per value is expected, whatever sigma2 is.
     """
 
     sigma2: float
@@ -186,8 +188,9 @@ class DiscreteLaplace(DiscreteLaw):
     @property
     def variance(self) -> float:
         """The exact variance, 1 / (2 sinh(1 / (2 scale))^2)."""
-        # Written with exp(-1/scale), which underflows where sinh would overflow.
-        return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
+        # By exp(-1 / (2 scale)): sinh would overflow, and its square is rounded once where it is subnormal.
+        half = math.exp(-0.5 / self.scale) / math.expm1(-1 / self.scale)
+        return 2 * half * half
 
     def _log_probability(self, k: Float) -> Float:
         return -np.abs(k) / self.scale + math.log(math.tanh(0.5 / self.scale))
