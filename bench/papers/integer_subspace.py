@@ -40,6 +40,7 @@ from noise_mechanisms.integer_subspace import (
     tail_bound,
 )
 from noise_mechanisms.integer_subspace.chains import Kernel
+from noise_mechanisms.integer_subspace.coupling import distance_of_norms
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
@@ -312,16 +313,6 @@ def against_exact(lattice: Lattice, scale: Scale) -> Rows:
             kernel.advance(states, stop, rng)
             distance, floor = distance_of_norms(states, exact)
             yield [kernel.name, str(stop), f"{distance:.3f}", f"{floor:.3f}", f"{factor:.3f}"]
-
-
-def distance_of_norms(noise: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
-    """Total variation between the laws of the L1 norm of two samples, and about what equal laws would show."""
-    counts = [np.bincount(abs(sample).sum(axis=1)) for sample in (noise, reference)]
-    longest = max(count.size for count in counts)
-    first, second = (np.pad(count, (0, longest - count.size)) / count.sum() for count in counts)
-    common = (first * len(noise) + second * len(reference)) / (len(noise) + len(reference))
-    spread = np.sqrt(2 / np.pi * common * (1 - common) * (1 / len(noise) + 1 / len(reference)))
-    return float(abs(first - second).sum() / 2), float(spread.sum() / 2)
 
 
 def reduction(kernel: Kernel, scale: Scale) -> float:
