@@ -23,9 +23,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.elimination import eliminate, scaling
 
-RANK_TOLERANCE = (
-    1e-10  # of equations in units of the noise that independent cells would give them, and of sums of cells
-)
+RANK_TOLERANCE = 1e-10  # of equations in units of the noise of independent cells in them, and of sums of cells
 
 
 class _DenseEstimate(Prepared):

@@ -14,12 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.verification.compensated_sums import add, spread
 from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.weighed_noise import (
-    NotCertifiedError,
-    WeighedNoise,
-    least_squares,
-    reciprocal,
-)
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal
 from constraint_builders.arrays import Flags, Float
 
 DIRECTIONS = 8

@@ -18,10 +18,7 @@ from scipy import sparse
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.known_exactly import LeafSums
 from blue_solvers.verification.placed_tables import LevelTable, PlacedTables
-from blue_solvers.verification.weighed_noise import (
-    EXACT_TO,
-    NotCertifiedError,
-)
+from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table

@@ -52,9 +52,7 @@ class LeafPlan:
         self._plan = plan = self._with_all_groups(axes)
         if len(set(self._seen)) < len(self._seen) or whole in plan.number:
             raise SameCellsError
-        self._spread = SweepPlan(
-            axes, [whole], plan.tables
-        )  # its tables lie where those of `plan` do, the finest behind
+        self._spread = SweepPlan(axes, [whole], plan.tables)  # its tables lie as those of `plan`, the finest behind
         self._rows = self._spread.cells + max(plan.most_room, self._spread.most_room)
         self._up, self._down = (steps.copy() for steps in (plan.up.steps, plan.down.steps))
         for steps in (self._up, self._down):
