@@ -308,16 +308,16 @@ class Result(StoredResult):
         ValueError
             As `ask`.
         """
+        sums = self.place_sums(places, counts)
+        covariances = sums.covariances(progress)
+        return {name: Functionals(*own) for name, *own in zip(places, sums.estimates, covariances, strict=True)}
+
+    def place_sums(self, places: Mapping[str, NDArray[np.int64]], counts: Sequence[Count]) -> PlaceSums:
+        """Counts over each of many places, (P, K); errors are computed as they are asked for. See `ask_places`."""
         asked = Entities.from_geounits(self.spine, places)
-        own = {level for positions in places.values() for level in self.spine.level_of[positions].tolist()}
+        own = set(self.spine.level_of[np.concatenate([*places.values()])].tolist()) if places else set()
         counted = [self._levels_counted(count) for count in counts]
-        sums = PlaceSums(self, asked, counted, [_in_words(count) for count in counts], own)
-        found = {}
-        for number, (name, estimate) in enumerate(zip(places, sums.estimates, strict=True)):
-            if progress is not None:
-                progress(name, number, len(places))
-            found[name] = Functionals(estimate, sums.covariance([number]))
-        return found
+        return PlaceSums(self, asked, counted, [_in_words(count) for count in counts], own)
 
     def _levels_counted(self, count: Count) -> Levels:
         """For each variable that a count restricts which of its levels are counted."""

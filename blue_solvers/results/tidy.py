@@ -146,9 +146,9 @@ def _asked(result: Result, places: Places, counts: Sequence[Count], progress: Pr
     """Estimates and standard errors, (places * counts,), counts of a place together."""
     estimates, errors = [], []
     for start in range(0, len(counts), CELLS_AT_ONCE):
-        answers = result.ask_places(places, counts[start : start + CELLS_AT_ONCE], progress).values()
-        estimates.append(np.stack([answer.estimate for answer in answers]))
-        errors.append(np.stack([answer.std_errors for answer in answers]))
+        sums = result.place_sums(places, counts[start : start + CELLS_AT_ONCE])
+        estimates.append(sums.estimates)
+        errors.append(sums.std_errors(progress))
     return np.concatenate(estimates, axis=1).ravel(), np.concatenate(errors, axis=1).ravel()
 
 

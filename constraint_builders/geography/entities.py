@@ -103,8 +103,20 @@ class Entities:
         ValueError
             If a position lies outside the spine, or a geounit is given twice or within another one.
         """
-        rows = [_times_contained(spine, name, positions) for name, positions in geounits.items()]
-        return cls(tuple(geounits), sparse.vstack(rows) if rows else np.zeros((0, leaves(spine).size)))
+        names = tuple(geounits)
+        given, blocks = _times_given(spine, geounits), leaves(spine)
+        contains = sparse.csr_array((len(names), blocks.size))
+        above = blocks
+        while (below := np.flatnonzero(above >= 0)).size:
+            places = above[below], below
+            contains += given @ sparse.csr_array((np.ones(below.size), places), shape=(spine.size, blocks.size))
+            above = np.where(above >= 0, spine.parent[above], -1)
+        repeated = np.flatnonzero(contains.data > 1)
+        if repeated.size:
+            entity, block = (int(where[repeated[0]]) for where in contains.tocoo().coords)
+            times, code = contains.data[repeated[0]], spine.geocodes[blocks[block]]
+            raise ValueError(f"entity {names[entity]!r} has block {code!r} {times:.0f} times: give disjoint geounits")
+        return cls(names, contains)
 
     @property
     def size(self) -> int:
@@ -129,22 +141,17 @@ class Entities:
         return f"Entities({self.size:,} entities of {self.blocks:,} blocks)"
 
 
-def _times_contained(spine: Spine, name: str, positions: ArrayLike) -> sparse.csr_array:
-    """Which blocks lie in some geounits, (1, L), each in one at most."""
-    refuse_labels(positions, f"entity {name!r}")
-    chosen = np.asarray(positions, dtype=np.intp).ravel()
-    if chosen.size and not (chosen.min() >= 0 and chosen.max() < spine.size):
-        raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")
-    given = np.bincount(chosen, minlength=spine.size)
-    blocks = leaves(spine)
-    above, times = blocks.copy(), np.zeros(blocks.size, dtype=np.intp)
-    while (below := above >= 0).any():
-        times[below] += given[above[below]]
-        above[below] = spine.parent[above[below]]
-    if times.max(initial=0) > 1:
-        block = spine.geocodes[blocks[times.argmax()]]
-        raise ValueError(f"entity {name!r} has block {block!r} {times.max()} times: give disjoint geounits")
-    return sparse.csr_array(times[None])
+def _times_given(spine: Spine, geounits: Mapping[str, ArrayLike]) -> sparse.csr_array:
+    """How often every entity is given every geounit of a spine, (K, N)."""
+    chosen = []
+    for name, positions in geounits.items():
+        refuse_labels(positions, f"entity {name!r}")
+        chosen.append(np.asarray(positions, dtype=np.intp).ravel())
+        if chosen[-1].size and not (chosen[-1].min() >= 0 and chosen[-1].max() < spine.size):
+            raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")
+    entity = np.repeat(np.arange(len(chosen)), [own.size for own in chosen])
+    geounit = np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.intp)
+    return sparse.csr_array((np.ones(geounit.size), (entity, geounit)), shape=(len(chosen), spine.size))
 
 
 def check_blocks(blocks: int, entities: Entities) -> None:

@@ -81,20 +81,23 @@ def test_a_geounit_is_one_from_the_spine_and_its_complement_two():
 def test_entities_from_geounits_at_any_level(seed):
     rng = np.random.default_rng(seed)
     spine = uneven_spine(rng, int(rng.integers(2, 40)))
-    entity = random_entities(rng, leaves(spine).size, 1)
-    added = np.flatnonzero(compositions(spine, entity).toarray()[0] == 1)
     below = blocks_below(spine)
-    disjoint = [geounit for i, geounit in enumerate(added) if not below[added[:i]].sum(axis=0) @ below[geounit]]
-    found = Entities.from_geounits(spine, {"a": disjoint})
-    assert np.array_equal(found.contains.toarray()[0], below[disjoint].sum(axis=0))
+    given = {}
+    signs_of_each = compositions(spine, random_entities(rng, leaves(spine).size, 3)).toarray()
+    for name, signs in zip("abc", signs_of_each, strict=True):
+        added = rng.permutation(np.flatnonzero(signs == 1))
+        given[name] = [own for i, own in enumerate(added) if not below[added[:i]].sum(axis=0) @ below[own]]
+    found = Entities.from_geounits(spine, given)
+    assert found.names == tuple(given)
+    assert np.array_equal(found.contains.toarray(), [below[disjoint].sum(axis=0) for disjoint in given.values()])
 
 
 def test_geounits_that_make_no_entity_are_refused_by_name():
     spine = Spine([-1, 0, 0], ["County", "Block", "Block"], ["1", "1a", "1b"])
     with pytest.raises(ValueError, match="entity 'x' has block '1b' 2 times: give disjoint geounits"):
-        Entities.from_geounits(spine, {"x": [0, 2]})
+        Entities.from_geounits(spine, {"y": [0], "x": [0, 2]})
     with pytest.raises(ValueError, match="entity 'x' has a geounit outside the spine: positions run to 2"):
-        Entities.from_geounits(spine, {"x": [3]})
+        Entities.from_geounits(spine, {"y": [0], "x": [3]})
 
 
 def test_summary():
