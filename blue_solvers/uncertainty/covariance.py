@@ -40,7 +40,7 @@ def covariance_columns(P: BlueOperator, cells: Cells) -> Float:
 
 
 def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
-    """Covariance between two sets of desired cells, (R, C), as that of functionals.
+    """Covariance between two sets of desired cells, (R, C), as that of functionals, one for every cell in either set.
 
     Parameters
     ----------
@@ -48,9 +48,10 @@ def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
     rows, columns : sequence of int, (R,) and (C,)
         Positions in the desired layout.
     """
-    both = sparse.hstack([cell_weights(P, cells) for cells in (rows, columns)], format="csc")
-    count = len(np.asarray(rows))
-    return P.functional_covariance(both)[:count, count:]
+    positions = [cell_weights(P, cells).indices for cells in (rows, columns)]
+    cells, number = np.unique(np.concatenate(positions), return_inverse=True)
+    row, column = np.split(number, [positions[0].size])
+    return P.functional_covariance(cell_weights(P, cells))[np.ix_(row, column)]
 
 
 def variances(P: BlueOperator, method: str = "solver") -> Float:
