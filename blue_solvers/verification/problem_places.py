@@ -209,7 +209,7 @@ def _sheets(
         values = y[cut].reshape(shape), x[cut].reshape(shape)
         sheet = Sheet(f"{level} {table.name}", level, table, own, *values, place=cut)
         if problem.equalities is not None:
-            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size)
+            sheet.tied = TiedCells.of(problem.equalities[0][:, cut])
         if told is not None:
             noise, rho, left = told
             sheet.rho = rho[cut].reshape(shape)
