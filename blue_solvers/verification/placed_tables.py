@@ -58,11 +58,11 @@ class TiedCells:
     def among(self, here: Index, cells: int) -> sparse.csr_array:
         """Weights of the cells of some geounits, (k, geounits * cells)."""
         row, column = self.weights.coords
-        place = np.full(self.weights.shape[1] // cells, -1)
-        place[here] = np.arange(here.size)
         own, cell = np.divmod(column, cells)
-        chosen = np.flatnonzero(place[own] >= 0)
-        entries = self.weights.data[chosen], (row[chosen], (place[own] * cells + cell)[chosen])
+        order = np.argsort(here)
+        place = order[np.minimum(np.searchsorted(here, own, sorter=order), here.size - 1)]
+        chosen = np.flatnonzero(here[place] == own)
+        entries = self.weights.data[chosen], (row[chosen], (place * cells + cell)[chosen])
         return sparse.csr_array(entries, shape=(self.multipliers.size, here.size * cells))
 
     def pull(self, q: Float, variance: Float, here: Index) -> float:
@@ -192,8 +192,7 @@ class Level:
     @cached_property
     def others(self) -> list[Sheet]:
         """All sheets but those."""
-        own = [self.own(holder) for holder in range(len(self.tables))]
-        return [sheet for sheet in self.sheets if not any(sheet is other for other in own)]
+        return [sheet for sheet in self.sheets if sheet is not self.own(sheet.holder)]
 
     def variances(self, rows: Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""
