@@ -190,7 +190,7 @@ def _summed_up(
         sheet = Sheet(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
         if claim.multipliers is not None and part.combinations is not None:
             share = part.combinations[:, places[i] : places[i + 1]]
-            sheet.tied = TiedCells.of(share, table.size, claim.multipliers)
+            sheet.tied = TiedCells.of(share, claim.multipliers)
         sheets.append(sheet)
     for (level, table), x in claimed.items():
         unmeasured = np.full((part.count(level), 1), np.inf)

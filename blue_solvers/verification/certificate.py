@@ -18,9 +18,8 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, measured_vector
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float
-from constraint_builders.problem import ProblemOverSpine
-from constraint_builders.relations.marginals import cell_map, refines
+from constraint_builders.arrays import Float, Index
+from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.schema_order import in_schema_order
 from constraint_builders.vectors import refuse_large_values
 
@@ -116,26 +115,16 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
         problem, y, x = order.problem, y[order.observed], x[order.observed]
         wanted = None if wanted is None else wanted[order.desired]
     tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
-    if tree is not None and holds_all(tree.problem, []):
-        problem, y, x, wanted = _over_spine(tree, y, x, wanted)
+    if tree is not None and holds_all(tree.problem, []):  # of others of the spine nothing is said
+        problem = tree.problem
+        wanted = None if wanted is None else _laid_out(wanted, tree.desired, problem.desired.size)
+        y, x = (_laid_out(own, tree.observed, problem.observed.size) for own in (y, x))
+        y = np.nan_to_num(y)  # the others were not measured
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
     return judged(bound, violation)
-
-
-def _over_spine(
-    over: ProblemOverSpine, y: Float, x: Float, wanted: Float | None
-) -> tuple[Problem, Float, Float, Float | None]:
-    """The same of areas or nodes that nest, as geounits; of others of the spine nothing is said."""
-    sizes = over.problem.observed.size, over.problem.desired.size
-    measured, answer, claimed = np.zeros(sizes[0]), np.full(sizes[0], np.nan), np.full(sizes[1], np.nan)
-    measured[over.observed], answer[over.observed] = y, x
-    if wanted is None:
-        return over.problem, measured, answer, None
-    claimed[over.desired] = wanted
-    return over.problem, measured, answer, claimed
 
 
 def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
@@ -184,26 +173,24 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) ->
 
 def _agreement_of_nested(problem: Problem, x: Float) -> str | None:
     """What can be said of any tables: how far those disagree of which one contains the other, at the same place."""
-    tables, worst, compared = problem.observed_tables, 0.0, 0
-    levels = problem.observed_levels
+    if not problem.is_tabular:
+        return None
+    schema, worst, compared = problem.domain.schema, 0.0, 0
+    tables, levels = problem.observed_tables, problem.observed_levels
     for i, table in enumerate(tables):
-        finer = [j for j, own in enumerate(levels) if own == levels[i] and j != i and _contains(problem, j, i)]
+        finer = [
+            j for j in range(len(tables)) if levels[j] == levels[i] and j != i and refines(schema, tables[j], table)
+        ]
         cells = problem.observed.block(i)
         if not finer or problem.variances[cells].min() == 0 or problem.unmeasured[cells].all():
             continue
         j = min(finer, key=lambda j: tables[j].size)
-        into = cell_map(problem.domain.schema, tables[j], table)
-        total = np.zeros(cells.stop - cells.start).reshape(-1, table.size)
-        np.add.at(total.T, into, x[problem.observed.block(j)].reshape(-1, tables[j].size).T)
-        apart = abs(x[cells] - total.ravel()) / np.sqrt(problem.variances[cells])
+        total = Margin(schema, tables[j], table).apply(x[problem.observed.block(j)].reshape(-1, tables[j].size).T)
+        apart = abs(x[cells] - total.T.ravel()) / np.sqrt(problem.variances[cells])
         worst, compared = max(worst, float(np.nanmax(apart, initial=0.0))), compared + 1
     if not compared:
         return None
     return f"{compared} of {len(tables)} tables agree with a table that contains them to {worst:.2g} standard errors"
-
-
-def _contains(problem: Problem, fine: int, coarse: int) -> bool:
-    return refines(problem.domain.schema, problem.observed_tables[fine], problem.observed_tables[coarse])
 
 
 def judged(bound: float, violation: float) -> Certificate:
@@ -226,6 +213,13 @@ def certificate_of(
         return judged(tally.bound(tables, schema, left, ties), tally.violation)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal))
+
+
+def _laid_out(values: Float, places: Index, size: int) -> Float:
+    """A vector that is part of another; NaN elsewhere."""
+    found = np.full(size, np.nan)
+    found[places] = values
+    return found
 
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:

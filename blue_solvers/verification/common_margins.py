@@ -10,9 +10,9 @@ commute, which is asked for of three tables or more; two always are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +22,8 @@ from blue_solvers.verification.compensated_sums import Cells, plus, sum_rounding
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, make_table
+from constraint_builders.relations.marginals import cell_map
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are known to be empty
 
@@ -33,44 +34,53 @@ class CutVariables:
 
     Attributes
     ----------
-    variables : tuple of int
+    name : str
+    parts : tuple of Table
+        Every table's variables among these.
     groups : tuple of ndarray of int, (levels,)
-        For every table the cell of each level that may be other than empty.
-    sizes : tuple of int
-        For every table its cells along the axis.
+        For every part the cell of each level that may be other than empty.
+    places : tuple of ndarray of int
+        For every cell of a table that of its part.
     """
 
-    variables: tuple[int, ...]
+    name: str
+    parts: tuple[Table, ...]
     groups: tuple[Index, ...]
-    sizes: tuple[int, ...]
+    places: tuple[Index, ...]
+
+    @classmethod
+    def of(cls, schema: Schema, tables: tuple[Table, ...], variables: tuple[int, ...], allowed: Flags) -> CutVariables:
+        """Of some variables, of which those levels together may be other than empty, in the schema's order."""
+        whole = make_table(schema, tuple(schema.names[axis] for axis in variables))
+        factors = [dict(zip(table.axes, table.factors, strict=True)) for table in tables]
+        parts = tuple(make_table(schema, tuple(own[axis] for axis in variables if axis in own)) for own in factors)
+        groups = tuple(cell_map(schema, whole, part)[allowed.ravel()] for part in parts)
+        places = tuple(cell_map(schema, table, part) for table, part in zip(tables, parts, strict=True))
+        return cls(whole.name, parts, groups, places)
 
     def counts(self, table: int) -> Float:
         """Levels in every cell of a table."""
-        return np.bincount(self.groups[table], minlength=self.sizes[table]).astype(float)
+        return np.bincount(self.groups[table], minlength=self.parts[table].size)[self.places[table]].astype(float)
 
     def common(self, i: int, j: int) -> tuple[Index, Index, int]:
-        """For cells of two tables the cell of their common margin, and its size; -1 where no level is."""
-        a, b = self.groups[i], self.groups[j]
-        edges = sparse.coo_array((np.ones(a.size), (a, b)), shape=(self.sizes[i], self.sizes[j]))
-        blocks = sparse.block_array([[None, edges], [edges.T, None]])
-        _, labels = connected_components(blocks, directed=False)
-        used = np.unique(labels[a])
-        number = np.full(int(labels.max(initial=-1)) + 1, -1)
-        number[used] = np.arange(used.size)
-        return number[labels[: self.sizes[i]]], number[labels[self.sizes[i] :]], int(used.size)
+        """For cells of two parts the cell of their common margin, and its size; 0 where no level is."""
+        size, first, second = self.parts[i].size, self.groups[i], self.parts[i].size + self.groups[j]
+        edges = sparse.coo_array((np.ones(first.size), (first, second)), shape=(size + self.parts[j].size,) * 2)
+        _, labels = connected_components(edges, directed=False)
+        used, whole = np.unique(labels[first], return_inverse=True)
+        found = np.zeros(labels.size, dtype=np.intp)
+        found[first] = found[second] = whole
+        return found[:size], found[size:], int(used.size)
 
     def commutes(self, i: int, j: int) -> bool:
         """Whether cells of one table are as common in all cells of the other, within their common margin."""
         a, b = self.groups[i], self.groups[j]
-        of_a, _, count = self.common(i, j)
-        whole = of_a[a]
-        together = np.bincount(a * self.sizes[j] + b)[a * self.sizes[j] + b]
-        n, n_a, n_b = np.bincount(whole, minlength=count)[whole], np.bincount(a)[a], np.bincount(b)[b]
+        whole, pairs = self.common(i, j)[0][a], a * self.parts[j].size + b
+        together, n, n_a, n_b = (np.bincount(own)[own] for own in (pairs, whole, a, b))
         return bool((together * n == n_a * n_b).all())
 
 
-@dataclass(frozen=True)
-class TwoTables:
+class TwoTables(NamedTuple):
     """The common margin of two tables.
 
     Attributes
@@ -86,15 +96,17 @@ class TwoTables:
     size: int
     weights: Float
 
-    def summed(self, cells: Cells, side: int) -> Cells:
-        """A table's cells, (rows, cells), summed to the margin."""
-        return summed(self.into[side], self.size, cells)
-
-    def most(self, rows: Float, side: int) -> Float:
-        """The largest of a table's cells in every cell of the margin, spread over those of the other table."""
-        most = np.zeros((self.size, len(rows)))
-        np.maximum.at(most, self.into[side], rows.T)
-        return most[self.into[1 - side]].T
+    @classmethod
+    def of(cls, axes: list[CutVariables], i: int, j: int, counts: Float) -> TwoTables:
+        """Of tables i and j, of which the first has so many counts in its cells."""
+        number, size = [np.zeros(axes[0].places[k].size if axes else 1, dtype=np.intp) for k in (i, j)], 1
+        for axis in axes:
+            *of_cells, count = axis.common(i, j)
+            number = [number[side] * count + of_cells[side][axis.places[k]] for side, k in enumerate((i, j))]
+            size *= count
+        whole = np.bincount(number[0], weights=counts, minlength=size)[number[0]]
+        weights = np.divide(counts, whole, out=np.zeros(whole.size), where=whole > 0)
+        return cls((number[0], number[1]), size, weights)
 
 
 class CommonMargins:
@@ -121,29 +133,23 @@ class CommonMargins:
     """
 
     def __init__(
-        self,
-        schema: Schema,
-        tables: tuple[Table, ...],
-        columns: tuple[slice, ...],
-        zeros: Zeros | None = None,
+        self, schema: Schema, tables: tuple[Table, ...], columns: tuple[slice, ...], zeros: Zeros | None = None
     ) -> None:
-        axes = _axes(schema, tables, zeros)
+        fused, empty = zeros or ((), np.zeros((), dtype=bool))
+        used = {axis for table in tables for axis in table.axes} - set(fused)
+        cut = [(tuple(fused), ~empty)] * bool(fused)
+        cut += [((axis,), np.ones(schema.shape[axis], dtype=bool)) for axis in sorted(used)]
+        axes = [CutVariables.of(schema, tables, *own) for own in cut]
+        counts = [np.prod([np.ones(own.size), *(axis.counts(i) for axis in axes)], 0) for i, own in enumerate(tables)]
         self.columns = columns
-        grids = [[_grid(table, axis) for axis in axes] for table in tables]
-        sizes = [
-            np.prod(
-                [np.ones(table.size), *(axis.counts(i)[grid] for axis, grid in zip(axes, grids[i], strict=True))], 0
-            )
-            for i, table in enumerate(tables)
-        ]
-        self.free: Flags = np.concatenate([own > 0 for own in sizes])
-        if len(tables) > 2:
-            _require_commuting(schema, axes, tables)
-        self._pairs = {
-            (i, j): _pair(axes, (grids[i], grids[j]), (sizes[i], sizes[j]), (i, j))
-            for i in range(len(tables))
-            for j in range(i)
-        }
+        self.free: Flags = np.concatenate(counts) > 0
+        for axis, (i, j) in product(axes, combinations(range(len(tables)), 2)):
+            if len(tables) > 2 and not axis.commutes(i, j):
+                raise NotCertifiedError(
+                    f"its counts are too many to list, and {tables[i].name!r} and {tables[j].name!r} cut "
+                    f"{axis.name!r} into groups that cross"
+                )
+        self._pairs = {(i, j): TwoTables.of(axes, i, j, counts[i]) for i in range(len(tables)) for j in range(i)}
 
     def moved(self, said: Cells) -> tuple[Cells, Float]:
         """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved.
@@ -153,9 +159,8 @@ class CommonMargins:
         said = np.where(self.free, said, 0.0)
         sizes = abs(said[0])
         for (i, j), pair in reversed(self._pairs.items()):
-            one = said[:1, :, self.columns[i]] * pair.weights
-            mean = pair.summed(one, 0)[0]  # any number may be moved: it is taken off and added alike
-            for k, sign, side in ((i, -1, 0), (j, 1, 1)):
+            mean = summed(pair.into[0], pair.size, said[:1, :, self.columns[i]] * pair.weights)[0]
+            for k, sign, side in ((i, -1, 0), (j, 1, 1)):  # any number may be moved: it is taken off and added alike
                 change = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
                 plus(said[:, :, self.columns[k]], change)
                 sizes[:, self.columns[k]] += abs(change)
@@ -167,90 +172,23 @@ class CommonMargins:
         To `errors` is added how far they are off; without it cells are taken as doubles.
         """
         cells, lost = np.where(self.free, cells, 0.0), sum_rounding(1, cells.shape[2])
-        for (i, j), pair in self._pairs.items():
-            change = pair.summed(cells[:, :, self.columns[j]], 1) - pair.summed(cells[:, :, self.columns[i]], 0)
-            shared = change.sum(axis=0)[:, pair.into[0]] * pair.weights
+        for (i, j), (into, size, weights) in self._pairs.items():
+            one, two = self.columns[i], self.columns[j]
+            change = summed(into[1], size, cells[:, :, two]) - summed(into[0], size, cells[:, :, one])
+            shared = change.sum(axis=0)[:, into[0]] * weights
             if errors is not None:
-                self._round(pair, (i, j), cells[0], errors, lost)
-                errors[:, self.columns[i]] += 8 * ROUNDING * abs(shared)
-            plus(cells[:, :, self.columns[i]], shared)
+                own, other = (errors[:, k] + lost * abs(cells[0][:, k]) for k in (one, two))
+                off = summed(into[0], size, own[None])[0] + summed(into[1], size, other[None])[0]
+                errors[:, one] = own + off[:, into[0]] * weights + 8 * ROUNDING * abs(shared)
+            plus(cells[:, :, one], shared)
         return cells
-
-    def _round(self, pair: TwoTables, tables: tuple[int, int], cells: Float, errors: Float, lost: float) -> None:
-        """What a step of `agreeing` rounds in sums, and hands on of errors before."""
-        off = np.zeros((len(cells), pair.size))
-        for side, k in enumerate(tables):
-            own = errors[:, self.columns[k]] + lost * abs(cells[:, self.columns[k]])
-            off += pair.summed(own[None], side)[0]
-        columns = self.columns[tables[0]]
-        errors[:, columns] += off[:, pair.into[0]] * pair.weights + lost * abs(cells[:, columns])
 
     def with_others(self, rows: Float) -> Float:
         """For every cell of a table its own amount and the largest in every other table that a count in it may have."""
         found, rows = rows.copy(), np.where(self.free, rows, 0.0)
         for (i, j), pair in self._pairs.items():
             for k, other, side in ((i, j, 0), (j, i, 1)):
-                found[:, self.columns[k]] += pair.most(rows[:, self.columns[other]], 1 - side)
+                most = np.zeros((pair.size, len(rows)))
+                np.maximum.at(most, pair.into[1 - side], rows[:, self.columns[other]].T)
+                found[:, self.columns[k]] += most[pair.into[side]].T
         return found
-
-
-def _axes(schema: Schema, tables: tuple[Table, ...], zeros: Zeros | None) -> list[CutVariables]:
-    """The axes in use; the variables that tell empty cells apart are one."""
-    fused, empty = zeros or ((), np.zeros((), dtype=bool))
-    used = sorted({axis for table in tables for axis in table.axes} - set(fused))
-    whole = [((axis,), np.ones(schema.shape[axis], dtype=bool)) for axis in used]
-    found = []
-    for variables, allowed in ([(tuple(fused), ~empty)] if fused else []) + whole:
-        levels = dict(zip(variables, np.nonzero(allowed), strict=True))
-        groups = []
-        for table in tables:
-            own = {axis: np.array(schema.groups_of(factor)) for axis, factor in _factors(table, variables).items()}
-            groups.append(_numbered(table, variables, {axis: own[axis][levels[axis]] for axis in own}, allowed.sum()))
-        sizes = tuple(int(np.prod([table.shape[table.axes.index(axis)] for axis in _factors(table, variables)],
-                                  dtype=int)) for table in tables)  # fmt: skip
-        found.append(CutVariables(variables, tuple(groups), sizes))
-    return found
-
-
-def _factors(table: Table, variables: tuple[int, ...]) -> dict[int, str]:
-    """Of the variables those that a table keeps, with its factors of them."""
-    return {axis: factor for axis, factor in zip(table.axes, table.factors, strict=True) if axis in variables}
-
-
-def _numbered(table: Table, variables: tuple[int, ...], cells: dict[int, Index], count: int) -> Index:
-    """One number for the cells along several variables, of so many levels or cells."""
-    found = np.zeros(int(count), dtype=np.intp)
-    for axis in _factors(table, variables):
-        found = found * table.shape[table.axes.index(axis)] + cells[axis]
-    return found
-
-
-def _grid(table: Table, axis: CutVariables) -> Index:
-    """For every cell of a table its place along an axis."""
-    along = dict(zip(table.axes, np.indices(table.shape).reshape(len(table.shape), -1), strict=True))
-    return _numbered(table, axis.variables, along, table.size)
-
-
-def _pair(
-    axes: list[CutVariables], grids: Sequence[list[Index]], sizes: Sequence[Float], tables: tuple[int, int]
-) -> TwoTables:
-    number, size = [np.zeros(own.size, dtype=np.intp) for own in sizes], 1
-    for k, axis in enumerate(axes):
-        *of_cells, count = axis.common(*tables)
-        number = [number[side] * count + np.maximum(of_cells[side][grids[side][k]], 0) for side in (0, 1)]
-        size *= count
-    whole = np.bincount(number[0], weights=sizes[0], minlength=size)[number[0]]
-    return TwoTables(
-        (number[0], number[1]), size, np.divide(sizes[0], whole, out=np.zeros(whole.size), where=whole > 0)
-    )
-
-
-def _require_commuting(schema: Schema, axes: list[CutVariables], tables: tuple[Table, ...]) -> None:
-    for axis in axes:
-        for i, j in combinations(range(len(tables)), 2):
-            if not axis.commutes(i, j):
-                names = " * ".join(schema.names[variable] for variable in axis.variables)
-                raise NotCertifiedError(
-                    f"its counts are too many to list, and {tables[i].name!r} and {tables[j].name!r} cut {names!r} "
-                    "into groups that cross"
-                )

@@ -10,9 +10,7 @@ import numpy as np
 
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from blue_solvers.verification.probabilities import of_chi_square, of_largest, squares_and_redundancy
-from blue_solvers.verification.weighed_noise import (
-    PIECE,
-)
+from blue_solvers.verification.weighed_noise import PIECE
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
@@ -187,7 +185,7 @@ class FitOfParts:
         count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
         own = TableFit(float(statistic.sum()), float(expectation.sum()), checked, count)
         self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
-        cells = _studentised(squares, redundancy)
+        cells = np.divide(squares, redundancy, out=np.zeros_like(squares), where=redundancy > LEAST_CHECKED)
         for row in self._of_note(cells.max(axis=1, initial=0.0)).tolist():
             for cell in self._of_note(cells[row]).tolist():
                 if redundancy[row, cell] > LEAST_CHECKED:
@@ -257,12 +255,3 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     for level, members in enumerate(places.members):
         fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
     return fit
-
-
-def _studentised(squares: Float, redundancy: Float) -> Float:
-    """Weighted squares, which are used up, by what is expected of them; 0 where others check nothing."""
-    checked = redundancy > LEAST_CHECKED
-    np.divide(squares, redundancy, out=squares, where=checked)
-    if not checked.all():
-        squares[~checked] = 0.0
-    return squares

@@ -351,7 +351,7 @@ def fit_test(
         table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)
         table = table if sources is None else table[sources.cell]
         found = _replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
-    statistic = _weighted_squares(noise, e)
+    statistic = float(e @ noise.weighted(e)[0])
     p_value = of_chi_square(statistic, degrees) if degrees else 1.0
     rounding = float(rounding_of(value, x))
     if found is not None:
@@ -361,11 +361,6 @@ def fit_test(
     return Fit(
         problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
     )
-
-
-def _weighted_squares(noise: WeighedNoise, e: Float) -> float:
-    rho, _ = noise.weighted(e)
-    return float(e @ rho)
 
 
 def _replicated(
@@ -381,7 +376,7 @@ def _replicated(
     totals, tables, largest = [], [], []
     for _ in range(draws):
         e = np.where(noise.noisy, replicate(rng), 0.0)
-        totals.append(_weighted_squares(noise, e))
+        totals.append(float(e @ noise.weighted(e)[0]))
         tables.append(np.bincount(table, e**2 * precision, count))
         largest.append(float(np.nanmax(abs(e * weight), initial=0.0)))
     return ResidualReplicates(np.array(totals), np.array(tables), np.array(largest))

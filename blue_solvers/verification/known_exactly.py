@@ -6,6 +6,7 @@ z_i^2 / (z' M' Sigma^-1 M z), z_i what z makes of it: random ones say so, less w
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -15,8 +16,11 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers.verification.compensated_sums import add, spread
 from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal
+from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
+MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
+ROUNDS = 3  # of multipliers of what is known exactly
 DIRECTIONS = 8
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
 MARGIN = 0.9
@@ -112,83 +116,127 @@ class LeafSums:
         return found
 
 
-def _weighted(sums: LeafSums, known: sparse.csr_array, weights: Float) -> tuple[LinearOperator, Float]:
-    """What cells, in units of the roots of weights, change of what is known exactly, (k, N), and its rows' scale."""
-    squares, root = abs(known).power(2) @ sums.figures_of(weights, power=2)[: known.shape[1]], np.sqrt(weights)
-    scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+class KnownExactly:
+    """What is known exactly of a problem, but cells of leaves that say themselves what they are: of one table alone.
 
-    def change(cells: Float) -> Float:
-        return scale * (known @ sums.figures_of(root * cells.ravel())[: known.shape[1]])
+    Parameters
+    ----------
+    problem : Problem
+    noise : WeighedNoise
+    places : PlacedTables
+        Of the problem.
+    y : ndarray, (n,)
 
-    def share(multipliers: Float) -> Float:
-        return root * sums.shares_of(known.T @ (scale * multipliers.ravel()))
+    Attributes
+    ----------
+    sums : LeafSums
+    rows, values : csr_array, (k, n), ndarray, (k,)
+        Rows over the observed cells and what they are, equalities last.
+    free : ndarray of bool, (N,)
+        Cells of leaves that are neither known to be empty nor say themselves what they are.
 
-    return LinearOperator((known.shape[0], sums.size), change, share, dtype=float), scale
-
-
-def least_multipliers(sums: LeafSums, known: sparse.csr_array, weights: Float, left: Float) -> Float:
-    """For which left - M' known' multipliers is least, cells weighted by `weights`, (N,).
-
-    As near as iterations come: a certificate holds with any.
+    Raises
+    ------
+    NotCertifiedError
+        If no tables hold all others, or leaves have too many cells.
     """
-    weighted, scale = _weighted(sums, known, weights)
-    return scale * least_squares(weighted.T, np.sqrt(weights) * left)
 
+    def __init__(self, problem: Problem, noise: WeighedNoise, places: PlacedTables, y: Float) -> None:
+        self._noise, self.sums = noise, LeafSums(places, y.size)
+        if self.sums.size > MOST_KNOWN:
+            raise NotCertifiedError(
+                f"its leaves have {self.sums.size:,} cells, some of them known exactly in sums, and proofs by sums "
+                f"take {MOST_KNOWN:,} at most"
+            )
+        told = np.zeros(y.size, dtype=bool)
+        for some in places.leaves:
+            level = places.levels[some.level]
+            sheet = level.own(0)
+            if len(level.tables) == 1 and sheet is not None:
+                told[sheet.place].reshape(level.rows, -1)[some.rows] = True
+        told &= problem.exact
+        cells = np.flatnonzero(problem.exact & ~told)
+        own = sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, y.size))
+        equalities, equal_to = problem.equality_rows
+        self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
+        self.values = np.concatenate([y[cells], equal_to])
+        self.free = self.sums.free & (self.sums.of_holders(told.astype(float)) == 0)
 
-def _least_move(sums: LeafSums, known: sparse.csr_array, weights: Float, amounts: Float) -> Float:
-    """The least move of cells, beside `weights`, that changes what is known exactly by these amounts, (k,)."""
-    weighted, scale = _weighted(sums, known, weights)
-    return np.sqrt(weights) * least_squares(weighted, scale * amounts)
+    def of(self, cells: Float) -> Float:
+        """What cells, (N,), make of what is known exactly, (k,)."""
+        return self.rows @ self.sums.figures_of(cells)[: self.rows.shape[1]]
 
+    def multipliers(self, rho: Float) -> Float:
+        """Of what is known exactly, those that leave the least of weighted residuals, (k,).
 
-def moved_to_known(sums: LeafSums, noise: WeighedNoise, free: Flags, known: sparse.csr_array, off: Float) -> Float:
-    """By how much figures move, (figures,), where cells are moved so that what is known, off by (k,), holds."""
-    moved, spread, left = np.zeros(sums.figures), _spread(sums, noise, free), off
-    for _ in range(CLEANINGS):
-        tried = moved + sums.figures_of(_least_move(sums, known, spread, left))
-        closer = off - known @ tried[: known.shape[1]]
-        if np.linalg.norm(closer) >= np.linalg.norm(left):
-            break
-        moved, left = tried, closer
-    return abs(moved)
+        As near as iterations come: a certificate holds with any.
+        """
+        sums, variances = self.sums, self.sums.of_holders(self._noise.sd) ** 2
+        variances, found = np.where(sums.free, variances, 0.0), np.zeros(self.values.size)
 
+        def left(multipliers: Float) -> Float:
+            return np.where(sums.free, sums.shares_of(rho - self.rows.T @ multipliers), 0.0)
 
-def _spread(sums: LeafSums, noise: WeighedNoise, free: Flags) -> Float:
-    """Of every free cell its variance, were all others known, (N,)."""
-    information = sums.with_others(sums.shares_of(reciprocal(noise.least) ** 2, power=2))
-    return np.divide(1.0, information, out=np.zeros_like(information), where=free & (information > 0))
+        weighted, scale = self._weighted(variances)
+        closest = left(found)
+        for _ in range(ROUNDS):
+            tried = found + scale * least_squares(weighted.T, np.sqrt(variances) * closest)
+            closer = left(tried)
+            if variances @ closer**2 >= variances @ closest**2:
+                break
+            found, closest = tried, closer
+        return found
 
+    def _weighted(self, weights: Float) -> tuple[LinearOperator, Float]:
+        """What cells, in units of roots of weights, change of what is known exactly, (k, N), and its rows' scale."""
+        sums, rows, root = self.sums, self.rows, np.sqrt(weights)
+        squares = abs(rows).power(2) @ sums.figures_of(weights, power=2)[: rows.shape[1]]
+        scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
 
-def least_standard_errors(sums: LeafSums, noise: WeighedNoise, free: Flags, known: sparse.csr_array) -> Float:
-    """Of every figure, (figures,); 0 where it may be known exactly."""
-    precision, spread = reciprocal(noise.least) ** 2, _spread(sums, noise, free)
-    if not known.shape[0]:  # a cell is such a direction for every figure that it is in, and so is their mean
-        squares = sums.figures_of(spread, power=2)
-        return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(free.astype(float), power=0), 1))
-    rng, found = np.random.default_rng(0), np.zeros(sums.figures)
-    for _ in range(DIRECTIONS):
-        drawn = np.sqrt(spread) * rng.standard_normal(sums.size)
-        moved, whole = sums.figures_of(_keeping(sums, known, spread, drawn)), sums.figures_of(abs(drawn), power=1)
-        own = moved[: precision.size]
-        if (abs(known @ own) > CLEAN * (abs(known) @ whole[: own.size])).any():
-            raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
-        size = float(np.sqrt(precision @ own**2))
-        if size > 0:
-            found = np.maximum(found, np.where(abs(moved) > FIXED * whole, MARGIN * abs(moved) / size, 0.0))
-    return found
+        def change(cells: Float) -> Float:
+            return scale * self.of(root * cells.ravel())
 
+        def share(multipliers: Float) -> Float:
+            return root * sums.shares_of(rows.T @ (scale * multipliers.ravel()))
 
-def _keeping(sums: LeafSums, known: sparse.csr_array, spread: Float, z: Float) -> Float:
-    """A direction less what of it changes what is known exactly."""
-    found, least = z, np.inf
-    clean = CLEAN / 100 * float(np.linalg.norm(abs(known) @ sums.figures_of(abs(z), power=1)[: known.shape[1]]))
-    for _ in range(CLEANINGS + 1):
-        changed = known @ sums.figures_of(z)[: known.shape[1]]
-        size = float(np.linalg.norm(changed))
-        if size >= least:
-            break
-        found, least = z, size
-        if size <= clean:
-            break
-        z = z - _least_move(sums, known, spread, changed)
-    return found
+        return LinearOperator((rows.shape[0], sums.size), change, share, dtype=float), scale
+
+    def move(self, amounts: Float, clean: float = 0.0) -> Float:
+        """The least move of free cells, beside their variances, (N,), that changes what is known exactly by so much."""
+        (weighted, scale), root = self._weighted(self._spread), np.sqrt(self._spread)
+        moved, left = np.zeros(self.sums.size), amounts
+        for _ in range(CLEANINGS):
+            if np.linalg.norm(left) <= clean:
+                break
+            tried = moved + root * least_squares(weighted, scale * left)
+            closer = amounts - self.of(tried)
+            if np.linalg.norm(closer) >= np.linalg.norm(left):
+                break
+            moved, left = tried, closer
+        return moved
+
+    @cached_property
+    def _spread(self) -> Float:
+        """Of every free cell its variance, were all others known, (N,)."""
+        information = self.sums.with_others(self.sums.shares_of(reciprocal(self._noise.least) ** 2, power=2))
+        return np.divide(1.0, information, out=np.zeros_like(information), where=self.free & (information > 0))
+
+    def least_standard_errors(self) -> Float:
+        """Of every figure, (figures,); 0 where it may be known exactly."""
+        sums, precision = self.sums, reciprocal(self._noise.least) ** 2
+        if not self.values.size:  # a cell is such a direction for every figure that it is in, and so is their mean
+            squares = sums.figures_of(self._spread, power=2)
+            return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(self.free.astype(float), power=0), 1))
+        rng, found = np.random.default_rng(0), np.zeros(sums.figures)
+        for _ in range(DIRECTIONS):
+            drawn = np.sqrt(self._spread) * rng.standard_normal(sums.size)
+            whole = sums.figures_of(abs(drawn), power=1)
+            most = abs(self.rows) @ whole[: precision.size]
+            moved = sums.figures_of(drawn - self.move(self.of(drawn), CLEAN / 100 * float(np.linalg.norm(most))))
+            own = moved[: precision.size]
+            if (abs(self.rows @ own) > CLEAN * most).any():
+                raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
+            size = float(np.sqrt(precision @ own**2))
+            if size > 0:
+                found = np.maximum(found, np.where(abs(moved) > FIXED * whole, MARGIN * abs(moved) / size, 0.0))
+        return found

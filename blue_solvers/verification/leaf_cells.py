@@ -6,10 +6,7 @@ import numpy as np
 
 from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, spread, sum_rounding
 from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.weighed_noise import (
-    NotCertifiedError,
-    require_time,
-)
+from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
 
 

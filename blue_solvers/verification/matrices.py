@@ -46,25 +46,23 @@ class Listed:
     ----------
     M : csr_array, (n, N)
         Observed cells as sums of the counts that may be other than 0; of equations the counts are the cells.
+    given : csr_array, (e, n)
+        Combinations of observed cells that are known exactly.
     F, f : csr_array (k, N), ndarray (k,)
-        What is known exactly: F d = f.
+        All that is known exactly: F d = f.
     claims : csr_array, (c, N)
         Cells that are claimed besides.
     """
 
     def __init__(self, problem: Problem, y: Float, made: Sequence[Claim] = ()) -> None:
         self.M, self.claims = _counts(problem, made)
-        exact = np.flatnonzero(problem.exact)
-        rows, values = [self.M[exact]], [y[exact]]
+        self.given, known = problem.equality_rows
         if problem.matrix is not None:
-            rows.append(problem.matrix)
-            values.append(np.zeros(problem.matrix.shape[0]) if problem.b is None else problem.b)
-        if problem.equalities is not None:
-            E, e = problem.equalities
-            rows.append(sparse.csr_array(E @ self.M))
-            values.append(e)
-        self.F = sparse.csr_array(sparse.vstack(rows, format="csr"))
-        self.f = np.concatenate(values)
+            self.given = sparse.csr_array(sparse.vstack([problem.matrix, self.given]))
+            known = np.concatenate([np.zeros(problem.matrix.shape[0]) if problem.b is None else problem.b, known])
+        exact = np.flatnonzero(problem.exact)
+        self.F = sparse.csr_array(sparse.vstack([self.M[exact], self.given @ self.M], format="csr"))
+        self.f = np.concatenate([y[exact], known])
 
     @property
     def figures(self) -> sparse.csr_array:
@@ -138,10 +136,13 @@ def certify_listed(
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     v = _disagreement(listed, noise, figures, scale)
-    own = v[: x.size]
-    return optimality + off + noise.inverse_size(own) + _in_standard_errors(listed, noise, v, scale), float(
-        np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy).max(initial=0.0)
-    )
+    least, own = _standard_errors_from_below(listed, noise), v[: x.size]
+    fixed = (least <= 0) & (v > EXACT_TO * scale)
+    if fixed.any():
+        raise DisprovedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
+    worst = float(np.divide(v, least, out=np.zeros_like(v), where=least > 0).max(initial=0.0))
+    violation = np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy).max(initial=0.0)
+    return optimality + off + noise.inverse_size(own) + worst, float(violation)
 
 
 def _relations(problem: Problem, listed: Listed) -> tuple[sparse.csr_array, bool]:
@@ -149,11 +150,10 @@ def _relations(problem: Problem, listed: Listed) -> tuple[sparse.csr_array, bool
 
     Where weights are rounded, or elimination of cells that were not measured rounds, some are nearly so.
     """
-    given, size = problem.equality_rows[0] if problem.matrix is None else problem.matrix, problem.observed.size
+    given, size = listed.given, problem.observed.size
     between = problem.relations.between_cells("all")[0] if problem.matrix is None else sparse.csr_array((0, size))
-    known = sparse.hstack([given, -sparse.eye_array(given.shape[0])])  # what is known exactly, as cells of their own
-    between = sparse.hstack([between, sparse.csr_array((between.shape[0], given.shape[0]))])
-    H = sparse.csr_array(sparse.vstack([between, known]))
+    own = -sparse.eye_array(given.shape[0])  # of what is known exactly, as cells of their own
+    H = sparse.csr_array(sparse.block_array([[between, None], [given, own]]))
     if problem.has_unmeasured:
         H = eliminate(H, np.flatnonzero(problem.unmeasured)).remaining
         entries = abs(H.data)
@@ -311,16 +311,6 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
         v[rows] += abs(listed.figures[rows] @ inverse) @ (off + rounding * units)
     v[rows] += abs(left[: rows.size]).astype(float)
     return v
-
-
-def _in_standard_errors(listed: Listed, noise: WeighedNoise, v: Float, scale: float) -> float:
-    """The largest disagreement of a figure in a lower bound of that figure's own standard error."""
-    least = _standard_errors_from_below(listed, noise)
-    ratio = np.divide(v, least, out=np.zeros_like(v), where=least > 0)
-    fixed = (least <= 0) & (v > EXACT_TO * scale)
-    if fixed.any():
-        raise DisprovedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
-    return float(ratio.max(initial=0.0))
 
 
 def _standard_errors_from_below(listed: Listed, noise: WeighedNoise) -> Float:

@@ -19,11 +19,7 @@ from blue_solvers.verification.compensated_sums import Cells, Reach, add, plus, 
 from blue_solvers.verification.leaf_cells import LeafCells, sizes_of
 from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet, added, finite
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.weighed_noise import (
-    ROUNDING,
-    NotCertifiedError,
-    require_time,
-)
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import cell_map, refines

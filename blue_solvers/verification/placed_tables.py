@@ -41,46 +41,35 @@ class TiedCells:
 
     Attributes
     ----------
-    row, geounit, cell : ndarray of int, (entries,)
-        Which combination, and where; by geounit.
-    weight : ndarray, (entries,)
+    weights : coo_array, (k, geounits * cells)
     multipliers : ndarray, (k,)
         Of the combinations.
     """
 
-    row: Index
-    geounit: Index
-    cell: Index
-    weight: Float
+    weights: sparse.coo_array
     multipliers: Float
 
     @classmethod
-    def of(cls, share: sparse.csr_array, cells: int, multipliers: Float | None = None) -> TiedCells | None:
-        """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
+    def of(cls, share: sparse.csr_array, multipliers: Float | None = None) -> TiedCells | None:
+        """From the combinations' columns of a table; None where they say nothing of it."""
         multipliers = np.zeros(share.shape[0]) if multipliers is None else multipliers
-        entries = share.tocoo()
-        row, column = entries.coords
-        if not entries.nnz:
-            return None
-        order = np.argsort(column, kind="stable")
-        geounit, cell = np.divmod(column[order], cells)
-        return cls(row[order], geounit, cell, entries.data[order], multipliers)
+        return cls(share.tocoo(), multipliers) if share.nnz else None
 
-    def among(self, here: Index) -> tuple[Index, tuple[Index, Index], Float]:
-        """Of some geounits: which combination, the place among these geounits and the cell, and the weight."""
+    def among(self, here: Index, cells: int) -> sparse.csr_array:
+        """Weights of the cells of some geounits, (k, geounits * cells)."""
+        row, column = self.weights.coords
+        own, cell = np.divmod(column, cells)
         order = np.argsort(here)
-        found = np.minimum(np.searchsorted(here, self.geounit, sorter=order), here.size - 1)
-        chosen = np.flatnonzero(here[order[found]] == self.geounit)
-        place = order[found][chosen]
-        return self.row[chosen], (place, self.cell[chosen]), self.weight[chosen]
+        place = order[np.minimum(np.searchsorted(here, own, sorter=order), here.size - 1)]
+        chosen = np.flatnonzero(here[place] == own)
+        entries = self.weights.data[chosen], (row[chosen], (place * cells + cell)[chosen])
+        return sparse.csr_array(entries, shape=(self.multipliers.size, here.size * cells))
 
     def pull(self, q: Float, variance: Float, here: Index) -> float:
         """Take the multipliers off weighted residuals of some geounits; gives the squared rounding of that, weighed."""
-        row, cells, weight = self.among(here)
-        pulled = np.zeros_like(q)
-        np.add.at(pulled, cells, weight * self.multipliers[row])
-        sizes = np.zeros_like(q)
-        np.add.at(sizes, cells, abs(weight * self.multipliers[row]))
+        weights = self.among(here, q.shape[1])
+        pulled = (weights.T @ self.multipliers).reshape(q.shape)
+        sizes = (abs(weights).T @ abs(self.multipliers)).reshape(q.shape)
         noise = np.where(np.isfinite(variance), variance, 0.0)  # the others were not measured, or are known exactly
         q -= np.where(noise > 0, pulled, 0.0)
         rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
@@ -88,13 +77,11 @@ class TiedCells:
 
     def sums(self, here: Index, x: Float, off: Float | None) -> list[list[float]]:
         """Combinations of the figures of some geounits: high and low half, what they may be off by, and their size."""
-        row, cells, weight = self.among(here)
-        terms = weight.astype(np.longdouble) * x[cells]
-        slack = 0.0 if off is None else abs(weight) * off[cells]
-        each = np.stack([terms, slack + (row.size + 4) * EXTENDED * abs(terms), abs(terms)], axis=1)
-        found = np.zeros((self.multipliers.size, 3), dtype=np.longdouble)
-        np.add.at(found, row, each)
-        return [[*_halves(value), float(slack), float(size)] for value, slack, size in found]
+        weights = self.among(here, x.shape[1]).astype(np.longdouble)
+        values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
+        slack = (weights.nnz + 4) * EXTENDED * sizes + (0.0 if off is None else abs(weights) @ off.ravel())
+        each = zip(values, slack, sizes, strict=True)
+        return [[*_halves(value), float(own), float(size)] for value, own, size in each]
 
 
 def added(one: list[list[float]], two: list[list[float]]) -> list[list[float]]:
@@ -205,8 +192,7 @@ class Level:
     @cached_property
     def others(self) -> list[Sheet]:
         """All sheets but those."""
-        own = [self.own(holder) for holder in range(len(self.tables))]
-        return [sheet for sheet in self.sheets if not any(sheet is other for other in own)]
+        return [sheet for sheet in self.sheets if sheet is not self.own(sheet.holder)]
 
     def variances(self, rows: Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""

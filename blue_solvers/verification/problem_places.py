@@ -131,11 +131,9 @@ def tree_places(
         told = np.isin(whole, list(handed)) if handed else np.zeros(whole.size, dtype=bool)
         for nodes, below in ((whole[~told], None), (whole[told], handed)):
             for some in _pieces(nodes, finest[number].size):
-                empty = (
-                    None
-                    if zeros is None or below is not None
-                    else zeros.cells(finest[number], some).reshape(some.size, -1)
-                )
+                empty = None
+                if zeros is not None and below is None:
+                    empty = zeros.cells(finest[number], some).reshape(some.size, -1)
                 rows, ancestors = tree.rank_in_level[some], partial(_areas, schema, tree, finest, number, some)
                 above = ancestors(all_above=False)
                 roots = None if below is None else Below.of_all([below[node] for node in some.tolist()])
@@ -196,11 +194,7 @@ def problem_places(
 
 
 def _sheets(
-    problem: Problem,
-    y: Float,
-    x: Float,
-    made: Sequence[Claim],
-    told: tuple[WeighedNoise, Float, Float] | None,
+    problem: Problem, y: Float, x: Float, made: Sequence[Claim], told: tuple[WeighedNoise, Float, Float] | None
 ) -> list[Sheet]:
     by_geounit, sheets, start = problem.geounit_variances, [], y.size
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
@@ -209,7 +203,7 @@ def _sheets(
         values = y[cut].reshape(shape), x[cut].reshape(shape)
         sheet = Sheet(f"{level} {table.name}", level, table, own, *values, place=cut)
         if problem.equalities is not None:
-            sheet.tied = TiedCells.of(problem.equalities[0][:, cut], table.size)
+            sheet.tied = TiedCells.of(problem.equalities[0][:, cut])
         if told is not None:
             noise, rho, left = told
             sheet.rho = rho[cut].reshape(shape)
@@ -232,7 +226,8 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
             layer = problem.areas.layer(places.levels[sheet.level])
             sheet.level = last if layer.is_of_leaves else sheet.level
     spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
-    tables = _holders([sheet for sheet in spoken if sheet.level == last and _is_measured(sheet)], schema)
+    of_leaves = [sheet for sheet in spoken if sheet.level == last and sheet.y is not None]
+    tables = _holders([sheet for sheet in of_leaves if np.isfinite(sheet.variance).all()], schema)
     if len(tables) > MOST_HOLDING and problem.areas is None:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
@@ -281,10 +276,6 @@ def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
     if sheet.place.stop > problem.observed.size or problem.equalities is None:
         return False
     return bool(abs(problem.equalities[0][:, sheet.place]).sum() > 0)
-
-
-def _is_measured(sheet: Sheet) -> bool:
-    return sheet.y is not None and bool(np.isfinite(sheet.variance).all())
 
 
 def _holders(candidates: Sequence[Sheet], schema: Schema) -> tuple[Table, ...]:

@@ -11,13 +11,7 @@ import numpy as np
 
 from blue_solvers.verification.placed_tables import LevelTable, added
 from blue_solvers.verification.ties import Ties, finest_known, holds_whole_cells
-from blue_solvers.verification.weighed_noise import (
-    EXACT_TO,
-    ROUNDING,
-    DisprovedError,
-    NotCertifiedError,
-    reciprocal,
-)
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, reciprocal
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float
 

@@ -179,10 +179,10 @@ class _Counts:
 
     def __init__(self, places: PlacedTables, exact: Flags, E: sparse.csr_array) -> None:
         self._places, self._sums, schema = places, LeafSums(places, exact.size), places.schema
-        rows = [self._sums.shares_of(E[[row]].toarray().ravel()) for row in range(E.shape[0])]
-        self.spread = sparse.csr_array(
-            sparse.vstack([sparse.csr_array((0, self._sums.size + 1)), *(np.append(own, 0.0)[None] for own in rows)])
-        )
+        shares = np.zeros((E.shape[0], self._sums.size + 1))
+        for row in range(E.shape[0]):
+            shares[row, :-1] = self._sums.shares_of(E[[row]].toarray().ravel())
+        self.spread = sparse.csr_array(shares)
         tables = [(sheet.level, sheet.table) for sheet in places.sheets if exact[sheet.place].any()]
         self._known = finest_known(schema, tables)
         every = np.arange(self._sums.size)[None]

@@ -174,13 +174,9 @@ def _rounding(noise: WeighedNoise, weights: Float) -> float:
 
 def _weights(problem: Problem, cells: Index) -> Float:
     """Measured cells that add up to every cell, whatever the counts are, (n, K); NaN where there are none."""
-    if problem.desired is problem.observed:
-        found = np.zeros((problem.observed.size, cells.size))
-        found[cells, np.arange(cells.size)] = 1
-    else:
-        units = np.zeros((problem.desired.size, cells.size))
-        units[cells, np.arange(cells.size)] = 1
-        found = np.asarray(problem.tabulate_transpose(units))
+    units = np.zeros((problem.desired.size, cells.size))
+    units[cells, np.arange(cells.size)] = 1
+    found = np.asarray(problem.tabulate_transpose(units))
     whole = (found == np.rint(found)).all(axis=0)
     lost = (found[problem.unmeasured] != 0).any(axis=0) | ~whole
     if problem.undetermined is not None:

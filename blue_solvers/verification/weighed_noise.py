@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator, lsqr, splu
 
 from constraint_builders import Problem
@@ -31,12 +30,9 @@ def measured_vector(problem: Problem, values: ArrayLike, what: str) -> Float:
     vector = problem.observed.flat(values, what)
     if vector.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
-    for start in range(0, vector.size, PIECE):  # parts that stay at hand
-        here = slice(start, start + PIECE)
-        finite = np.isfinite(vector[here])
-        if not finite.all() and (bad := ~finite & ~problem.unmeasured[here]).any():
-            where = problem.observed.describe(start + int(bad.argmax()))
-            raise ValueError(f"{where} of {what} is not finite: give a number")
+    finite = np.isfinite(vector)
+    if not finite.all() and (bad := ~finite & ~problem.unmeasured).any():
+        raise ValueError(f"{problem.observed.describe(int(bad.argmax()))} of {what} is not finite: give a number")
     return vector
 
 
@@ -188,13 +184,11 @@ class WeighedNoise:
         return None if entries is None else entries.toarray()[np.ix_(cells, cells)]
 
     def _solve(self, noise: Noise, q: Float) -> Float:
-        if noise.shared is not None:
-            inverse = np.divide(1.0, self.least**2, out=np.zeros_like(q), where=self.noisy)
-            U = noise.shared.factor
-            DU = inverse[:, None] * U
-            small = cho_factor(np.eye(U.shape[1]) + U.T @ DU)
-            return inverse * q - DU @ cho_solve(small, DU.T @ q)
-        return np.asarray(_solve_of(noise)(q[:, None]))[:, 0]
+        if noise.shared is None:
+            return np.asarray(_solve_of(noise)(q[:, None]))[:, 0]
+        cells, found = np.flatnonzero(self.noisy), np.zeros_like(q)
+        found[cells] = _solve_of(noise.at(cells))(q[cells])
+        return found
 
 
 def _solve_of(noise: Noise) -> Callable[[Float], Float]:

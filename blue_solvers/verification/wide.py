@@ -233,21 +233,16 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
     exact = known.copy()
     for finer, coarser, _ in tables.by_axis:
         exact[coarser] |= exact[finer]
-    rows = np.flatnonzero(exact[tables.up[:, 0]])
-    of_steps = tables_of_steps(found, tables.finest_first[rows])
-    for without, (whole, sums) in zip(tables.up[rows, 1].tolist(), of_steps, strict=True):
-        total = whole.sum(axis=1, dtype=np.longdouble)
-        if known[without] and abs(sums - total).max() > EXACT_TO * scale:
-            raise DisprovedError("values known exactly contradict one another")
-        if not known[without]:
-            sums[...] = total
-            known[without] = valued[without] = True
-    rows = np.flatnonzero(~valued[tables.up[:, 1]])
+    rows = np.flatnonzero(exact[tables.up[:, 0]] | ~valued[tables.up[:, 1]])
     of_steps = tables_of_steps(found, tables.finest_first[rows])
     for (table, without), (whole, sums) in zip(tables.up[rows, :2].tolist(), of_steps, strict=True):
-        if valued[table] and not valued[without]:
-            sums[...] = whole.sum(axis=1, dtype=np.longdouble)
-            valued[without] = True
+        if not (exact[table] or (valued[table] and not valued[without])):
+            continue
+        total = whole.sum(axis=1, dtype=np.longdouble)
+        if not known[without]:
+            sums[...], valued[without], known[without] = total, True, exact[table]
+        elif abs(sums - total).max() > EXACT_TO * scale:
+            raise DisprovedError("values known exactly contradict one another")
     return found
 
 
