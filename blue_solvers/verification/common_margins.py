@@ -63,14 +63,14 @@ class CutVariables:
         return np.bincount(self.groups[table], minlength=self.parts[table].size)[self.places[table]].astype(float)
 
     def common(self, i: int, j: int) -> tuple[Index, Index, int]:
-        """For cells of two parts the cell of their common margin, and its size; 0 where no level is."""
+        """For cells of two parts the cell of their common margin, 0 where no level is, and its size, at least 1."""
         size, first, second = self.parts[i].size, self.groups[i], self.parts[i].size + self.groups[j]
         edges = sparse.coo_array((np.ones(first.size), (first, second)), shape=(size + self.parts[j].size,) * 2)
         _, labels = connected_components(edges, directed=False)
         used, whole = np.unique(labels[first], return_inverse=True)
         found = np.zeros(labels.size, dtype=np.intp)
         found[first] = found[second] = whole
-        return found[:size], found[size:], int(used.size)
+        return found[:size], found[size:], max(int(used.size), 1)
 
     def commutes(self, i: int, j: int) -> bool:
         """Whether cells of one table are as common in all cells of the other, within their common margin."""

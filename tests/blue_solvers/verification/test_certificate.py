@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 import blue_solvers.verification
-from blue_solvers import blue
+from blue_solvers import blue, estimate
 from blue_solvers.verification import certify
 from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.problem_places import holds_all
@@ -407,6 +407,24 @@ def test_what_nothing_determines_stands_in_no_proof_s_way(solver: str) -> None:
         wrong = np.where(problem.unmeasured, np.nan, est.observed)
         wrong[0] += 1e-3
         assert (certify(problem, y, wrong).bound or 1) > 1e-4
+
+
+@pytest.mark.parametrize("tables", [("a", "b"), ("total", "a", "recode", "b"), ("a * b",), ("a", "detailed")])
+@pytest.mark.parametrize("over", ["one place", "spine"])
+def test_where_every_cell_is_known_to_be_empty_all_is_zero(tables: tuple[str, ...], over: str) -> None:
+    schema = Schema({"a": 2, "b": 3}, recodes={"b": {"recode": [0, 0, 1]}})
+    observed = dict.fromkeys(tables, 2.0)
+    if over == "spine":
+        spine = Spine([-1, 0, 0], ["State", "County", "County"])
+        empty = {"State": {"b": np.ones((1, 3), dtype=bool)}}
+        problem = Problem(schema, dict.fromkeys(spine.levels, observed), spine=spine, zeros=empty)
+    else:
+        problem = Problem(schema, observed, zeros={"a": np.ones(2, dtype=bool)})
+    est = estimate(problem, np.arange(1.0, 1 + problem.observed.size))
+    assert not est.values.any()
+    assert not est.std_errors.any()
+    assert est.certificate().is_proved
+    assert est.fit().degrees_of_freedom == problem.observed.size
 
 
 def test_tables_may_be_named_in_any_order() -> None:
