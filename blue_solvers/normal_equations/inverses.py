@@ -95,7 +95,7 @@ def factor_and_squares(N: sparse.csr_array, U: sparse.csc_array) -> tuple[DenseF
         dense = DenseFactor(N)
         return dense, dense.squares(U)
     require_memory(PAIR_BYTES * float(min(pairs.sum(), pairs.max(initial=0) + MOST_PAIRS)), what, INSTEAD)
-    factor = factorise(_with_pairs_of(U, N), INSTEAD, shown=True)
+    factor = factorise(_with_pairs_of(U, N), INSTEAD)
     inverse = SelectedInverse(factor)
     run = pairs.cumsum() // MOST_PAIRS
     parts = np.split(np.arange(U.shape[1]), np.flatnonzero(np.diff(run)) + 1)
@@ -181,7 +181,7 @@ def inverse_on_pattern(matrix: sparse.csr_array) -> sparse.csc_array:
     pattern = sparse.csc_array(matrix, dtype=np.float64)
     pattern.sum_duplicates()
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
-    entries = SelectedInverse(factorise(pattern, INSTEAD, shown=True)).at(pattern.indices, columns)
+    entries = SelectedInverse(factorise(pattern, INSTEAD)).at(pattern.indices, columns)
     return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
