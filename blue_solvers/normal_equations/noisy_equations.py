@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -159,24 +159,14 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     known_by_table = problem.is_structural and problem.is_alike_by_geounit and problem.has_only_tables
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
-    uneven = is_uneven(problem)
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], _covariance(problem), noisy_cells, uneven)
+    entries, uneven = problem.noise.entries(), is_uneven(problem)
+    Sigma = problem.noise_covariance if entries is None else entries
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], Sigma, noisy_cells, uneven)
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
     return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, uneven), adjusted]
-
-
-def with_noise_of(problem: Problem, alike: list[Equations]) -> list[Equations]:
-    """The equations of a problem that differs from another, whose they are, in the sizes of its noise alone."""
-    *exact, adjusted = alike
-    return [*exact, replace(adjusted, Sigma=_covariance(problem), uneven=is_uneven(problem))]
-
-
-def _covariance(problem: Problem) -> sparse.csr_array | LinearOperator:
-    entries = problem.noise.entries()
-    return problem.noise_covariance if entries is None else entries
 
 
 def variance_spread(problem: Problem, power: int = 2) -> float:

@@ -12,14 +12,13 @@ exactly have no standard error by which that would be small.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.contract import ConvergenceError, UnsupportedProblemError
+from blue_solvers.contract import ConvergenceError, Info, UnsupportedProblemError
 from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
@@ -46,27 +45,6 @@ ITERATIONS = 1_000  # towards any solution, with equal weights
 Long = NDArray[np.longdouble]
 
 
-@dataclass(frozen=True)
-class Projected:
-    """How a projection went.
-
-    Attributes
-    ----------
-    iterations : int
-    residual : float
-        Relative to that of the data, each equation in units of its standard deviation.
-    violation : float
-        Largest absolute residual.
-    as_asked : bool
-        Whether it came as near as the solver aims at, or to rounding.
-    """
-
-    iterations: int
-    residual: float
-    violation: float
-    as_asked: bool
-
-
 class Stage:
     """One projection onto A x = b, of rows that are `independent` or not."""
 
@@ -79,14 +57,18 @@ class Stage:
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
         self._may_move = independent and equations.is_rounded
 
-    def project(self, Y: Float, affine: bool = False) -> tuple[Float, Projected]:
-        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`."""
+    def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
+        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`.
+
+        It is exact where it came as near as the solver aims at, or to rounding.
+        """
         equations = self.equations
         b = equations.b[:, None] * affine
         if self._extended is not None:
             X, settled = self._extended.project(Y, b)
-            violation = abs(equations.A @ X - b)
-            return X, Projected(0, 0.0, float(violation.max(initial=0.0)), bool(settled.all()) and self._is_told(X, b))
+            violation = float(abs(equations.A @ X - b).max(initial=0.0))
+            is_exact = bool(settled.all()) and self._is_told(X, b)
+            return X, Info(self.solver.label, is_exact, "", violation=violation)
         steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
@@ -103,8 +85,8 @@ class Stage:
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))
-        as_near = bool((sizes <= 2 * goal).all()) or not self.solver.rtol
-        return X, Projected(steps, residual, violation, as_near and self._is_told(X, b))
+        is_exact = ((sizes <= 2 * goal).all() or not self.solver.rtol) and self._is_told(X, b)
+        return X, Info(self.solver.label, bool(is_exact), "", steps, residual, violation)
 
     def _is_told(self, X: Float, b: Float) -> bool:
         """Whether roundings of the coefficients of A move every column by roundings of its largest value at most."""
