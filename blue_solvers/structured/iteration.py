@@ -176,19 +176,13 @@ class NearestStructuredEstimate(Prepared):
 
         A variance is known to `rtol` of itself.
         """
-        if self._has_few_equations():
-            return variances_by_selected_inversion(self.problem)
+        problem, size = self.problem, self.problem.desired.size
+        known = problem.noise.has_entries and not problem.recodes_cross and variance_spread(problem) <= WIDEST_SPREAD
+        if known and problem.observed.size <= MOST_CELLS and problem.rank <= MOST_EQUATIONS:
+            return variances_by_selected_inversion(problem)
         rtol = HALF_THE_DIGITS * float(np.sqrt(self._rtol)) if self._certain else self._rtol
-        size = self.problem.desired.size
         weights = partial(self._weights, rtol=rtol)
-        return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, weights)
-
-    def _has_few_equations(self) -> bool:
-        problem = self.problem
-        known = problem.noise.has_entries and variance_spread(problem) <= WIDEST_SPREAD
-        if not known or problem.recodes_cross or problem.observed.size > MOST_CELLS:
-            return False
-        return problem.rank <= MOST_EQUATIONS
+        return variances_from_weights(problem.noise_covariance, np.arange(size), size, weights)
 
     def _weights(self, V: Float, rtol: float) -> Float:
         """Weights of the measurements in V' x, to an error of every column of `rtol` of its standard error."""
