@@ -58,7 +58,7 @@ class AreaForm:
         self._observed = TablesInSlots(problem.observed, [self._slots[table.name] for table in problem.observed_tables])
         self._desired = TablesInSlots(problem.desired, [self._slots[table.name] for table in problem.desired_tables])
         made: dict[Key, ConstrainedEstimate] = {}
-        seen = components_with({self._slots[table.name].contrasts for table in problem.desired_tables})
+        seen = subsets({self._slots[table.name].contrasts for table in problem.desired_tables})
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
         self._components = list(filter(None, found))
         self._variances_of = cache(ConstrainedEstimate.variances)
@@ -139,12 +139,10 @@ class TablesInSlots:
             own.basis.to_cells(block)
 
 
-def components_with(contrasts: Iterable[Contrasts]) -> list[Contrasts]:
+def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:
     """All subsets of some sets of variables, small ones first."""
-    seen = {
-        frozenset(chosen) for own in contrasts for k in range(len(own) + 1) for chosen in combinations(sorted(own), k)
-    }
-    return sorted(seen, key=lambda component: (len(component), sorted(component)))
+    found = {frozenset(some) for own in map(sorted, sets) for k in range(len(own) + 1) for some in combinations(own, k)}
+    return sorted(found, key=lambda some: (len(some), sorted(some)))
 
 
 def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:

@@ -11,7 +11,7 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.factorisation import FactorSolver, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
-from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, equations_of
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -26,7 +26,10 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
     """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
 
     Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
-    difference above would lose its digits, it is worked out from the estimate's own weights instead.
+    difference above would lose its digits, it is worked out from the estimate's own weights instead: it is w' Sigma w
+    with the weights w = t - A' (A Sigma A')^-1 A Sigma t of what the cell sums, and least there, so that an error of
+    the weights counts by its square. They are refined as far as rounding permits, and 0 where they are rounding, as of
+    an area without leaves.
 
     Parameters
     ----------
@@ -52,39 +55,27 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
             "solver='cg', or estimate_variances"
         )
     determined = problem.determined
-    equations = equations_of(determined, "independent")[-1]
-    variances = variances_of_sums(equations, desired_sums(determined), determined.has_exact_knowledge)
-    variances[problem.lost] = np.nan
-    return variances
-
-
-def variances_of_sums(equations: Equations, T: sparse.csr_array, some_exact: bool) -> Float:
-    """Of sums T x, (m, n), of the cells that satisfy independent equations, (m,); where `some_exact`, some may be 0.
-
-    Those that are differences of nearly equal numbers are worked out anew: they are w' Sigma w with the weights
-    w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T, and least there: an error of the weights counts by its
-    square. They are refined as far as rounding permits, and 0 where they are rounding, as of an area without leaves.
-    """
+    equations, T = equations_of(determined, "independent")[-1], desired_sums(determined)
+    Sigma, rows = equations.entries(), equations.A.shape[0]
+    noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
+    variances = noise
     with one_blas_thread():
-        Sigma = equations.entries()
-        noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
-        rows = equations.A.shape[0]
-        if not rows:
-            return noise
-        N = equations.normal_matrix()
-        scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
-        reached = sparse.csc_array(scaled @ Sigma @ T.T)
-        reached.eliminate_zeros()
-        factor, taken = factor_and_squares(N, reached)
-        variances = noise - taken
-        condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
-        cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
-        if cancelled.size:
-            stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
-            weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
-            variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
-        if some_exact and not equations.uneven:  # weights worked out in extended precision are 0 themselves
-            variances[variances <= DETERMINED * noise] = 0.0
+        if rows:
+            N = equations.normal_matrix()
+            scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
+            reached = sparse.csc_array(scaled @ Sigma @ T.T)
+            reached.eliminate_zeros()
+            factor, taken = factor_and_squares(N, reached)
+            variances = noise - taken
+            condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
+            cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
+            if cancelled.size:
+                stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
+                weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
+                variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
+            if determined.has_exact_knowledge and not equations.uneven:  # extended precision leaves 0 of weights itself
+                variances[variances <= DETERMINED * noise] = 0.0
+    variances[problem.lost] = np.nan
     return variances
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import desired_sums, variances_of_sums
+from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolverFactory, equations_of
 from blue_solvers.normal_equations.stage import Stage
@@ -44,7 +44,6 @@ class ConstrainedEstimate(Prepared):
         if not problem.relations.independent and problem.constraint_matrix("all").nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
         self.equations = equations_of(problem, rows)
-        self._is_independent = rows == "independent"
         self._stages = [Stage(own, make_solver, rows == "independent") for own in self.equations if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
@@ -99,8 +98,7 @@ class ConstrainedEstimate(Prepared):
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
         if not self.problem.noise.has_entries:
             return super().variances()
-        own = self.equations if self._is_independent else equations_of(self.problem, "independent")
-        return variances_of_sums(own[-1], desired_sums(self.problem), self.problem.has_exact_knowledge)
+        return variances_by_selected_inversion(self.problem)
 
 
 def _require_told_apart(equations: Equations) -> None:

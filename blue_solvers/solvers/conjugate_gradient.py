@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -168,7 +169,9 @@ class _KrylovNormalSolver(NormalSolver):
     def __init__(self, equations: Equations, options: ConjugateGradient) -> None:
         self._equations = equations
         self._options = options
-        self._precondition = _preconditioner(equations, options.preconditioner)
+        inverse = 1.0 if options.preconditioner is None else 1 / equations.deviations[:, None] ** 2
+        is_scaled = options.preconditioner != "multigrid"
+        self._precondition: Product = partial(np.multiply, inverse) if is_scaled else _multigrid_cycle(equations)
         self.rtol = USUAL if options.rtol is None else options.rtol
         self.goal = 0.0 if options.rtol is None else options.rtol
         self.label = f"{options.preconditioner or 'no'} preconditioner"
@@ -192,13 +195,6 @@ class _KrylovNormalSolver(NormalSolver):
 
 def _in_words(rtol: float | None) -> str:
     return "rounding" if rtol is None else f"a relative residual of {rtol:g}"
-
-
-def _preconditioner(equations: Equations, name: str | None) -> Product:
-    if name == "multigrid":
-        return _multigrid_cycle(equations)
-    inverse = 1.0 if name is None else 1 / equations.deviations[:, None] ** 2
-    return lambda R: inverse * R
 
 
 def _multigrid_cycle(equations: Equations) -> Product:
