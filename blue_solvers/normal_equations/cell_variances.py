@@ -14,7 +14,7 @@ from blue_solvers.normal_equations.inverses import factor_and_squares
 from blue_solvers.normal_equations.noisy_equations import EPSILON, equations_of
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
@@ -89,25 +89,18 @@ def _weights(stage: Stage, T: sparse.csr_array, nothing: float, units: Float) ->
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
     """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
-    n = problem.observed.size
+    m, n = problem.desired.size, problem.observed.size
     T = sparse.csr_array(sparse.eye_array(n, format="csr"))
     if problem.desired is not problem.observed and problem.tabulation is not None:
         T = sparse.csr_array(problem.tabulation)
     elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
-        parts = [
-            _sums_of_table(problem, table.start, table.stop)
-            for table in map(problem.desired.slice, problem.desired.names)
-        ]
-        T = sparse.csr_array(sparse.vstack(parts, format="csr"))
+        rows, cells = list[Index](), list[Index]()
+        for block in map(problem.desired.slice, problem.desired.names):
+            numbers = np.zeros((m, 1))  # spread over the observed cells, those of desired ones name the cell of each
+            numbers[block, 0] = np.arange(block.start, block.stop) + 1
+            member = problem.tabulate_transpose(numbers)[:, 0].astype(np.intp)
+            cells.append(np.flatnonzero(member))
+            rows.append(member[cells[-1]] - 1)
+        pairs = np.concatenate(rows), np.concatenate(cells)
+        T = sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(m, n))
     return sparse.csr_array(problem.completed_transpose(T.T).T)
-
-
-def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
-    """Rows start to stop of T: spread over the observed cells, the numbers of a table's cells name the cell of each."""
-    numbers = np.zeros((problem.desired.size, 1))
-    numbers[start:stop, 0] = np.arange(1, stop - start + 1)
-    member = problem.tabulate_transpose(numbers)[:, 0].astype(np.int64)
-    cells = np.flatnonzero(member)
-    return sparse.csr_array(
-        (np.ones(cells.size), (member[cells] - 1, cells)), shape=(stop - start, problem.observed.size)
-    )

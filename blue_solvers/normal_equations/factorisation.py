@@ -220,16 +220,11 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
         raise UnsupportedProblemError(INDEFINITE)
     order = np.argsort(factors.perm_c).astype(np.int64)
     L = sparse.csc_array(factors.L @ sparse.diags_array(np.sqrt(pivots)))
-    pattern = _closed_pattern(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc")))
-    pattern.data[np.searchsorted(entry_keys(pattern), entry_keys(L))] = L.data
-    return pattern, order
-
-
-def _closed_pattern(lower: sparse.csc_array) -> sparse.csc_matrix:
-    """The pattern of the Cholesky factor of a matrix given by its lower triangle, filled with zeros."""
-    patterns = list(factor_rows(lower))
-    pointers, indices = np.cumsum([0, *(rows.size for rows in patterns)]), np.concatenate(patterns)
-    return sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=lower.shape)
+    rows = list(factor_rows(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc"))))
+    pointers, indices = np.cumsum([0, *(own.size for own in rows)]), np.concatenate(rows)
+    filled = sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=L.shape)
+    filled.data[np.searchsorted(entry_keys(filled), entry_keys(L))] = L.data
+    return filled, order
 
 
 def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
@@ -18,6 +20,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.elimination import eliminate
 
+Real = TypeVar("Real", bound=np.floating)
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
@@ -59,9 +62,10 @@ class Equations:
         return self.A.T.tocsr()
 
     @cached_property
-    def extended(self) -> sparse.csr_array:
-        """A in extended precision."""
-        return self.A.astype(np.longdouble)
+    def extended(self) -> Equations:
+        """The same in extended precision, but for an operator Sigma."""
+        Sigma = self.Sigma.astype(np.longdouble) if sparse.issparse(self.Sigma) else self.Sigma
+        return replace(self, A=self.A.astype(np.longdouble), Sigma=Sigma)
 
     @cached_property
     def is_rounded(self) -> bool:
@@ -112,7 +116,7 @@ class Equations:
         scaled = sparse.diags_array(1 / self.deviations) @ self.A
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
-    def moved_by(self, Z: Float) -> Float:
+    def moved_by(self, Z: NDArray[Real]) -> NDArray[Real]:
         """Sigma A' Z."""
         return self.Sigma @ (self.A_transposed @ Z)
 

@@ -191,31 +191,24 @@ class ExtendedSweeps:
     """
 
     def __init__(self, equations: Equations, solver: NormalSolver) -> None:
-        self._equations, self._solver = equations, solver
-        self._transposed = equations.A_transposed.astype(np.longdouble)
-        self._Sigma = equations.entries().astype(np.longdouble)
+        self._equations, self._solver = equations.extended, solver
         self._require_gain()
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Flags]:
         """Cells X with A X = b, (n, K), and for every column whether the last sweep moved roundings only."""
-        A = self._equations.extended
-        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: A @ X - b, self._moved_by, b)
+        own = self._equations
+        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: own.A @ X - b, own.moved_by, b)
         return X, settled
 
     def adjoint(self, U: Float) -> Float:
         """U - A' (A Sigma A')^-1 A Sigma U; without weight of moving cells where all of that is rounding."""
-        A, nothing = self._equations.extended, np.zeros((self._equations.A.shape[0], 1))
-        W, Z, _ = self._swept(
-            U.astype(np.longdouble), lambda W: A @ (self._Sigma @ W), lambda Z: self._transposed @ Z, nothing
-        )
-        terms = abs(U) + abs(self._transposed) @ abs(Z)
-        moving = self._equations.moving
-        deviations = np.sqrt(self._Sigma.diagonal()[moving, None])
+        A, At, Sigma = self._equations.A, self._equations.A_transposed, self._equations.entries()
+        nothing, moving = np.zeros((A.shape[0], 1)), self._equations.moving
+        W, Z, _ = self._swept(U.astype(np.longdouble), lambda W: A @ (Sigma @ W), lambda Z: At @ Z, nothing)
+        terms = abs(U) + abs(At) @ abs(Z)
+        deviations = np.sqrt(Sigma.diagonal()[moving, None])
         noise, rounded = (np.linalg.norm((deviations * own[moving]).astype(float), axis=0) for own in (W, terms))
         return np.where((noise <= EPSILON * rounded) & moving[:, None], 0.0, W)
-
-    def _moved_by(self, Z: Long) -> Long:
-        return self._Sigma @ (self._transposed @ Z)
 
     def _swept(
         self, Y: Long, residual: Callable[[Long], Long], moved_by: Callable[[Long], Long], b: Float
@@ -245,7 +238,7 @@ class ExtendedSweeps:
         for sweep in range(sizes.size):
             Z = self._solved(R)
             sizes[sweep] = np.linalg.norm(Z.astype(float) * deviations)
-            R = R - self._equations.extended @ self._moved_by(Z)
+            R = R - self._equations.A @ self._equations.moved_by(Z)
         if not (sizes[1:] <= GAIN * sizes[:-1]).all():
             raise UnsupportedProblemError(
                 "its variances, with the weights of areas and equalities, are so unequal that rounding would "
@@ -310,7 +303,7 @@ class Settling:
 
     def _off(self, X: Float, b: Float) -> Float:
         """A X - b, whose rounding would be in the range of nothing."""
-        return np.asarray(self._equations.extended @ X.astype(np.longdouble) - b, dtype=float)
+        return np.asarray(self._equations.extended.A @ X.astype(np.longdouble) - b, dtype=float)
 
     def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
         """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
