@@ -12,7 +12,6 @@ exactly have no standard error by which that would be small.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,6 @@ class Stage:
         self.equations = equations
         self.solver = make_solver(equations)
         self._deviations = equations.deviations[:, None]
-        self._settling = Settling(equations, self.solver)
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
         self._may_move = independent and equations.is_rounded
@@ -80,7 +78,7 @@ class Stage:
         floor = self._sizes(equations.absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
         if not self.solver.goal:
-            X, R, more = self._settling.settle(X, R, b)
+            X, R, more = settle(equations, self.solver, X, R, b)
             steps += more if self.solver.rtol else 0
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
@@ -246,90 +244,79 @@ class ExtendedSweeps:
             )
 
 
-class Settling:
-    """Moves what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
+def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
+    """Move what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
+
+    Nothing is done where every row is off by roundings of the largest value at most.
 
     Parameters
     ----------
     equations : Equations
     solver : NormalSolver
+    X : ndarray, (n, K)
+    R : ndarray, (m, K)
+        A X - b, as float64 has it.
+    b : ndarray, (m, 1)
+
+    Returns
+    -------
+    X : ndarray, (n, K)
+    R : ndarray, (m, K)
+    iterations : int
     """
-
-    def __init__(self, equations: Equations, solver: NormalSolver) -> None:
-        self._equations, self._solver = equations, solver
-
-    @cached_property
-    def _moving(self) -> tuple[sparse.csr_array, sparse.csr_array, Float]:
-        """A over the cells that do not stay as they are, its transpose, and the inverse squares of its rows, (m, 1)."""
-        A = sparse.csr_array(self._equations.A @ sparse.diags_array(self._equations.moving.astype(float)))
-        squares = np.asarray(A.power(2).sum(axis=1))[:, None]
-        return A, A.T.tocsr(), np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
-
-    def settle(self, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
-        """Settled cells, their rows, and iterations.
-
-        Nothing is done where every row is off by roundings of the largest value at most.
-
-        Parameters
-        ----------
-        X : ndarray, (n, K)
-        R : ndarray, (m, K)
-            A X - b, as float64 has it.
-        b : ndarray, (m, 1)
-        """
-        equations = self._equations
-        largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
-        if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
-            return X, R, 0
-        terms = equations.absolute @ abs(X) + abs(b)
-        allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
-        steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
-        for _ in range(SWEEPS):
-            if (beyond <= SETTLED).all():
+    largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
+    if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
+        return X, R, 0
+    terms = equations.absolute @ abs(X) + abs(b)
+    allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
+    steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
+    for _ in range(SWEEPS):
+        if (beyond <= SETTLED).all():
+            break
+        try:
+            settled, iterations = _settled(equations, solver, X, b, allowed, np.maximum(1.0, share * beyond))
+        except ConvergenceError:
+            settled, iterations = X, 0
+        steps += iterations
+        left = _beyond(_off(equations, settled, b), allowed)
+        better = left < beyond
+        if not better.any():
+            if (share * beyond <= 1).all():
                 break
-            try:
-                settled, iterations = self._settled(X, b, allowed, np.maximum(1.0, share * beyond))
-            except ConvergenceError:
-                settled, iterations = X, 0
-            steps += iterations
-            left = _beyond(self._off(settled, b), allowed)
-            better = left < beyond
-            if not better.any():
-                if (share * beyond <= 1).all():
-                    break
-                share *= LESS_AT_ONCE
-            X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
-        return X, equations.A @ X - b, steps
+            share *= LESS_AT_ONCE
+        X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
+    return X, equations.A @ X - b, steps
 
-    def _off(self, X: Float, b: Float) -> Float:
-        """A X - b, whose rounding would be in the range of nothing."""
-        return np.asarray(self._equations.extended.A @ X.astype(np.longdouble) - b, dtype=float)
 
-    def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
-        """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
-        off, (A, A_transposed, inverse_squares) = self._off(X, b), self._moving
+def _settled(
+    equations: Equations, solver: NormalSolver, X: Float, b: Float, allowed: Float, target: Float
+) -> tuple[Float, int]:
+    """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
+    A = sparse.csr_array(equations.A @ sparse.diags_array(equations.moving.astype(float)))
+    A_transposed, squares = A.T.tocsr(), np.asarray(A.power(2).sum(axis=1))[:, None]
+    inverse_squares = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
+    off, steps = _off(equations, X, b), 0
 
-        def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
-            return _beyond(R, allowed[:, columns])
+    def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
+        return _beyond(R, allowed[:, columns])
 
-        steps = 0
-        for multiple in CONTRADICTIONS:
-            Z, iterations, converged = conjugate_gradients(
-                lambda Z: A @ (A_transposed @ Z),
-                off,
-                lambda R: inverse_squares * R,
-                sizes,
-                multiple * target,
-                ITERATIONS,
-            )
-            steps += iterations
-            if converged:
-                break
-        else:
-            raise ConvergenceError
-        apart = self._off(A_transposed @ Z, np.zeros_like(b))
-        Z, iterations = self._solver.iterate(apart, sizes, target)
-        return X - self._equations.moved_by(Z), steps + iterations
+    for multiple in CONTRADICTIONS:
+        Z, iterations, converged = conjugate_gradients(
+            lambda Z: A @ (A_transposed @ Z), off, lambda R: inverse_squares * R, sizes, multiple * target, ITERATIONS
+        )
+        steps += iterations
+        if converged:
+            break
+    else:
+        raise ConvergenceError
+    apart = _off(equations, A_transposed @ Z, np.zeros_like(b))
+    Z, iterations = solver.iterate(apart, sizes, target)
+    return X - equations.moved_by(Z), steps + iterations
+
+
+def _off(equations: Equations, X: Float, b: Float) -> Float:
+    """A X - b, whose rounding would be in the range of nothing."""
+    return np.asarray(equations.extended.A @ X.astype(np.longdouble) - b, dtype=float)
 
 
 def _beyond(R: Float, allowed: Float) -> Float:
