@@ -24,6 +24,7 @@ Real = TypeVar("Real", bound=np.floating)
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
+WIDE_SPREAD = 1e8  # of variances, beyond which the squares in A Sigma A' may lose digits of some cells
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
 FEW_BITS = 40  # of a coefficient that nobody rounded
 CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing

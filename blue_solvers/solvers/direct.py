@@ -11,13 +11,12 @@ from scipy import sparse
 from blue_solvers.contract import Info, Prepared, Refusal, Solver, UnsupportedProblemError
 from blue_solvers.normal_equations.factorisation import FactorSolver, sparse_solver
 from blue_solvers.normal_equations.inverses import DenseFactor
-from blue_solvers.normal_equations.noisy_equations import Equations, is_uneven, variance_spread
+from blue_solvers.normal_equations.noisy_equations import WIDE_SPREAD, Equations, is_uneven, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.solvers.dense_estimates import OrthogonalEstimate, SingularEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 
-WIDE_SPREAD = 1e8  # ratio of variances from which the squares in A Sigma A' would lose digits
 MOST_OPERATOR_CELLS = 3_000  # of a covariance operator whose entries are found by applying it to every unit vector
 REASON = "the projection of Theorem 5, by dense linear algebra"
 

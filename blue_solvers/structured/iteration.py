@@ -49,7 +49,7 @@ from blue_solvers.contract import ConvergenceError, Info, Prepared, variances_fr
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, variance_spread
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, WIDE_SPREAD, variance_spread
 from blue_solvers.structured.nearest import structure_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
@@ -61,7 +61,6 @@ EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be
 LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better
 HALF_THE_DIGITS = 0.5  # of the root of a tolerance, what is left being at most twice what is asked for
 MOST_CELLS, MOST_EQUATIONS = 20_000, 5_000  # that a factorisation takes in seconds, where iterations take minutes
-WIDEST_SPREAD = 1e8  # of variances, up to which the squares in A Sigma A' keep the digits of every cell
 SHARPENED = 5.0  # 2 to 15 take as many steps within a tenth, of uniform and log-uniform variances in ratio 100
 LEAST_LEVERAGE = 0.2  # on average, from which two estimates a step take less work than one
 TINY = float(np.finfo(float).tiny)
@@ -177,7 +176,7 @@ class NearestStructuredEstimate(Prepared):
         A variance is known to `rtol` of itself.
         """
         problem, size = self.problem, self.problem.desired.size
-        known = problem.noise.has_entries and not problem.recodes_cross and variance_spread(problem) <= WIDEST_SPREAD
+        known = problem.noise.has_entries and not problem.recodes_cross and variance_spread(problem) <= WIDE_SPREAD
         if known and problem.observed.size <= MOST_CELLS and problem.rank <= MOST_EQUATIONS:
             return variances_by_selected_inversion(problem)
         rtol = HALF_THE_DIGITS * float(np.sqrt(self._rtol)) if self._certain else self._rtol
