@@ -18,6 +18,7 @@ from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
+from blue_solvers.normal_equations.noisy_equations import equations_of, with_noise_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float
@@ -180,7 +181,8 @@ def component_estimate(
     key = *structure, sizes.tobytes()
     if key not in made:
         like = first.with_sizes_of_noise(sizes)
-        made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT)
+        equations = with_noise_of(like, alike.equations) if alike else equations_of(like, "independent")
+        made[key] = made[structure] = ConstrainedEstimate(like, equations, sparse_solver, COMPONENT)
     observed = [
         TablePart(i, own, own.component(component), first.observed.slice(name), (roots * share)[:, None])
         for name, seen in given.items()

@@ -11,7 +11,7 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.factorisation import FactorSolver, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
-from blue_solvers.normal_equations.noisy_equations import EPSILON, equations_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -24,12 +24,6 @@ NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothi
 
 def variances_by_selected_inversion(problem: Problem) -> Float:
     """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
-
-    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
-    difference above would lose its digits, it is worked out from the estimate's own weights instead: it is w' Sigma w
-    with the weights w = t - A' (A Sigma A')^-1 A Sigma t of what the cell sums, and least there, so that an error of
-    the weights counts by its square. They are refined as far as rounding permits, and 0 where they are rounding, as of
-    an area without leaves.
 
     Parameters
     ----------
@@ -55,27 +49,39 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
             "solver='cg', or estimate_variances"
         )
     determined = problem.determined
-    equations, T = equations_of(determined, "independent")[-1], desired_sums(determined)
-    Sigma, rows = equations.entries(), equations.A.shape[0]
-    noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
-    variances = noise
-    with one_blas_thread():
-        if rows:
-            N = equations.normal_matrix()
-            scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
-            reached = sparse.csc_array(scaled @ Sigma @ T.T)
-            reached.eliminate_zeros()
-            factor, taken = factor_and_squares(N, reached)
-            variances = noise - taken
-            condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
-            cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
-            if cancelled.size:
-                stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
-                weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
-                variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
-            if determined.has_exact_knowledge and not equations.uneven:  # extended precision leaves 0 of weights itself
-                variances[variances <= DETERMINED * noise] = 0.0
+    variances = variances_given(equations_of(determined, "independent")[-1], determined)
     variances[problem.lost] = np.nan
+    return variances
+
+
+@one_blas_thread()
+def variances_given(equations: Equations, problem: Problem) -> Float:
+    """Those of the desired cells, (m,), all of which are determined, by independent equations that are the problem's.
+
+    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
+    difference above would lose its digits, it is worked out from the estimate's own weights instead: it is w' Sigma w
+    with the weights w = t - A' (A Sigma A')^-1 A Sigma t of what the cell sums, and least there, so that an error of
+    the weights counts by its square. They are refined as far as rounding permits, and 0 where they are rounding, as of
+    an area without leaves.
+    """
+    Sigma, rows, T = equations.entries(), equations.A.shape[0], desired_sums(problem)
+    noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
+    if not rows:
+        return noise
+    N = equations.normal_matrix()
+    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
+    reached = sparse.csc_array(scaled @ Sigma @ T.T)
+    reached.eliminate_zeros()
+    factor, taken = factor_and_squares(N, reached)
+    variances = noise - taken
+    condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
+    cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
+    if cancelled.size:
+        stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
+        weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
+        variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
+    if problem.has_exact_knowledge and not equations.uneven:  # weights in extended precision are 0 themselves
+        variances[variances <= DETERMINED * noise] = 0.0
     return variances
 
 

@@ -31,7 +31,8 @@ from scipy import sparse
 from scipy.linalg import cho_solve, lapack
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.factorisation import INDEFINITE, Factor, entry_keys, factorise
+from blue_solvers.normal_equations.factorisation import INDEFINITE, Factor, FactorSolver, entry_keys, factorise
+from blue_solvers.normal_equations.noisy_equations import Equations
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
 
@@ -76,6 +77,11 @@ class DenseFactor:
             terms = (own @ inverse)[of_row, own.indices] * own.data
             found[start : start + width] = np.bincount(of_row, terms, minlength=own.shape[0])
         return found
+
+
+def dense_solver(equations: Equations) -> FactorSolver:
+    """Of few independent equations, by one dense factorisation; see `sparse_solver`."""
+    return FactorSolver(equations, DenseFactor(equations.normal_matrix()).solve, DenseFactor.label)
 
 
 def factor_and_squares(N: sparse.csr_array, U: sparse.csc_array) -> tuple[DenseFactor | Factor, Float]:

@@ -23,7 +23,6 @@ from constraint_builders.relations.elimination import eliminate
 Real = TypeVar("Real", bound=np.floating)
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
-COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 WIDE_SPREAD = 1e8  # of variances, beyond which the squares in A Sigma A' may lose digits of some cells
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
 FEW_BITS = 40  # of a coefficient that nobody rounded
@@ -44,6 +43,8 @@ class Equations:
         Cells that do not.
     uneven : bool
         Whether weights and variances are so unequal that float64 may not hold what solves them; see `is_uneven`.
+    independent : bool
+        Whether no row follows from the others.
     """
 
     A: sparse.csr_array
@@ -51,6 +52,7 @@ class Equations:
     Sigma: sparse.csr_array | LinearOperator
     moving: Flags
     uneven: bool = False
+    independent: bool = False
 
     @property
     def has_entries(self) -> bool:
@@ -164,14 +166,24 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     known_by_table = problem.is_structural and problem.is_alike_by_geounit and problem.has_only_tables
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
-    entries, uneven = problem.noise.entries(), is_uneven(problem)
-    Sigma = problem.noise_covariance if entries is None else entries
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], Sigma, noisy_cells, uneven)
+    told = is_uneven(problem), rows == "independent"
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], _covariance(problem), noisy_cells, *told)
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
-    return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, uneven), adjusted]
+    return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, *told), adjusted]
+
+
+def with_noise_of(problem: Problem, alike: list[Equations]) -> list[Equations]:
+    """The equations of a problem that differs from another, whose they are, in the sizes of its noise alone."""
+    *exact, adjusted = alike
+    return [*exact, replace(adjusted, Sigma=_covariance(problem), uneven=is_uneven(problem))]
+
+
+def _covariance(problem: Problem) -> sparse.csr_array | LinearOperator:
+    entries = problem.noise.entries()
+    return problem.noise_covariance if entries is None else entries
 
 
 def variance_spread(problem: Problem, power: int = 2) -> float:

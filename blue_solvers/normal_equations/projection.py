@@ -14,7 +14,7 @@ import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
+from blue_solvers.normal_equations.cell_variances import variances_given
 from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolverFactory, equations_of
 from blue_solvers.normal_equations.stage import Stage
@@ -31,20 +31,21 @@ class ConstrainedEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-    rows : {"independent", "all"}
-        Which equations; direct solvers need independent ones.
+    equations : list of Equations
+        Its own, one projection after another; direct solvers need independent ones.
     make_solver : callable
         Makes a `NormalSolver` from `Equations`.
     info : Info
         What to report, but for the figures of an apply.
     """
 
-    def __init__(self, problem: Problem, rows: str, make_solver: NormalSolverFactory, info: Info) -> None:
-        self.problem = problem
+    def __init__(
+        self, problem: Problem, equations: list[Equations], make_solver: NormalSolverFactory, info: Info
+    ) -> None:
+        self.problem, self.equations = problem, equations
         if not problem.relations.independent and problem.constraint_matrix("all").nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
-        self.equations = equations_of(problem, rows)
-        self._stages = [Stage(own, make_solver, rows == "independent") for own in self.equations if own.A.shape[0]]
+        self._stages = [Stage(own, make_solver) for own in equations if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))
@@ -98,7 +99,9 @@ class ConstrainedEstimate(Prepared):
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
         if not self.problem.noise.has_entries:
             return super().variances()
-        return variances_by_selected_inversion(self.problem)
+        own = self.equations[-1]
+        own = own if own.independent else equations_of(self.problem, "independent")[-1]
+        return variances_given(own, self.problem)
 
 
 def _require_told_apart(equations: Equations) -> None:

@@ -45,15 +45,15 @@ Long = NDArray[np.longdouble]
 
 
 class Stage:
-    """One projection onto A x = b, of rows that are `independent` or not."""
+    """One projection onto A x = b."""
 
-    def __init__(self, equations: Equations, make_solver: NormalSolverFactory, independent: bool = False) -> None:
+    def __init__(self, equations: Equations, make_solver: NormalSolverFactory) -> None:
         self.equations = equations
         self.solver = make_solver(equations)
         self._deviations = equations.deviations[:, None]
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
-        self._may_move = independent and equations.is_rounded
+        self._may_move = equations.independent and equations.is_rounded
 
     def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`.

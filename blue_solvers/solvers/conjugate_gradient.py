@@ -11,7 +11,7 @@ from scipy import sparse
 
 from blue_solvers.contract import Capability, ConvergenceError, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.krylov import Product, Sizes, conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import COSTS_DIGITS, Equations, NormalSolver, variance_spread
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, equations_of, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
@@ -19,6 +19,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.extras import missing_extra
 
+COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 USUAL = 1e-10
 PROMISE = 1e-9  # standard errors
 WIDEST_SPREAD = 1e9  # of variances, up to which iterations on the constraints keep the digits of every cell
@@ -116,8 +117,8 @@ class ConjugateGradient(Solver):
     def plan_as(self, problem: Problem, name: str) -> ConstrainedEstimate:
         """`plan`, reporting as another solver of which this is the engine."""
         rows = self.rows or "all"
-        reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
-        return ConstrainedEstimate(problem, rows, self.normal_solver, _info(name, problem, reason))
+        info = _info(name, problem, f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}")
+        return ConstrainedEstimate(problem, equations_of(problem, rows), self.normal_solver, info)
 
     def normal_solver(self, equations: Equations) -> NormalSolver:
         """These iterations on some equations."""
