@@ -79,7 +79,7 @@ def selected_inversion(problem: Problem) -> Rows:
     sizes = {str(name): rng.uniform(1, 3, problem.observed.shape(name)) for name in problem.observed.names}
     cellwise = Problem(problem.schema, sizes)
     N = equations_of(cellwise, "independent")[-1].normal_matrix()
-    L = factorise(N, shown=True).triangle()[0]
+    L = factorise(N).triangle()[0]
     inversion, whole = partial(inverse_on_factor, L), partial(variances_by_selected_inversion, cellwise)
     factorisation, inverse, all_of_it = shortest(lambda: factorise(N), inversion, whole)
     yield _row("selected inversion alone", inverse, "factorisation", factorisation, 3)

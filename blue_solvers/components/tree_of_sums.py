@@ -64,9 +64,6 @@ class TreeOfSums(Prepared):
             violation = max(violation, float(abs(differ[whole]).max(initial=0.0)))
         return self._tree.by_node(X), replace(self.info, violation=violation)
 
-    def violation(self, Y: Float) -> float | None:
-        return self.apply_checked(Y)[1].violation
-
     def _estimated(self, Y: Float) -> Float:
         """The nodes in the tree's order, (n, K)."""
         X = self._tree.in_order(Y)

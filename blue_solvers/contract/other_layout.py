@@ -40,9 +40,6 @@ class InOtherLayout(Prepared):
     def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
         return self._wanted(X), replace(info, reason=self.info.reason)
 
-    def violation(self, Y: Float) -> float | None:
-        return self._prepared.violation(self._given(Y))
-
     def _given(self, Y: Float) -> Float:
         return _spread(Y, self._observed, self._prepared.problem.observed.size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -77,14 +77,13 @@ class Prepared(ABC):
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y, from (n, K) over the observed layout to (m, K) over the desired one, and how it was computed."""
 
-    def violation(self, Y: Float) -> float | None:
-        """Largest absolute entry of A x - b for the estimate over the observed layout, where `apply` does not tell."""
-        return None
-
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        """As `apply`, with the violation, where both come from one pass."""
-        X, info = self.apply(Y)
-        return X, info if info.violation is not None else replace(info, violation=self.violation(Y))
+        """As `apply`, with the violation, where it is known."""
+        return self.apply(Y)
+
+    def violation(self, Y: Float) -> float | None:
+        """Largest absolute entry of A x - b for the estimate over the observed layout, where it is known."""
+        return self.apply_checked(Y)[1].violation
 
     @abstractmethod
     def adjoint(self, V: Float) -> Float:

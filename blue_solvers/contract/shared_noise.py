@@ -56,9 +56,10 @@ class SharedNoiseEstimate(Prepared):
         estimate = X if self._observed is self._desired else self._observed.apply(Y)[0]
         return X - self._change(Y - estimate), self._corrected(info)
 
-    def violation(self, Y: Float) -> float | None:
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self.apply(Y)
         shared = self._sources @ (self._told.T @ (Y - self._observed.apply(Y)[0]))
-        return self._desired.violation(Y - shared)
+        return X, replace(info, violation=self._desired.violation(Y - shared))
 
     def adjoint(self, V: Float) -> Float:
         return self._desired.adjoint(V) - self._pulled @ (self._moved.T @ V)

@@ -69,6 +69,10 @@ class Solver(ABC):
         """Why its estimate of a plain problem that it takes would not be the BLUE; None if it is, as for most."""
         return None
 
+    def why_not_best(self, problem: Problem) -> str | None:
+        """Why this is not a way to the BLUE of a plain problem, or None."""
+        return self.refusal(problem) or self.why_inexact(problem)
+
     @classmethod
     def capabilities(cls) -> tuple[Capability, ...]:
         """What it is exact for and what that costs: a row for each configuration worth naming, one by default."""
@@ -159,7 +163,7 @@ class Capability:
 
     def refusal(self, problem: Problem) -> str | None:
         """Why this is not a way to the BLUE of a plain problem (see `Solver`), or None."""
-        return self.solver.refusal(problem) or self.solver.why_inexact(problem)
+        return self.solver.why_not_best(problem)
 
 
 def plain_problem(problem: Problem) -> Problem:

@@ -25,7 +25,7 @@ from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal, UnsupportedProblemError
-from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate, gathered
 from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots, axes_of, contrasts_of
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -58,7 +58,7 @@ class AreaForm:
         self._observed = TablesInSlots(problem.observed, [self._slots[table.name] for table in problem.observed_tables])
         self._desired = TablesInSlots(problem.desired, [self._slots[table.name] for table in problem.desired_tables])
         made: dict[Key, ConstrainedEstimate] = {}
-        seen = components_with({self._slots[table.name].contrasts for table in problem.desired_tables})
+        seen = subsets({self._slots[table.name].contrasts for table in problem.desired_tables})
         found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
         self._components = list(filter(None, found))
         self._variances_of = cache(ConstrainedEstimate.variances)
@@ -75,14 +75,15 @@ class AreaForm:
         result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
         given, found = self._observed.slots(Y), self._desired.blocks(result)
         for own in self._components:
-            X, info = own.estimate.apply(own.observed.gathered(given))
+            X, info = own.estimate.apply(gathered(own.observed, given))
             if not info.exact:
                 raise UnsupportedProblemError(
                     "its variances, with the weights of areas, are so unequal that rounding decides what is known "
                     "well: use solver='dense'"
                 )
             worst = max(worst, info.violation or 0.0)
-            own.desired.put(found, X)
+            for part in own.desired:
+                part.put(found, X)
         self._desired.to_cells(found)
         return result, worst
 
@@ -91,7 +92,9 @@ class AreaForm:
         result = np.zeros((self._problem.observed.size, V.shape[1]))
         given, pulls = self._desired.slots(V), self._observed.blocks(result)
         for own in self._components:
-            own.observed.put(pulls, own.estimate.adjoint(own.desired.gathered(given)))
+            W = own.estimate.adjoint(gathered(own.desired, given))
+            for part in own.observed:
+                part.put(pulls, W)
         self._observed.to_cells(pulls)
         return result
 
@@ -102,7 +105,7 @@ class AreaForm:
         by_group = [np.zeros((len(block), *own.groups)) for own, block in zip(tables, blocks, strict=True)]
         for own in self._components:
             found = self._component_variances(own)
-            for part in own.desired.tables:
+            for part in own.desired:
                 by_group[part.block] += part.slots.shared(found[part.place], own.component)
         for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
             block[..., 0] = slots.spread_groups(of_groups)
@@ -136,12 +139,10 @@ class TablesInSlots:
             own.basis.to_cells(block)
 
 
-def components_with(contrasts: Iterable[Contrasts]) -> list[Contrasts]:
+def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:
     """All subsets of some sets of variables, small ones first."""
-    seen = {
-        frozenset(chosen) for own in contrasts for k in range(len(own) + 1) for chosen in combinations(sorted(own), k)
-    }
-    return sorted(seen, key=lambda component: (len(component), sorted(component)))
+    found = {frozenset(some) for own in map(sorted, sets) for k in range(len(own) + 1) for some in combinations(own, k)}
+    return sorted(found, key=lambda some: (len(some), sorted(some)))
 
 
 def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:

@@ -12,11 +12,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
 from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
+from blue_solvers.normal_equations.noisy_equations import equations_of, with_noise_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float
@@ -39,6 +41,8 @@ class TablePart(NamedTuple):
     block : int
         The table, by its number.
     slots : TableSlots
+    part : Component
+        The component's part of its slots.
     place : slice
         Where that is in a layout of the component's problem.
     weights : ndarray, (areas of the layer * group cells, 1)
@@ -48,54 +52,44 @@ class TablePart(NamedTuple):
 
     block: int
     slots: TableSlots
+    part: Component
     place: slice
     weights: Float
 
-
-class ComponentParts(NamedTuple):
-    """What the tables of a layout have of a component.
-
-    Attributes
-    ----------
-    component : Contrasts
-    size : int
-        Of the layout of the component's problem.
-    tables : list of TablePart
-        Of those that see the component.
-    """
-
-    component: Contrasts
-    size: int
-    tables: list[TablePart]
-
-    def gathered(self, slots: Sequence[Float]) -> Float:
-        """What tables in slots, each (areas, *shape, K), have of the component, added up over the problem's layout."""
-        found = [own.weights * own.slots.part(slots[own.block], self.component) for own in self.tables]
-        result = np.zeros((self.size, found[0].shape[1]))
-        for own, part in zip(self.tables, found, strict=True):
-            result[own.place] += part
-        return result
+    def of(self, slots: Sequence[Float]) -> Float:
+        """From slots of all tables, each (areas, *shape, K), to a layout of the component's problem."""
+        own = self.part.to_front(slots[self.block][self.part.place], self.part.size)
+        return self.weights * own.reshape(self.weights.size, -1)
 
     def put(self, slots: Sequence[Float], X: Float) -> None:
         """The transpose, into slots."""
-        for own in self.tables:
-            own.slots.put(slots[own.block], self.component, own.weights * X[own.place])
+        self.part.put_front(slots[self.block][self.part.place], self.weights * X[self.place])
 
 
 class ComponentEstimate(NamedTuple):
-    """The estimate of a component, which those share whose problems are the same, and how tables are parts of it.
+    """The estimate of a component, which those share whose problems are the same, and what tables have of it.
 
     Attributes
     ----------
     component : Contrasts
     estimate : ConstrainedEstimate
-    observed, desired : ComponentParts
+    observed, desired : list of TablePart
+        Of the tables that see the component.
     """
 
     component: Contrasts
     estimate: ConstrainedEstimate
-    observed: ComponentParts
-    desired: ComponentParts
+    observed: list[TablePart]
+    desired: list[TablePart]
+
+
+def gathered(parts: Sequence[TablePart], slots: Sequence[Float]) -> Float:
+    """What tables in slots have of a component, added up over the layout of its problem."""
+    found = [own.of(slots) for own in parts]
+    result = np.zeros((max(own.place.stop for own in parts), found[0].shape[1]))
+    for own, part in zip(parts, found, strict=True):
+        result[own.place] += part
+    return result
 
 
 class ReducedSchema:
@@ -187,20 +181,19 @@ def component_estimate(
     key = *structure, sizes.tobytes()
     if key not in made:
         like = first.with_sizes_of_noise(sizes)
-        equations = alike.equations if alike else None
-        made[key] = made[structure] = ConstrainedEstimate(like, "independent", sparse_solver, COMPONENT, equations)
+        equations = with_noise_of(like, alike.equations) if alike else equations_of(like, "independent")
+        made[key] = made[structure] = ConstrainedEstimate(like, equations, sparse_solver, COMPONENT)
     observed = [
-        TablePart(i, own, first.observed.slice(name), (roots * share)[:, None])
+        TablePart(i, own, own.component(component), first.observed.slice(name), (roots * share)[:, None])
         for name, seen in given.items()
         for (i, own, roots), share in zip(seen, shares[name], strict=True)
     ]
     desired = [
-        TablePart(i, own, first.desired.slice(name), 1 / roots[:, None])
+        TablePart(i, own, own.component(component), first.desired.slice(name), 1 / roots[:, None])
         for name, seen in wanted.items()
         for i, own, roots in seen
     ]
-    given_parts = ComponentParts(component, first.observed.size, observed)
-    return ComponentEstimate(component, made[key], given_parts, ComponentParts(component, first.desired.size, desired))
+    return ComponentEstimate(component, made[key], observed, desired)
 
 
 def _first_of_structure(

@@ -52,27 +52,14 @@ class TableSlots:
         self._axes, self.contrasts = axes, contrasts_of(axes)
         self.shape, self.basis = tuple(own.levels for own in axes), Basis(axes)
         self.groups = tuple(own.sizes.size for own in axes)
-        self._parts: dict[Contrasts, Component] = {}
 
     def component(self, contrasts: Contrasts) -> Component:
         """The part of its slots, (G, *shape, K), that is contrasts along some variables."""
-        if contrasts not in self._parts:
-            self._parts[contrasts] = Component.of(self._axes, [own.axis in contrasts for own in self._axes])
-        return self._parts[contrasts]
+        return Component.of(self._axes, [own.axis in contrasts for own in self._axes])
 
     def roots(self, contrasts: Contrasts) -> Float:
         """What turns slots of groups into sums over groups: roots of their sizes, of every group cell."""
         return _outer([np.sqrt(own.sizes) for own in self._axes if own.axis not in contrasts]).ravel()
-
-    def part(self, slots: Float, contrasts: Contrasts) -> Float:
-        """A component's part of slots, (G * group cells, contrasts * K)."""
-        own = self.component(contrasts)
-        return own.to_front(slots[own.place], own.size).reshape(len(slots) * own.size, -1)
-
-    def put(self, slots: Float, contrasts: Contrasts, values: Float) -> None:
-        """The inverse of `part`, and its transpose, into slots."""
-        own = self.component(contrasts)
-        own.put_front(slots[own.place], values)
 
     def shared(self, variances: Float, contrasts: Contrasts) -> Float:
         """What a component's variances, (G * group cells,), are of a cell's, (G, *groups along every axis)."""

@@ -14,7 +14,7 @@ from blue_solvers.normal_equations.inverses import factor_and_squares
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
 from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
@@ -24,9 +24,6 @@ NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothi
 
 def variances_by_selected_inversion(problem: Problem) -> Float:
     """Exact variance of every desired cell of the BLUE by one selected inversion of A Sigma A'.
-
-    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
-    difference above would lose its digits, it is worked out from the estimate's own weights instead.
 
     Parameters
     ----------
@@ -52,39 +49,39 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
             "solver='cg', or estimate_variances"
         )
     determined = problem.determined
-    equations = equations_of(determined, "independent")[-1]
-    variances = variances_of_sums(equations, desired_sums(determined), determined.has_exact_knowledge)
+    variances = variances_given(equations_of(determined, "independent")[-1], determined)
     variances[problem.lost] = np.nan
     return variances
 
 
-def variances_of_sums(equations: Equations, T: sparse.csr_array, some_exact: bool) -> Float:
-    """Of sums T x, (m, n), of the cells that satisfy independent equations, (m,); where `some_exact`, some may be 0.
+@one_blas_thread()
+def variances_given(equations: Equations, problem: Problem) -> Float:
+    """Those of the desired cells, (m,), all of which are determined, by independent equations that are the problem's.
 
-    Those that are differences of nearly equal numbers are worked out anew: they are w' Sigma w with the weights
-    w = t - A' (A Sigma A')^-1 A Sigma t of every row t of T, and least there: an error of the weights counts by its
-    square. They are refined as far as rounding permits, and 0 where they are rounding, as of an area without leaves.
+    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
+    difference above would lose its digits, it is worked out from the estimate's own weights instead: it is w' Sigma w
+    with the weights w = t - A' (A Sigma A')^-1 A Sigma t of what the cell sums, and least there, so that an error of
+    the weights counts by its square. They are refined as far as rounding permits, and 0 where they are rounding, as of
+    an area without leaves.
     """
-    with one_blas_thread():
-        Sigma = equations.entries()
-        noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
-        rows = equations.A.shape[0]
-        if not rows:
-            return noise
-        N = equations.normal_matrix()
-        scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
-        reached = sparse.csc_array(scaled @ Sigma @ T.T)
-        reached.eliminate_zeros()
-        factor, taken = factor_and_squares(N, reached)
-        variances = noise - taken
-        condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
-        cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
-        if cancelled.size:
-            stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
-            weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
-            variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
-        if some_exact and not equations.uneven:  # weights worked out in extended precision are 0 themselves
-            variances[variances <= DETERMINED * noise] = 0.0
+    Sigma, rows, T = equations.entries(), equations.A.shape[0], desired_sums(problem)
+    noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
+    if not rows:
+        return noise
+    N = equations.normal_matrix()
+    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
+    reached = sparse.csc_array(scaled @ Sigma @ T.T)
+    reached.eliminate_zeros()
+    factor, taken = factor_and_squares(N, reached)
+    variances = noise - taken
+    condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
+    cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
+    if cancelled.size:
+        stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
+        weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
+        variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
+    if problem.has_exact_knowledge and not equations.uneven:  # weights in extended precision are 0 themselves
+        variances[variances <= DETERMINED * noise] = 0.0
     return variances
 
 
@@ -98,25 +95,18 @@ def _weights(stage: Stage, T: sparse.csr_array, nothing: float, units: Float) ->
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
     """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
-    n = problem.observed.size
+    m, n = problem.desired.size, problem.observed.size
     T = sparse.csr_array(sparse.eye_array(n, format="csr"))
     if problem.desired is not problem.observed and problem.tabulation is not None:
         T = sparse.csr_array(problem.tabulation)
     elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
-        parts = [
-            _sums_of_table(problem, table.start, table.stop)
-            for table in map(problem.desired.slice, problem.desired.names)
-        ]
-        T = sparse.csr_array(sparse.vstack(parts, format="csr"))
+        rows, cells = list[Index](), list[Index]()
+        for block in map(problem.desired.slice, problem.desired.names):
+            numbers = np.zeros((m, 1))  # spread over the observed cells, those of desired ones name the cell of each
+            numbers[block, 0] = np.arange(block.start, block.stop) + 1
+            member = problem.tabulate_transpose(numbers)[:, 0].astype(np.intp)
+            cells.append(np.flatnonzero(member))
+            rows.append(member[cells[-1]] - 1)
+        pairs = np.concatenate(rows), np.concatenate(cells)
+        T = sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(m, n))
     return sparse.csr_array(problem.completed_transpose(T.T).T)
-
-
-def _sums_of_table(problem: Problem, start: int, stop: int) -> sparse.csr_array:
-    """Rows start to stop of T: spread over the observed cells, the numbers of a table's cells name the cell of each."""
-    numbers = np.zeros((problem.desired.size, 1))
-    numbers[start:stop, 0] = np.arange(1, stop - start + 1)
-    member = problem.tabulate_transpose(numbers)[:, 0].astype(np.int64)
-    cells = np.flatnonzero(member)
-    return sparse.csr_array(
-        (np.ones(cells.size), (member[cells] - 1, cells)), shape=(stop - start, problem.observed.size)
-    )

@@ -50,7 +50,7 @@ class Factor:
         The library.
     triangle : callable
         L, lower triangular with sorted rows and a pattern that is closed under elimination, and the order, (n,), with
-        L L' = N[order][:, order]; not of scikit-sparse 0.5, which does not show it.
+        L L' = N[order][:, order]; of scipy where scikit-sparse, 0.5, does not show its own.
     """
 
     solve: Solve
@@ -58,7 +58,7 @@ class Factor:
     triangle: Callable[[], Triangle]
 
 
-def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERWISE, shown: bool = False) -> Factor:
+def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERWISE) -> Factor:
     """Factorise a sparse symmetric positive definite matrix.
 
     Parameters
@@ -66,8 +66,6 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     matrix : sparse array, (n, n)
     instead : str
         What to do where the factor does not fit.
-    shown : bool
-        Whether its triangle will be asked for: then by scipy where scikit-sparse does not show it.
 
     Raises
     ------
@@ -77,9 +75,7 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
         If the factor does not fit.
     """
     matrix = sparse.csc_matrix(matrix, dtype=np.float64)
-    if cholmod is None or (shown and not cholmod_gives_triangles()):
-        return _by_scipy(matrix)
-    return _by_cholmod(matrix, instead)
+    return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead)
 
 
 def norm_of_inverse(solve: Solve, size: int) -> float:
@@ -116,7 +112,7 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
     label = f"CHOLMOD, scikit-sparse {version_of('scikit-sparse')}"
     with _cholmod_errors(instead):
         if not cholmod_gives_triangles():
-            return Factor(cholmod.cho_factor(matrix).solve, label, _not_shown)
+            return Factor(cholmod.cho_factor(matrix).solve, label, lambda: _by_scipy(matrix).triangle())
         symbolic = cholmod.analyze(matrix)
         require_room(matrix, symbolic.P(), instead)
         factor = symbolic.cholesky(matrix)
@@ -208,10 +204,6 @@ def _cholmod_errors(instead: str) -> Iterator[None]:
         raise MemoryError(f"the Cholesky factor does not fit in memory: {instead}") from None
 
 
-def _not_shown() -> Triangle:
-    raise NotImplementedError("scikit-sparse 0.5 does not show its triangles")
-
-
 def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
     try:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
@@ -228,16 +220,11 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
         raise UnsupportedProblemError(INDEFINITE)
     order = np.argsort(factors.perm_c).astype(np.int64)
     L = sparse.csc_array(factors.L @ sparse.diags_array(np.sqrt(pivots)))
-    pattern = _closed_pattern(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc")))
-    pattern.data[np.searchsorted(entry_keys(pattern), entry_keys(L))] = L.data
-    return pattern, order
-
-
-def _closed_pattern(lower: sparse.csc_array) -> sparse.csc_matrix:
-    """The pattern of the Cholesky factor of a matrix given by its lower triangle, filled with zeros."""
-    patterns = list(factor_rows(lower))
-    pointers, indices = np.cumsum([0, *(rows.size for rows in patterns)]), np.concatenate(patterns)
-    return sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=lower.shape)
+    rows = list(factor_rows(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc"))))
+    pointers, indices = np.cumsum([0, *(own.size for own in rows)]), np.concatenate(rows)
+    filled = sparse.csc_matrix((np.zeros(indices.size), indices, pointers), shape=L.shape)
+    filled.data[np.searchsorted(entry_keys(filled), entry_keys(L))] = L.data
+    return filled, order
 
 
 def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:

@@ -31,7 +31,8 @@ from scipy import sparse
 from scipy.linalg import cho_solve, lapack
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.factorisation import INDEFINITE, Factor, entry_keys, factorise
+from blue_solvers.normal_equations.factorisation import INDEFINITE, Factor, FactorSolver, entry_keys, factorise
+from blue_solvers.normal_equations.noisy_equations import Equations
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
 
@@ -78,6 +79,11 @@ class DenseFactor:
         return found
 
 
+def dense_solver(equations: Equations) -> FactorSolver:
+    """Of few independent equations, by one dense factorisation; see `sparse_solver`."""
+    return FactorSolver(equations, DenseFactor(equations.normal_matrix()).solve, DenseFactor.label)
+
+
 def factor_and_squares(N: sparse.csr_array, U: sparse.csc_array) -> tuple[DenseFactor | Factor, Float]:
     """A factor of N, (n, n), and u' N^-1 u of every column u, by all of the inverse where that is less.
 
@@ -95,7 +101,7 @@ def factor_and_squares(N: sparse.csr_array, U: sparse.csc_array) -> tuple[DenseF
         dense = DenseFactor(N)
         return dense, dense.squares(U)
     require_memory(PAIR_BYTES * float(min(pairs.sum(), pairs.max(initial=0) + MOST_PAIRS)), what, INSTEAD)
-    factor = factorise(_with_pairs_of(U, N), INSTEAD, shown=True)
+    factor = factorise(_with_pairs_of(U, N), INSTEAD)
     inverse = SelectedInverse(factor)
     run = pairs.cumsum() // MOST_PAIRS
     parts = np.split(np.arange(U.shape[1]), np.flatnonzero(np.diff(run)) + 1)
@@ -181,7 +187,7 @@ def inverse_on_pattern(matrix: sparse.csr_array) -> sparse.csc_array:
     pattern = sparse.csc_array(matrix, dtype=np.float64)
     pattern.sum_duplicates()
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
-    entries = SelectedInverse(factorise(pattern, INSTEAD, shown=True)).at(pattern.indices, columns)
+    entries = SelectedInverse(factorise(pattern, INSTEAD)).at(pattern.indices, columns)
     return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 

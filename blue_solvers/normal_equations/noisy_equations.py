@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
@@ -18,9 +20,10 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.elimination import eliminate
 
+Real = TypeVar("Real", bound=np.floating)
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
-COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
+WIDE_SPREAD = 1e8  # of variances, beyond which the squares in A Sigma A' may lose digits of some cells
 WIDEST_SPREAD = 1e15  # of variances, beyond which A Sigma A' may keep no digit of what is known best
 FEW_BITS = 40  # of a coefficient that nobody rounded
 CLEARLY_LESS = 1e-10  # of the least that a figure may vary by, up to which roundings of its weights count as nothing
@@ -40,6 +43,8 @@ class Equations:
         Cells that do not.
     uneven : bool
         Whether weights and variances are so unequal that float64 may not hold what solves them; see `is_uneven`.
+    independent : bool
+        Whether no row follows from the others.
     """
 
     A: sparse.csr_array
@@ -47,6 +52,7 @@ class Equations:
     Sigma: sparse.csr_array | LinearOperator
     moving: Flags
     uneven: bool = False
+    independent: bool = False
 
     @property
     def has_entries(self) -> bool:
@@ -59,9 +65,10 @@ class Equations:
         return self.A.T.tocsr()
 
     @cached_property
-    def extended(self) -> sparse.csr_array:
-        """A in extended precision."""
-        return self.A.astype(np.longdouble)
+    def extended(self) -> Equations:
+        """The same in extended precision, but for an operator Sigma."""
+        Sigma = self.Sigma.astype(np.longdouble) if sparse.issparse(self.Sigma) else self.Sigma
+        return replace(self, A=self.A.astype(np.longdouble), Sigma=Sigma)
 
     @cached_property
     def is_rounded(self) -> bool:
@@ -112,7 +119,7 @@ class Equations:
         scaled = sparse.diags_array(1 / self.deviations) @ self.A
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
-    def moved_by(self, Z: Float) -> Float:
+    def moved_by(self, Z: NDArray[Real]) -> NDArray[Real]:
         """Sigma A' Z."""
         return self.Sigma @ (self.A_transposed @ Z)
 
@@ -159,13 +166,13 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     known_by_table = problem.is_structural and problem.is_alike_by_geounit and problem.has_only_tables
     if rows == "independent" and problem.exact.any() and not known_by_table:
         noisy = np.sort(eliminate(A, np.flatnonzero(noisy_cells)).pivot_rows)
-    uneven = is_uneven(problem)
-    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], _covariance(problem), noisy_cells, uneven)
+    told = is_uneven(problem), rows == "independent"
+    adjusted = Equations(sparse.csr_array(A[noisy]), b[noisy], _covariance(problem), noisy_cells, *told)
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
     exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
-    return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, uneven), adjusted]
+    return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, *told), adjusted]
 
 
 def with_noise_of(problem: Problem, alike: list[Equations]) -> list[Equations]:

@@ -14,15 +14,10 @@ import numpy as np
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
-from blue_solvers.normal_equations.cell_variances import desired_sums, variances_of_sums
+from blue_solvers.normal_equations.cell_variances import variances_given
 from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
-from blue_solvers.normal_equations.noisy_equations import (
-    Equations,
-    NormalSolverFactory,
-    equations_of,
-    with_noise_of,
-)
-from blue_solvers.normal_equations.stage import Projected, Stage
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolverFactory, equations_of
+from blue_solvers.normal_equations.stage import Stage
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
@@ -36,30 +31,21 @@ class ConstrainedEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-    rows : {"independent", "all"}
-        Which equations; direct solvers need independent ones.
+    equations : list of Equations
+        Its own, one projection after another; direct solvers need independent ones.
     make_solver : callable
         Makes a `NormalSolver` from `Equations`.
     info : Info
         What to report, but for the figures of an apply.
-    alike : list of Equations, optional
-        Those of a problem that differs in the sizes of its independent noise alone.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        rows: str,
-        make_solver: NormalSolverFactory,
-        info: Info,
-        alike: list[Equations] | None = None,
+        self, problem: Problem, equations: list[Equations], make_solver: NormalSolverFactory, info: Info
     ) -> None:
-        self.problem = problem
+        self.problem, self.equations = problem, equations
         if not problem.relations.independent and problem.constraint_matrix("all").nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
-        self.equations = with_noise_of(problem, alike) if alike else equations_of(problem, rows)
-        self._is_independent = rows == "independent"
-        self._stages = [Stage(own, make_solver, rows == "independent") for own in self.equations if own.A.shape[0]]
+        self._stages = [Stage(own, make_solver) for own in equations if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))
@@ -67,7 +53,7 @@ class ConstrainedEstimate(Prepared):
         if any(own.b.any() for own in self.equations) or problem.completed(self._origin, constants=True).any():
             for _ in range(2):  # the second time from near by, which rounds less
                 self._origin, projected = self._projected(self._origin, affine=True)
-            if not all(own.as_asked for own in projected):
+            if not all(own.exact for own in projected):
                 self.info = replace(self.info, exact=False)
             self.offset = problem.tabulate(problem.completed(self._origin, constants=True))[:, 0]
 
@@ -75,10 +61,10 @@ class ConstrainedEstimate(Prepared):
         X, projected = self._projected(Y - self._origin * self._shares(Y), affine=False)
         return self.problem.tabulate(self.problem.completed(X)), replace(
             self.info,
-            exact=self.info.exact and all(own.as_asked for own in projected),
+            exact=self.info.exact and all(own.exact for own in projected),
             iterations=sum(own.iterations for own in projected),
             residual=max((own.residual for own in projected), default=0.0),
-            violation=max((own.violation for own in projected), default=0.0),
+            violation=max((own.violation or 0.0 for own in projected), default=0.0),
         )
 
     def _shares(self, Y: Float) -> Float:
@@ -93,7 +79,7 @@ class ConstrainedEstimate(Prepared):
             squares += float(weighed @ own.b)
         return np.rint(products / squares) if squares > 0 else products
 
-    def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Projected]]:
+    def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Info]]:
         projected = []
         with one_blas_thread():
             for stage in self._stages:
@@ -113,8 +99,9 @@ class ConstrainedEstimate(Prepared):
         """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
         if not self.problem.noise.has_entries:
             return super().variances()
-        own = self.equations if self._is_independent else equations_of(self.problem, "independent")
-        return variances_of_sums(own[-1], desired_sums(self.problem), self.problem.has_exact_knowledge)
+        own = self.equations[-1]
+        own = own if own.independent else equations_of(self.problem, "independent")[-1]
+        return variances_given(own, self.problem)
 
 
 def _require_told_apart(equations: Equations) -> None:

@@ -12,14 +12,12 @@ exactly have no standard error by which that would be small.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blue_solvers.contract import ConvergenceError, UnsupportedProblemError
+from blue_solvers.contract import ConvergenceError, Info, UnsupportedProblemError
 from blue_solvers.normal_equations.krylov import conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import (
     EPSILON,
@@ -46,47 +44,29 @@ ITERATIONS = 1_000  # towards any solution, with equal weights
 Long = NDArray[np.longdouble]
 
 
-@dataclass(frozen=True)
-class Projected:
-    """How a projection went.
-
-    Attributes
-    ----------
-    iterations : int
-    residual : float
-        Relative to that of the data, each equation in units of its standard deviation.
-    violation : float
-        Largest absolute residual.
-    as_asked : bool
-        Whether it came as near as the solver aims at, or to rounding.
-    """
-
-    iterations: int
-    residual: float
-    violation: float
-    as_asked: bool
-
-
 class Stage:
-    """One projection onto A x = b, of rows that are `independent` or not."""
+    """One projection onto A x = b."""
 
-    def __init__(self, equations: Equations, make_solver: NormalSolverFactory, independent: bool = False) -> None:
+    def __init__(self, equations: Equations, make_solver: NormalSolverFactory) -> None:
         self.equations = equations
         self.solver = make_solver(equations)
         self._deviations = equations.deviations[:, None]
-        self._settling = Settling(equations, self.solver)
         extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
         self._extended = ExtendedSweeps(equations, self.solver) if extended else None
-        self._may_move = independent and equations.is_rounded
+        self._may_move = equations.independent and equations.is_rounded
 
-    def project(self, Y: Float, affine: bool = False) -> tuple[Float, Projected]:
-        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`."""
+    def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
+        """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`.
+
+        It is exact where it came as near as the solver aims at, or to rounding.
+        """
         equations = self.equations
         b = equations.b[:, None] * affine
         if self._extended is not None:
             X, settled = self._extended.project(Y, b)
-            violation = abs(equations.A @ X - b)
-            return X, Projected(0, 0.0, float(violation.max(initial=0.0)), bool(settled.all()) and self._is_told(X, b))
+            violation = float(abs(equations.A @ X - b).max(initial=0.0))
+            is_exact = bool(settled.all()) and self._is_told(X, b)
+            return X, Info(self.solver.label, is_exact, "", violation=violation)
         steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
@@ -98,13 +78,13 @@ class Stage:
         floor = self._sizes(equations.absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
         if not self.solver.goal:
-            X, R, more = self._settling.settle(X, R, b)
+            X, R, more = settle(equations, self.solver, X, R, b)
             steps += more if self.solver.rtol else 0
         sizes, goal = self._sizes(R), np.maximum(self.solver.goal * first, ROUNDING * EPSILON * floor)
         residual = float((sizes / np.maximum(first, np.finfo(float).tiny)).max(initial=0.0))
         violation = float(abs(R).max(initial=0.0))
-        as_near = bool((sizes <= 2 * goal).all()) or not self.solver.rtol
-        return X, Projected(steps, residual, violation, as_near and self._is_told(X, b))
+        is_exact = ((sizes <= 2 * goal).all() or not self.solver.rtol) and self._is_told(X, b)
+        return X, Info(self.solver.label, bool(is_exact), "", steps, residual, violation)
 
     def _is_told(self, X: Float, b: Float) -> bool:
         """Whether roundings of the coefficients of A move every column by roundings of its largest value at most."""
@@ -209,31 +189,24 @@ class ExtendedSweeps:
     """
 
     def __init__(self, equations: Equations, solver: NormalSolver) -> None:
-        self._equations, self._solver = equations, solver
-        self._transposed = equations.A_transposed.astype(np.longdouble)
-        self._Sigma = equations.entries().astype(np.longdouble)
+        self._equations, self._solver = equations.extended, solver
         self._require_gain()
 
     def project(self, Y: Float, b: Float) -> tuple[Float, Flags]:
         """Cells X with A X = b, (n, K), and for every column whether the last sweep moved roundings only."""
-        A = self._equations.extended
-        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: A @ X - b, self._moved_by, b)
+        own = self._equations
+        X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: own.A @ X - b, own.moved_by, b)
         return X, settled
 
     def adjoint(self, U: Float) -> Float:
         """U - A' (A Sigma A')^-1 A Sigma U; without weight of moving cells where all of that is rounding."""
-        A, nothing = self._equations.extended, np.zeros((self._equations.A.shape[0], 1))
-        W, Z, _ = self._swept(
-            U.astype(np.longdouble), lambda W: A @ (self._Sigma @ W), lambda Z: self._transposed @ Z, nothing
-        )
-        terms = abs(U) + abs(self._transposed) @ abs(Z)
-        moving = self._equations.moving
-        deviations = np.sqrt(self._Sigma.diagonal()[moving, None])
+        A, At, Sigma = self._equations.A, self._equations.A_transposed, self._equations.entries()
+        nothing, moving = np.zeros((A.shape[0], 1)), self._equations.moving
+        W, Z, _ = self._swept(U.astype(np.longdouble), lambda W: A @ (Sigma @ W), lambda Z: At @ Z, nothing)
+        terms = abs(U) + abs(At) @ abs(Z)
+        deviations = np.sqrt(Sigma.diagonal()[moving, None])
         noise, rounded = (np.linalg.norm((deviations * own[moving]).astype(float), axis=0) for own in (W, terms))
         return np.where((noise <= EPSILON * rounded) & moving[:, None], 0.0, W)
-
-    def _moved_by(self, Z: Long) -> Long:
-        return self._Sigma @ (self._transposed @ Z)
 
     def _swept(
         self, Y: Long, residual: Callable[[Long], Long], moved_by: Callable[[Long], Long], b: Float
@@ -263,7 +236,7 @@ class ExtendedSweeps:
         for sweep in range(sizes.size):
             Z = self._solved(R)
             sizes[sweep] = np.linalg.norm(Z.astype(float) * deviations)
-            R = R - self._equations.extended @ self._moved_by(Z)
+            R = R - self._equations.A @ self._equations.moved_by(Z)
         if not (sizes[1:] <= GAIN * sizes[:-1]).all():
             raise UnsupportedProblemError(
                 "its variances, with the weights of areas and equalities, are so unequal that rounding would "
@@ -271,90 +244,79 @@ class ExtendedSweeps:
             )
 
 
-class Settling:
-    """Moves what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
+def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
+    """Move what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
+
+    Nothing is done where every row is off by roundings of the largest value at most.
 
     Parameters
     ----------
     equations : Equations
     solver : NormalSolver
+    X : ndarray, (n, K)
+    R : ndarray, (m, K)
+        A X - b, as float64 has it.
+    b : ndarray, (m, 1)
+
+    Returns
+    -------
+    X : ndarray, (n, K)
+    R : ndarray, (m, K)
+    iterations : int
     """
-
-    def __init__(self, equations: Equations, solver: NormalSolver) -> None:
-        self._equations, self._solver = equations, solver
-
-    @cached_property
-    def _moving(self) -> tuple[sparse.csr_array, sparse.csr_array, Float]:
-        """A over the cells that do not stay as they are, its transpose, and the inverse squares of its rows, (m, 1)."""
-        A = sparse.csr_array(self._equations.A @ sparse.diags_array(self._equations.moving.astype(float)))
-        squares = np.asarray(A.power(2).sum(axis=1))[:, None]
-        return A, A.T.tocsr(), np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
-
-    def settle(self, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
-        """Settled cells, their rows, and iterations.
-
-        Nothing is done where every row is off by roundings of the largest value at most.
-
-        Parameters
-        ----------
-        X : ndarray, (n, K)
-        R : ndarray, (m, K)
-            A X - b, as float64 has it.
-        b : ndarray, (m, 1)
-        """
-        equations = self._equations
-        largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
-        if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
-            return X, R, 0
-        terms = equations.absolute @ abs(X) + abs(b)
-        allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
-        steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
-        for _ in range(SWEEPS):
-            if (beyond <= SETTLED).all():
+    largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
+    if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
+        return X, R, 0
+    terms = equations.absolute @ abs(X) + abs(b)
+    allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
+    steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
+    for _ in range(SWEEPS):
+        if (beyond <= SETTLED).all():
+            break
+        try:
+            settled, iterations = _settled(equations, solver, X, b, allowed, np.maximum(1.0, share * beyond))
+        except ConvergenceError:
+            settled, iterations = X, 0
+        steps += iterations
+        left = _beyond(_off(equations, settled, b), allowed)
+        better = left < beyond
+        if not better.any():
+            if (share * beyond <= 1).all():
                 break
-            try:
-                settled, iterations = self._settled(X, b, allowed, np.maximum(1.0, share * beyond))
-            except ConvergenceError:
-                settled, iterations = X, 0
-            steps += iterations
-            left = _beyond(self._off(settled, b), allowed)
-            better = left < beyond
-            if not better.any():
-                if (share * beyond <= 1).all():
-                    break
-                share *= LESS_AT_ONCE
-            X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
-        return X, equations.A @ X - b, steps
+            share *= LESS_AT_ONCE
+        X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
+    return X, equations.A @ X - b, steps
 
-    def _off(self, X: Float, b: Float) -> Float:
-        """A X - b, whose rounding would be in the range of nothing."""
-        return np.asarray(self._equations.extended @ X.astype(np.longdouble) - b, dtype=float)
 
-    def _settled(self, X: Float, b: Float, allowed: Float, target: Float) -> tuple[Float, int]:
-        """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
-        off, (A, A_transposed, inverse_squares) = self._off(X, b), self._moving
+def _settled(
+    equations: Equations, solver: NormalSolver, X: Float, b: Float, allowed: Float, target: Float
+) -> tuple[Float, int]:
+    """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
+    A = sparse.csr_array(equations.A @ sparse.diags_array(equations.moving.astype(float)))
+    A_transposed, squares = A.T.tocsr(), np.asarray(A.power(2).sum(axis=1))[:, None]
+    inverse_squares = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
+    off, steps = _off(equations, X, b), 0
 
-        def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
-            return _beyond(R, allowed[:, columns])
+    def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
+        return _beyond(R, allowed[:, columns])
 
-        steps = 0
-        for multiple in CONTRADICTIONS:
-            Z, iterations, converged = conjugate_gradients(
-                lambda Z: A @ (A_transposed @ Z),
-                off,
-                lambda R: inverse_squares * R,
-                sizes,
-                multiple * target,
-                ITERATIONS,
-            )
-            steps += iterations
-            if converged:
-                break
-        else:
-            raise ConvergenceError
-        apart = self._off(A_transposed @ Z, np.zeros_like(b))
-        Z, iterations = self._solver.iterate(apart, sizes, target)
-        return X - self._equations.moved_by(Z), steps + iterations
+    for multiple in CONTRADICTIONS:
+        Z, iterations, converged = conjugate_gradients(
+            lambda Z: A @ (A_transposed @ Z), off, lambda R: inverse_squares * R, sizes, multiple * target, ITERATIONS
+        )
+        steps += iterations
+        if converged:
+            break
+    else:
+        raise ConvergenceError
+    apart = _off(equations, A_transposed @ Z, np.zeros_like(b))
+    Z, iterations = solver.iterate(apart, sizes, target)
+    return X - equations.moved_by(Z), steps + iterations
+
+
+def _off(equations: Equations, X: Float, b: Float) -> Float:
+    """A X - b, whose rounding would be in the range of nothing."""
+    return np.asarray(equations.extended.A @ X.astype(np.longdouble) - b, dtype=float)
 
 
 def _beyond(R: Float, allowed: Float) -> Float:

@@ -19,7 +19,7 @@ choice buys, in seconds to prepare and to estimate once (processor time on a loa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, isinf, sqrt
+from math import isinf, sqrt
 from typing import ClassVar
 
 from blue_solvers.components.size import holds_many_times_its_tables
@@ -70,52 +70,40 @@ class Auto(Solver):
     def choose(self, problem: Problem) -> tuple[Solver, str]:
         """The solver for a plain problem (see `Solver`), and why."""
         equal = "noise is uncorrelated and of equal variance within"
+        is_wide = problem.is_placed and holds_many_times_its_tables(problem, problem.domain.places.size)
         for solver, suits, why in (
             (Dense(), problem.noise.is_singular, "its covariance is singular"),
             (TwoPass(), problem.relations.tree is not None, "its nodes form a tree of sums: two sweeps, exact"),
             (SeaBlue(), True, f"{equal} tables (A1-A3): closed form"),
-            (AreaSolver(), _is_wide(problem), "all variables together have many times the cells of the tables, exact"),
+            (AreaSolver(), is_wide, "all variables together have many times the cells of the tables, exact"),
             (TwoPass(), problem.has_areas and problem.tree is not None, "its areas form a tree: two passes, exact"),
             (TwoPass(), not problem.has_only_tables, f"{equal} every table of a geounit: two passes, exact"),
             (AreaSolver(), problem.has_areas, f"{equal} every table of an area: exact"),
         ):
-            if suits and _refusal(solver, problem) is None:
+            if suits and solver.why_not_best(problem) is None:
                 return solver, why
-        why, unsupported = _why_not_closed_form(problem), Cholesky().refusal(problem)
-        if unsupported is not None and Dense().refusal(problem) is None and AROUND.refusal(problem):
-            return Dense(), f"{why}, and {_first(unsupported)}: small enough to find them"
-        if unsupported is not None:
-            return _iterations(problem, f"{why}, and {_first(unsupported)}: iterations")
-        if _equations_are_dear(problem):
-            return _iterations(problem, f"{why}: crossing recodes have too many cells to find equations, so iterations")
-        if _operations(problem) <= CHOLESKY_OPERATIONS:
+        why, dear = _why_not_closed_form(problem), _why_not_factorised(problem)
+        if not dear:
             return Cholesky(), f"{why}: {problem.rank:,} constraints are cheap to factorise"
-        return _iterations(problem, f"{why}: {problem.rank:,} constraints are dear to factorise, so iterations")
+        if not problem.noise.has_entries and Dense().refusal(problem) is None and AROUND.refusal(problem):
+            return Dense(), f"{why}{dear}: small enough to find them"
+        return _iterations(problem, f"{why}{dear}, so iterations")
 
 
-def _refusal(solver: Solver, problem: Problem) -> str | None:
-    """Why a solver is not a way to the BLUE of a plain problem, or None."""
-    return solver.refusal(problem) or solver.why_inexact(problem)
+def _why_not_closed_form(problem: Problem) -> str:
+    closed = AreaSolver() if problem.has_areas else SeaBlue() if problem.has_only_tables else TwoPass()
+    return _first(closed.why_not_best(problem) or "")
 
 
-def _is_wide(problem: Problem) -> bool:
-    """Whether the two passes would hold many times the cells that are given and wanted."""
-    return problem.is_placed and holds_many_times_its_tables(problem, problem.domain.places.size)
-
-
-def _equations_are_dear(problem: Problem) -> bool:
-    """Whether equations between crossing recodes may take long to find: where there are many cells."""
-    return problem.recodes_cross and problem.domain.size * len(problem.observed_tables) > FEW_ENTRIES
-
-
-def _operations(problem: Problem) -> float:
-    """Of a factorisation of A Sigma A', as if its entries filled a dense matrix of their number."""
-    if problem.rank > CHOLESKY_RANK:
-        return inf
-    dense = problem.rank**3 / 3
-    if dense <= CHOLESKY_OPERATIONS:
-        return dense
-    return min(dense, _products(problem) ** 1.5 / 3)
+def _why_not_factorised(problem: Problem) -> str:
+    """What stands against a factorisation of A Sigma A', or nothing; its work is that of a full matrix, or less."""
+    if (unsupported := Cholesky().refusal(problem)) is not None:
+        return f", and {_first(unsupported)}"
+    if problem.recodes_cross and problem.domain.size * len(problem.observed_tables) > FEW_ENTRIES:
+        return ": crossing recodes have too many cells to find equations"
+    rank, most = problem.rank, 3 * CHOLESKY_OPERATIONS
+    is_cheap = rank <= CHOLESKY_RANK and (rank**3 <= most or _products(problem) ** 1.5 <= most)
+    return "" if is_cheap else f": {rank:,} constraints are dear to factorise"
 
 
 def _products(problem: Problem) -> float:
@@ -153,14 +141,3 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
 def _first(reason: str) -> str:
     """What is the matter, without the advice after it."""
     return reason.reason if isinstance(reason, Refusal) else reason
-
-
-def _why_not_closed_form(problem: Problem) -> str:
-    if not problem.is_tabular:
-        return "equations without tables"
-    if problem.is_correlated:
-        return "noise is correlated (A2 fails)"
-    if problem.is_alike_by_geounit:
-        closed = AreaSolver() if problem.has_areas else SeaBlue() if problem.has_only_tables else TwoPass()
-        return _first(_refusal(closed, problem) or "")
-    return "variances differ within tables (A3 fails)"

@@ -127,8 +127,8 @@ class FormEstimate(Prepared):
     def apply(self, Y: Float) -> tuple[Float, Info]:
         return self._method.apply(Y), self.info
 
-    def violation(self, Y: Float) -> float | None:
-        return self._method.violation(Y)
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        return self._method.apply(Y), replace(self.info, violation=self._method.violation(Y))
 
     def adjoint(self, V: Float) -> Float:
         return self._method.adjoint(V)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import sparse
 
 from blue_solvers.contract import Capability, ConvergenceError, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.krylov import Product, Sizes, conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import COSTS_DIGITS, Equations, NormalSolver, variance_spread
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, equations_of, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
@@ -18,6 +19,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.extras import missing_extra
 
+COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 USUAL = 1e-10
 PROMISE = 1e-9  # standard errors
 WIDEST_SPREAD = 1e9  # of variances, up to which iterations on the constraints keep the digits of every cell
@@ -115,8 +117,8 @@ class ConjugateGradient(Solver):
     def plan_as(self, problem: Problem, name: str) -> ConstrainedEstimate:
         """`plan`, reporting as another solver of which this is the engine."""
         rows = self.rows or "all"
-        reason = f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}"
-        return ConstrainedEstimate(problem, rows, self.normal_solver, _info(name, problem, reason))
+        info = _info(name, problem, f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}")
+        return ConstrainedEstimate(problem, equations_of(problem, rows), self.normal_solver, info)
 
     def normal_solver(self, equations: Equations) -> NormalSolver:
         """These iterations on some equations."""
@@ -168,7 +170,9 @@ class _KrylovNormalSolver(NormalSolver):
     def __init__(self, equations: Equations, options: ConjugateGradient) -> None:
         self._equations = equations
         self._options = options
-        self._precondition = _preconditioner(equations, options.preconditioner)
+        inverse = 1.0 if options.preconditioner is None else 1 / equations.deviations[:, None] ** 2
+        is_scaled = options.preconditioner != "multigrid"
+        self._precondition: Product = partial(np.multiply, inverse) if is_scaled else _multigrid_cycle(equations)
         self.rtol = USUAL if options.rtol is None else options.rtol
         self.goal = 0.0 if options.rtol is None else options.rtol
         self.label = f"{options.preconditioner or 'no'} preconditioner"
@@ -192,13 +196,6 @@ class _KrylovNormalSolver(NormalSolver):
 
 def _in_words(rtol: float | None) -> str:
     return "rounding" if rtol is None else f"a relative residual of {rtol:g}"
-
-
-def _preconditioner(equations: Equations, name: str | None) -> Product:
-    if name == "multigrid":
-        return _multigrid_cycle(equations)
-    inverse = 1.0 if name is None else 1 / equations.deviations[:, None] ** 2
-    return lambda R: inverse * R
 
 
 def _multigrid_cycle(equations: Equations) -> Product:

@@ -9,15 +9,14 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver, UnsupportedProblemError
-from blue_solvers.normal_equations.factorisation import FactorSolver, sparse_solver
-from blue_solvers.normal_equations.inverses import DenseFactor
-from blue_solvers.normal_equations.noisy_equations import Equations, is_uneven, variance_spread
+from blue_solvers.normal_equations.factorisation import sparse_solver
+from blue_solvers.normal_equations.inverses import dense_solver
+from blue_solvers.normal_equations.noisy_equations import WIDE_SPREAD, equations_of, is_uneven, variance_spread
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.solvers.dense_estimates import OrthogonalEstimate, SingularEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 
-WIDE_SPREAD = 1e8  # ratio of variances from which the squares in A Sigma A' would lose digits
 MOST_OPERATOR_CELLS = 3_000  # of a covariance operator whose entries are found by applying it to every unit vector
 REASON = "the projection of Theorem 5, by dense linear algebra"
 
@@ -42,7 +41,7 @@ class Cholesky(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
         info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
-        return ConstrainedEstimate(problem, "independent", sparse_solver, info)
+        return ConstrainedEstimate(problem, equations_of(problem, "independent"), sparse_solver, info)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Dense(Solver):
         what = f"the dense projection with {problem.rank:,} constraints"
         require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
         info = Info(self.name, exact=True, reason=REASON)
-        return ConstrainedEstimate(problem, "independent", _dense_solver, info)
+        return ConstrainedEstimate(problem, equations_of(problem, "independent"), dense_solver, info)
 
 
 def _with_entries(problem: Problem) -> Problem:
@@ -91,7 +90,3 @@ def _with_entries(problem: Problem) -> Problem:
         return problem.with_covariance(sparse.csr_array((entries + entries.T) / 2))
     except ValueError as error:
         raise UnsupportedProblemError(str(error)) from None
-
-
-def _dense_solver(equations: Equations) -> FactorSolver:
-    return FactorSolver(equations, DenseFactor(equations.normal_matrix()).solve, DenseFactor.label)

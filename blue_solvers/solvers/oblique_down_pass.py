@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared
+from blue_solvers.crossing_areas.area_form import subsets
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
@@ -39,7 +40,8 @@ class ObliqueDownPass(Prepared):
     def __init__(self, problem: Problem, info: Info) -> None:
         self.problem, self.info, self.offset = problem, info, np.zeros(problem.desired.size)
         schema = problem.domain.schema
-        tables = _downward_closure(schema, problem.desired_tables)
+        kept = subsets(table.axes for table in problem.desired_tables)
+        tables = [make_table(schema, tuple(schema.names[axis] for axis in sorted(own))) for own in kept]
         collections = {table: _collection(problem, table) for table in tables}
         self._collects = {table.name: collects for table, (collects, _) in collections.items()}
         self._fits = {table.name: _fit(schema, table, variances) for table, (_, variances) in collections.items()}
@@ -69,12 +71,6 @@ class ObliqueDownPass(Prepared):
             for coarse, part in zip(fit.problem.observed.names, below, strict=False):
                 pending[coarse] += part
         return result
-
-
-def _downward_closure(schema: Schema, tables: tuple[Table, ...]) -> list[Table]:
-    """All marginals of the tables, fewest variables first."""
-    factors = {chosen for t in tables for k in range(len(t.factors) + 1) for chosen in combinations(t.factors, k)}
-    return sorted((make_table(schema, chosen) for chosen in factors), key=lambda table: (len(table.axes), table.axes))
 
 
 def _fit(schema: Schema, table: Table, variances: Float) -> ConstrainedEstimate:

@@ -28,7 +28,7 @@ from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.crossing_areas.component_problem import ComponentEstimate
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate, gathered
 from blue_solvers.crossing_areas.table_slots import Contrasts
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
@@ -95,7 +95,8 @@ class CrossingForm(AreaForm):
             if key not in known:
                 known[key] = self._told(own)
             told[own.component], shares = known[key]
-            slots.put(array, own.component, shares.T @ own.observed.gathered(given))
+            part = slots.component(own.component)
+            part.put_front(array[part.place], shares.T @ gathered(own.observed, given))
         slots.basis.to_cells(array)
         return Upward(array.reshape(-1, 1), [[told[own]] for own in self._order], self._part.least)
 

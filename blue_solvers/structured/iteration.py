@@ -45,13 +45,12 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.components import Components
 from blue_solvers.contract import ConvergenceError, Info, Prepared, variances_from_weights
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.krylov import Product, conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, variance_spread
-from blue_solvers.structured.nearest import Sums, structure_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, WIDE_SPREAD, variance_spread
+from blue_solvers.structured.nearest import structure_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
@@ -62,7 +61,6 @@ EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be
 LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better
 HALF_THE_DIGITS = 0.5  # of the root of a tolerance, what is left being at most twice what is asked for
 MOST_CELLS, MOST_EQUATIONS = 20_000, 5_000  # that a factorisation takes in seconds, where iterations take minutes
-WIDEST_SPREAD = 1e8  # of variances, up to which the squares in A Sigma A' keep the digits of every cell
 SHARPENED = 5.0  # 2 to 15 take as many steps within a tenth, of uniform and log-uniform variances in ratio 100
 LEAST_LEVERAGE = 0.2  # on average, from which two estimates a step take less work than one
 TINY = float(np.finfo(float).tiny)
@@ -95,12 +93,10 @@ class NearestStructuredEstimate(Prepared):
         self._rtol, self._most_error = rtol, most_error
         self._max_iterations = max_iterations
         self.info = info
-        structure = structure_of(problem)
-        self._desired, self._observed = structure.desired, structure.observed
-        self._cells, self._everywhere = structure.cells, structure.everywhere
-        moved = (structure.variances > 0) & np.isfinite(structure.variances)
+        self._observed, self._desired, self._everywhere, variances, self._cells = structure_of(problem)
+        moved = (variances > 0) & np.isfinite(variances)
         self._certain = problem.noise.has_entries and not (moved & problem.unmeasured).any()
-        self._deviations = np.sqrt(np.where(moved, structure.variances, 0.0))[:, None]
+        self._deviations = np.sqrt(np.where(moved, variances, 0.0))[:, None]
         self._S = self._deviations[self._cells] ** 2
         self._inverse_S = np.divide(1.0, self._S, out=np.zeros_like(self._S), where=self._S > 0)
         least = float(self._deviations[moved].min(initial=np.inf))
@@ -109,10 +105,10 @@ class NearestStructuredEstimate(Prepared):
         self._measure_noise(moved & ~problem.unmeasured)
         self._magnification = float(self._rounding(self._weigh(self._signs * self._deviations))[0])
         self._precondition = self._preconditioner()
-        start = _offset(self._observed, self._S.size)
+        start = np.asarray(getattr(self._observed, "offset", np.zeros(self._S.size)))[:, None]  # 0 without equalities
         self._of_offset = replace(info, exact=True, error_bound=0.0)
         constant, self._of_offset = self._estimate(np.zeros_like(self._deviations), start)
-        self.offset = (constant + _offset(self._desired, problem.desired.size))[:, 0]
+        self.offset = constant[:, 0]
 
     def _measure_noise(self, used: Flags) -> None:
         """Products with Sigma^-1, with Sigma of the cells kept, and how the variances compare with the structured."""
@@ -150,11 +146,11 @@ class NearestStructuredEstimate(Prepared):
 
     def _estimate(self, Y: Float, start: Float) -> tuple[Float, Info]:
         """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
-        everywhere = self._everywhere.apply(start)
+        everywhere = self._everywhere.tabulate(start)
         away = Y - everywhere
         weighted = self._weigh(away)
         adjustment = np.sqrt(np.maximum(_products(away, weighted), 0.0))
-        pull = self._transposed(self._everywhere.adjoint(weighted))
+        pull = self._transposed(self._everywhere.tabulate_transpose(weighted))
         rounding = self._rounding(self._weigh(self._signs * (abs(Y) + abs(everywhere))))
         aim = np.minimum(self._rtol * adjustment, self._most_error)
         X, sizes, iterations = self._solve(pull, np.maximum(aim, rounding))
@@ -169,7 +165,7 @@ class NearestStructuredEstimate(Prepared):
             if self._certain
             else None,
         )
-        return self._desired.apply(estimate), info
+        return self._desired.tabulate(estimate), info
 
     def adjoint(self, V: Float) -> Float:
         return self._weights(V, self._rtol)
@@ -179,23 +175,17 @@ class NearestStructuredEstimate(Prepared):
 
         A variance is known to `rtol` of itself.
         """
-        if self._has_few_equations():
-            return variances_by_selected_inversion(self.problem)
+        problem, size = self.problem, self.problem.desired.size
+        known = problem.noise.has_entries and not problem.recodes_cross and variance_spread(problem) <= WIDE_SPREAD
+        if known and problem.observed.size <= MOST_CELLS and problem.rank <= MOST_EQUATIONS:
+            return variances_by_selected_inversion(problem)
         rtol = HALF_THE_DIGITS * float(np.sqrt(self._rtol)) if self._certain else self._rtol
-        size = self.problem.desired.size
         weights = partial(self._weights, rtol=rtol)
-        return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, weights)
-
-    def _has_few_equations(self) -> bool:
-        problem = self.problem
-        known = problem.noise.has_entries and variance_spread(problem) <= WIDEST_SPREAD
-        if not known or problem.recodes_cross or problem.observed.size > MOST_CELLS:
-            return False
-        return problem.rank <= MOST_EQUATIONS
+        return variances_from_weights(problem.noise_covariance, np.arange(size), size, weights)
 
     def _weights(self, V: Float, rtol: float) -> Float:
         """Weights of the measurements in V' x, to an error of every column of `rtol` of its standard error."""
-        pulls = self._desired.adjoint(V)
+        pulls = self._desired.tabulate_transpose(V)
         pull = self._transposed(pulls)
         deviations = self._deviations[self._cells]
         scaled = deviations * pulls
@@ -204,8 +194,8 @@ class NearestStructuredEstimate(Prepared):
         pull[:, known] = 0
         target = np.maximum(rtol * self._least_errors(pull), self._floor * _lengths(scaled))
         X, _, _ = self._solve(pull, target)
-        weights = self._weigh(self._everywhere.apply(X))
-        weights[self._cells] += self._observed.adjoint(pulls - self._everywhere.adjoint(weights))
+        weights = self._weigh(self._everywhere.tabulate(X))
+        weights[self._cells] += self._observed.adjoint(pulls - self._everywhere.tabulate_transpose(weights))
         weights[self.problem.unmeasured] = 0
         weights[np.ix_(~self.problem.exact, known)] = 0
         return weights
@@ -218,7 +208,7 @@ class NearestStructuredEstimate(Prepared):
 
     def _information(self, X: Float) -> Float:
         """P' B' Sigma^-1 B X."""
-        return self._transposed(self._everywhere.adjoint(self._weigh(self._everywhere.apply(X))))
+        return self._transposed(self._everywhere.tabulate_transpose(self._weigh(self._everywhere.tabulate(X))))
 
     @property
     def _floor(self) -> float:
@@ -233,7 +223,7 @@ class NearestStructuredEstimate(Prepared):
         """What the standard errors of functionals are at least: those of their estimates along P S `pull` alone."""
         along = self._S * pull
         squares = _products(pull, along)
-        everywhere = self._everywhere.apply(along)
+        everywhere = self._everywhere.tabulate(along)
         precisions = _products(everywhere, self._weigh(everywhere))
         return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
 
@@ -313,11 +303,6 @@ def _inverse_of_noise(problem: Problem) -> Product:
     unscaled = sparse.diags_array(inverse)
     factor, inverse = factorise(sparse.csr_array(unscaled @ problem.noise.entries() @ unscaled)), inverse[:, None]
     return lambda X: inverse * factor.solve(inverse * X)
-
-
-def _offset(form: Components | Sums, size: int) -> Float:
-    """Constant part of an exact estimate, (size, 1): zero without equalities."""
-    return np.asarray(getattr(form, "offset", np.zeros(size)))[:, None]
 
 
 def _products(U: Float, V: Float) -> Float:

@@ -25,8 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -200,21 +198,6 @@ def _suffice(problem: Problem, kept: list[int]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Desired cells of a problem as sums of consistent observed ones, (n, K) to (m, K), and the transpose."""
-
-    problem: Problem
-
-    def apply(self, X: Float) -> Float:
-        """From observed cells."""
-        return self.problem.tabulate(X)
-
-    def adjoint(self, V: Float) -> Float:
-        """To observed cells."""
-        return self.problem.tabulate_transpose(V)
-
-
 class Structure(NamedTuple):
     """The exact estimate of the nearest structured problem, which keeps all that is exact.
 
@@ -222,21 +205,19 @@ class Structure(NamedTuple):
     ----------
     observed : Components
         Of the observed cells of its tables.
-    desired : Components or Sums
-        Of the desired cells, from the same.
+    desired, everywhere : Problem
+        Whose tabulation sums consistent values of these to the desired cells, and to all observed ones.
     variances : ndarray, (n,)
         The one variance of every observed cell of the problem, 0 in exact cells.
     cells : ndarray of int
         The cells of its tables in the observed layout of the problem.
-    everywhere : Sums
-        All observed cells from consistent values of these.
     """
 
     observed: Components
-    desired: Components | Sums
+    desired: Problem
+    everywhere: Problem
     variances: Float
     cells: Index
-    everywhere: Sums
 
 
 def structure_of(problem: Problem) -> Structure:
@@ -245,15 +226,9 @@ def structure_of(problem: Problem) -> Structure:
     assert not isinstance(kept, str)
     structured, every = nearest_structured(problem), range(len(problem.observed_tables))
     variances, cells = np.where(problem.exact, 0.0, structured.variances), structured.observed.cells(kept)
-    form_of = partial(
-        exact_form_of_areas if problem.has_areas else conditioned, known=np.searchsorted(cells, exact_in_part(problem))
-    )
+    desired, everywhere = structured, structured.observing()
     if len(kept) < len(every):
-        fewer = of_tables(structured, kept)
-        everywhere = Sums(of_tables(structured, kept, every))
-        return Structure(form_of(fewer.observing()), Sums(fewer), variances, cells, everywhere)
-    observed = form_of(structured.observing())
-    same = problem.desired.names == problem.observed.names
-    return Structure(
-        observed, observed if same else form_of(structured), variances, cells, Sums(structured.observing())
-    )
+        desired, everywhere = of_tables(structured, kept), of_tables(structured, kept, every)
+    form_of = exact_form_of_areas if problem.has_areas else conditioned
+    observed = form_of(desired.observing(), np.searchsorted(cells, exact_in_part(problem)))
+    return Structure(observed, desired, everywhere, variances, cells)

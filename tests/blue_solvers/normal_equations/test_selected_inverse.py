@@ -31,7 +31,7 @@ NOISE_TOLERANCE, OWN_TOLERANCE = 1e-9, 1e-6
 def inverse_by(library: object, matrix: sparse.sparray) -> SelectedInverse:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(factorisation, "cholmod", library)
-        return SelectedInverse(factorise(sparse.csc_array(matrix), shown=True))
+        return SelectedInverse(factorise(sparse.csc_array(matrix)))
 
 
 @st.composite

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, estimate
 from blue_solvers.normal_equations.noisy_equations import Equations
-from blue_solvers.normal_equations.stage import Settling
+from blue_solvers.normal_equations.stage import settle
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.compare import largest
@@ -91,8 +91,7 @@ def test_rows_settle_though_known_values_contradict_one_another_in_rounding(roun
     y = np.array([[3.0], [500.0], [40.0], [117.0], [300.0]])
     system, b = equations(roundings * EPSILON * 300)
     x = y - np.array([[0], [386.0], [-146], [0], [0]]) + np.array([[0], [1e-9], [-3e-10], [0], [0]])
-    settling = Settling(system, ConjugateGradient().normal_solver(system))
-    settled, left, iterations = settling.settle(x, system.A @ x - b, b)
+    settled, left, iterations = settle(system, ConjugateGradient().normal_solver(system), x, system.A @ x - b, b)
     assert iterations
     np.testing.assert_array_equal(settled[3:], x[3:])
     np.testing.assert_array_equal(left, system.A @ settled - b)
@@ -103,6 +102,6 @@ def test_rows_settle_though_known_values_contradict_one_another_in_rounding(roun
 def test_what_holds_already_stays_as_it_is() -> None:
     system, b = equations(0.0)
     x = np.array([[3.0], [114.0], [186.0], [117.0], [300.0]])
-    settled, _, iterations = Settling(system, ConjugateGradient().normal_solver(system)).settle(x, system.A @ x - b, b)
+    settled, _, iterations = settle(system, ConjugateGradient().normal_solver(system), x, system.A @ x - b, b)
     assert settled is x
     assert not iterations
