@@ -155,13 +155,13 @@ class GroupMixing:
                 sources.append(Telling.measured(design, zeros, zeros + 1))
             else:
                 root = np.sqrt(weight)[:, :, None] * np.eye(len(design))
-                sources.append(Telling(design[None], root, (design.T @ design)[None]))
-        solution = combine(sources)
+                sources.append(Telling(design, root, design.T @ design))
+        message, gains = combine(sources)
         for own in asked:
-            squares = squares_of_sums(self._design(own, variables), solution.message.root)
+            squares = squares_of_sums(self._design(own, variables), message.root)
             self.variances.update(((mask, own), each) for mask, each in zip(masks, squares, strict=True))
         everything = np.concatenate(designs)
-        for i, weight, gain in zip(told, weights, solution.gains, strict=True):
+        for i, weight, gain in zip(told, weights, gains, strict=True):
             matrices[:, :, ends[i] : ends[i + 1]] = everything @ gain / weight[:, None, :]
         return matrices
 

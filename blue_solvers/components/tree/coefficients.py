@@ -20,7 +20,7 @@ from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficien
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.splitting import Division, Piece
-from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
+from blue_solvers.components.tree.sums_of_children import SumOfChildren
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
@@ -135,10 +135,8 @@ class PieceSolver:
             children = self._about(plan.pair_class[lot.pairs], support)
             adding = SumOfNumbers if support.size == 1 else SumOfChildren
             lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
-            sources.append(Telling.told(flattened(lot.sums.total)))
-        combined = combine(sources)
-        lot.message[:] = raised(combined.message, shape)
-        gains = [gain.reshape(*shape, -1) for gain in combined.gains]
+            sources.append(Telling.told(lot.sums.total))
+        lot.message[:], gains = combine(sources)
         for (t, rows), gain in zip(used, gains, strict=False):
             self._found[t].append((classes - level.first_class, gain, support, rows))
         if lot.sums is not None:
@@ -150,9 +148,8 @@ class PieceSolver:
         found = Message.zeros((len(self._jobs), classes.size, support.size, support.size))
         pieces = np.arange(len(self._jobs))
         for chosen, lot, rows in self._by_lot(classes):
-            places, own = np.searchsorted(support, lot.support), lot.message[:, rows]
-            for given, array in zip(own.arrays, found.arrays, strict=True):
-                array[np.ix_(pieces, chosen, places, places)] = given
+            places = np.searchsorted(support, lot.support)
+            found[np.ix_(pieces, chosen, places, places)] = lot.message[:, rows]
             others = np.setdiff1d(np.arange(support.size), places)
             found.exact[:, chosen[:, None], others, others] = 1.0
         return found
@@ -175,13 +172,11 @@ class PieceSolver:
                 W[i, : len(rows)] = rows[:, support]
             said = np.flatnonzero(W.any(axis=(0, 2)))
             if said.size and (weights[ranks].any() or exact[ranks].any()):
-                design = np.repeat(W[:, said], classes.size, axis=0)
-                precisions = np.tile(weights[ranks], count)
-                sources.append(Telling.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
+                sources.append(Telling.measured(W[:, None, said], weights[ranks], exact[ranks].astype(float)))
                 used.append((t, said))
         if not sources:
-            nothing = np.zeros((count * classes.size, support.size, support.size))
-            sources.append(Telling(np.eye(support.size)[None], nothing, nothing[:1]))  # whose gain is not kept
+            nothing = np.zeros((count, classes.size, support.size, support.size))
+            sources.append(Telling(np.eye(support.size), nothing, nothing))  # whose gain is not kept
         return sources, used
 
     def _go_down(self) -> None:
@@ -202,7 +197,7 @@ class PieceSolver:
                 pairs, places = lot.pairs[chosen], np.searchsorted(lot.support, child.support)
                 learnt = root[:, chosen][:, :, places]
                 if places.size < lot.support.size:
-                    learnt = compress(learnt.reshape(-1, *learnt.shape[2:])).reshape(*learnt.shape[:3], -1)
+                    learnt = compress(learnt)
                 child.posterior[:, rows] = learnt
                 found["gain"].append((pairs, gain[:, chosen][:, :, places], child.support, lot.support))
                 found["posterior"].append((pairs + 1, learnt, child.support, child.support))
