@@ -9,7 +9,8 @@ batches, with any axes before those of matrices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -41,14 +42,14 @@ class Message:
     @classmethod
     def zeros(cls, shape: tuple[int, ...]) -> Self:
         """A batch of zero matrices, (..., m, m)."""
-        return cls(*(np.zeros(shape) for _ in fields(cls)))
+        return cls(*np.zeros((4, *shape)))
 
     def __getitem__(self, index: object) -> Self:
-        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+        return type(self)(*(own[index] for own in vars(self).values()))
 
     def __setitem__(self, index: object, values: Self) -> None:
-        for field in fields(self):
-            getattr(self, field.name)[index] = getattr(values, field.name)
+        for name, own in vars(self).items():
+            own[index] = getattr(values, name)
 
     @property
     def finite(self) -> Float:
@@ -111,8 +112,11 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     nothing = np.zeros((*F.shape[:-2], F.shape[-1], F.shape[-1]))
     exact, along_exact = _exact_part(sources, nothing)
     seen = sum((source.seen for source in sources), start=nothing)
-    open_ = complement(exact)
-    determined = range_projector(open_ @ seen @ open_ if exact.any() else seen, 1 + trace(seen))
+    size = 1 + trace(seen)
+    if along_exact is not None:
+        open_ = complement(exact)
+        seen = open_ @ seen @ open_
+    determined = range_projector(seen, size)
     unseen = complement(determined)
     if unseen.any():
         F = np.concatenate([F @ determined, _as_large([F]) * unseen], axis=-2)
@@ -120,13 +124,15 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     if unseen.any():
         inverse, information, covariance = determined @ inverse, information @ determined, determined @ covariance
     inverse = _made_consistent(inverse[..., : measured.shape[-2]], measured, determined)
-    rows = np.split(inverse, np.cumsum([own.shape[-2] for own in weighed])[:-1], axis=-1)
+    ends = np.cumsum([0, *(own.shape[-2] for own in weighed)]).tolist()
+    rows = [inverse[..., first:last] for first, last in pairwise(ends)]
     gains = [_times(own, source.noisy) for own, source in zip(rows, sources, strict=True)]
     if along_exact is not None:
         rest = np.eye(F.shape[-1]) - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
         gains = _made_exact(gains, along_exact, sources)
-    return Message(covariance, information, complement(exact, determined), exact), gains
+    unknown = unseen if along_exact is None else complement(exact, determined)
+    return Message(covariance, information, unknown, exact), gains
 
 
 def add(left: Message, right: Message) -> Message:

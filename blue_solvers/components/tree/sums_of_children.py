@@ -29,7 +29,7 @@ class Merges:
         Terms and sums together.
     """
 
-    rounds: list[tuple[Index, Index, Index]]
+    rounds: list[tuple[Index, Index, slice]]
     totals: Index
     size: int
 
@@ -37,22 +37,15 @@ class Merges:
 def merges_of(owners: Index) -> Merges:
     """Merges of terms by their owner, (terms,), given in order of owners; every owner has a term."""
     nodes, size = np.arange(owners.size), owners.size
-    rounds: list[tuple[Index, Index, Index]] = []
-    while True:
-        starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        if starts.size == owners.size:
-            return Merges(rounds, nodes, size)
-        counts = np.diff(np.append(starts, owners.size))
-        rank = np.arange(owners.size) - np.repeat(starts, counts)
-        even = rank % 2 == 0
-        paired = even & (rank + 1 < np.repeat(counts, counts))
-        left = np.flatnonzero(paired)
-        total = size + np.arange(left.size)
-        rounds.append((nodes[left], nodes[left + 1], total))
-        nodes = nodes.copy()
-        nodes[left] = total
-        nodes, owners = nodes[even], owners[even]
-        size += left.size
+    counts = np.unique(owners, return_counts=True)[1]
+    rounds: list[tuple[Index, Index, slice]] = []
+    while nodes.size > counts.size:
+        even = (np.arange(nodes.size) - np.repeat(np.cumsum(counts) - counts, counts)) % 2 == 0
+        left = np.flatnonzero(even[:-1] & ~even[1:])
+        rounds.append((nodes[left], nodes[left + 1], slice(size, size + left.size)))
+        nodes[left] = np.arange(size, size + left.size)
+        nodes, counts, size = nodes[even], (counts + 1) // 2, size + left.size
+    return Merges(rounds, nodes, size)
 
 
 class SumOfChildren:
