@@ -1,4 +1,14 @@
-"""The operations of the two sweeps as loops to be compiled; `operations` says what they are.
+"""The operations of the two sweeps over tables of any shapes, as loops to be compiled.
+
+A row of a list of operations says what is done, where two tables lie, the cells before an axis, its levels, the cells
+after it, and where the cells that its levels go to are listed, -1 for a single one. Neighbouring axes that are kept or
+summed out together are one axis.
+
+`MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
+axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
+table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
+comes to the coarser table is multiplied by. Going up alone, `READ` adds to a table what values have, times the
+factor.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -9,10 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import EXPAND, LAND, MOVE, PUT, READ, REDUCE, operate
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ = range(7)
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -41,6 +51,52 @@ def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
     """Put coarser tables in the place of the sums of finer ones: the transpose of `go_up_in_numpy` without factors."""
     for row in steps.tolist():
         operate(cells, row, lists, 1.0, cells, False)
+
+
+def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
+    """One operation, in place, going up or down; see `go_up_in_numpy`."""
+    kind = row[0]
+    if kind == READ:
+        cells[row[1] : row[1] + row[3]] += factor * values[row[2] : row[2] + row[3]]
+        return
+    fine, coarse, own = _tables(cells, row, lists)
+    shares = (1 / np.bincount(own))[:, None]
+    above, below = (shares, 1.0) if upwards else (1.0, shares)
+    if kind == REDUCE:
+        coarse[:] = sums(fine, own, coarse.shape[1]) * above
+    elif kind == EXPAND:
+        fine[:] = (coarse * below)[:, own]
+    elif kind == LAND and upwards:
+        coarse += factor * fine
+    elif kind == LAND:
+        fine[:] = coarse - fine
+    elif kind == MOVE:
+        total = sums(fine, own, coarse.shape[1])
+        rest = -total * shares if upwards else (coarse - total) * shares
+        coarse -= factor * rest if upwards else 0.0
+        fine += rest[:, own]
+    else:
+        fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
+
+
+def _tables(cells: Float, row: list[int], lists: Integers) -> tuple[Float, Float, Integers]:
+    """The table of an operation, (before, levels, after), the coarser one, (before, cells, after), and the list."""
+    _, start, without, before, levels, after, listed, *_ = row
+    count, own = 1, np.zeros(levels, dtype=np.int64)
+    if listed >= 0:
+        count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
+    fine = cells[start : start + before * levels * after].reshape(before, levels, -1)
+    return fine, cells[without : without + before * count * after].reshape(before, count, -1), own
+
+
+def sums(table: Float, own: Integers, count: int) -> Float:
+    """Of (before, levels, after) over the levels that go to each of so many cells, (before, cells, after)."""
+    if count == 1:
+        return table.sum(axis=1, keepdims=True)
+    found = np.zeros((table.shape[0], count, table.shape[2]))
+    for level, cell in enumerate(own.tolist()):
+        found[:, cell] += table[:, level]
+    return found
 
 
 @compiled(reference=go_up_in_numpy)

@@ -31,8 +31,7 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.tree.coefficient_arrays import Coefficients, PieceCoefficients
-from blue_solvers.components.tree.coefficients import solve_components
+from blue_solvers.components.tree.coefficients import Coefficients, PieceCoefficients, solve_components
 from blue_solvers.components.tree.piecewise import Ragged
 from blue_solvers.components.tree.sums_of_children import merges_of
 from blue_solvers.components.tree.tree_plan import TreePlan

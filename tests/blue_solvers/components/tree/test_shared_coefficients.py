@@ -13,8 +13,7 @@ from blue_solvers.cli import main
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import coefficients, splitting
 from blue_solvers.components.tree import projected_work as projection
-from blue_solvers.components.tree.coefficient_arrays import Coefficients
-from blue_solvers.components.tree.coefficients import solve_components
+from blue_solvers.components.tree.coefficients import Coefficients, solve_components
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan
