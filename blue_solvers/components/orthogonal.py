@@ -54,7 +54,7 @@ def fit(F: Float) -> Fitted:
     flat = F.reshape(-1, k, m)
     fitted = Fitted(*(np.empty((len(flat), m, length)) for length in (k, m, m)))
     for some, R, order, turned in _factors(flat, np.eye(k)):
-        fitted.information_root[some] = _columns_in_place(R, order)
+        fitted.information_root[some] = _rows_in_place(R.swapaxes(0, 1), order).swapaxes(1, 2)
         fitted.covariance_root[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
         fitted.inverse[some] = _rows_in_place(_back_substitute(R, turned), order)
     return Fitted(*(own.reshape(*F.shape[:-2], m, -1) for own in fitted))
@@ -80,10 +80,10 @@ def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Fl
     F = np.concatenate([F, np.zeros((*batch, max(m - q, 0), m))], axis=-2).reshape(-1, max(m, q), m)
     root, inverse = np.empty((2, len(F), m, m))
     for some, R, order, _ in _factors(F, np.zeros((F.shape[1], 0))):
-        root[some] = _columns_in_place(R, order)
+        root[some] = _rows_in_place(R.swapaxes(0, 1), order)
         if with_inverse:
             inverse[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
-    return root.reshape(*batch, m, m).swapaxes(-1, -2), inverse.reshape(*batch, m, m).swapaxes(-1, -2)
+    return root.reshape(*batch, m, m), inverse.reshape(*batch, m, m).swapaxes(-1, -2)
 
 
 def _factors(F: Float, B: Float) -> Iterator[tuple[slice, Float, Index, Float]]:
@@ -149,11 +149,4 @@ def _rows_in_place(X: Float, order: Index) -> Float:
     m, c, N = X.shape
     result = np.empty((N, m, c))
     result[np.arange(N), order] = X.transpose(0, 2, 1)
-    return result
-
-
-def _columns_in_place(R: Float, order: Index) -> Float:
-    """From (m, m, N) to (N, m, m), columns where they belong."""
-    result = np.empty((R.shape[2], *R.shape[:2]))
-    result[np.arange(len(result)), :, order] = R.transpose(1, 2, 0)
     return result

@@ -241,11 +241,11 @@ class Branches:
 
 def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
     """Owners, and a square root of the sum of each one's covariances."""
-    merges = merges_of(owners)
-    nodes = np.concatenate([roots, np.zeros((merges.size - len(roots), *roots.shape[1:]))])
-    for left, right, total in merges.rounds:
+    rounds, totals, size = merges_of(owners)
+    nodes = np.concatenate([roots, np.zeros((size - len(roots), *roots.shape[1:]))])
+    for left, right, total in rounds:
         nodes[total] = compress(nodes[left], nodes[right])
-    return np.unique(owners), nodes[merges.totals]
+    return np.unique(owners), nodes[totals]
 
 
 def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: Branches) -> Float:

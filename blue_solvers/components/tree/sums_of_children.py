@@ -6,8 +6,6 @@ a parent learns without subtracting one covariance from another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from blue_solvers.components.orthogonal import compress
@@ -15,27 +13,18 @@ from blue_solvers.components.tree.messages import Message, add, part
 from constraint_builders.arrays import Float, Index
 
 
-@dataclass(frozen=True)
-class Merges:
-    """A forest of sums over terms, numbered from 0, and over sums, numbered on.
+def merges_of(owners: Index) -> tuple[list[tuple[Index, Index, slice]], Index, int]:
+    """How terms are added up by their owner, (terms,), given in order of owners; every owner has a term.
 
-    Attributes
-    ----------
+    Returns
+    -------
     rounds : list of (left, right, total)
-        Which numbers are added up to which, (merges,) each.
+        Which are added up to which, (merges,) each; terms are numbered from 0, and sums on from these.
     totals : ndarray of int, (owners,)
         The last sum of every owner, or its only term.
     size : int
         Terms and sums together.
     """
-
-    rounds: list[tuple[Index, Index, slice]]
-    totals: Index
-    size: int
-
-
-def merges_of(owners: Index) -> Merges:
-    """Merges of terms by their owner, (terms,), given in order of owners; every owner has a term."""
     nodes, size = np.arange(owners.size), owners.size
     counts = np.unique(owners, return_counts=True)[1]
     rounds: list[tuple[Index, Index, slice]] = []
@@ -45,7 +34,7 @@ def merges_of(owners: Index) -> Merges:
         rounds.append((nodes[left], nodes[left + 1], slice(size, size + left.size)))
         nodes[left] = np.arange(size, size + left.size)
         nodes, counts, size = nodes[even], (counts + 1) // 2, size + left.size
-    return Merges(rounds, nodes, size)
+    return rounds, nodes, size
 
 
 class SumOfChildren:
@@ -66,24 +55,25 @@ class SumOfChildren:
     """
 
     def __init__(self, children: Message, counts: Float, owners: Index) -> None:
-        self._children, self._counts, self._merges = children, counts, merges_of(owners)
+        self._children, self._counts = children, counts
+        self._rounds, self._totals, self._size = merges_of(owners)
         components, terms, m, _ = children.root.shape
-        nodes = Message.zeros((components, self._merges.size, m, m))
+        nodes = Message.zeros((components, self._size, m, m))
         nodes[:, :terms] = children.repeated(counts)
         self._partings = []
-        for left, right, total in self._merges.rounds:
+        for left, right, total in self._rounds:
             one, other = nodes[:, left], nodes[:, right]
             nodes[:, total] = add(one, other)
             self._partings.append(part(one, other))
-        self.total = nodes[:, self._merges.totals]
+        self.total = nodes[:, self._totals]
 
     def share(self, above: Float) -> tuple[Float, Float]:
         """Of every pair the gain, and a square root of the posterior covariance; from those of the geounits above."""
         components, terms, m, _ = self._children.root.shape
-        gain = np.zeros((components, self._merges.size, m, m))
+        gain = np.zeros((components, self._size, m, m))
         root = np.zeros_like(gain)
-        gain[:, self._merges.totals], root[:, self._merges.totals] = np.eye(m), above
-        for (*places, total), (*shares, own) in reversed([*zip(self._merges.rounds, self._partings, strict=True)]):
+        gain[:, self._totals], root[:, self._totals] = np.eye(m), above
+        for (*places, total), (*shares, own) in reversed([*zip(self._rounds, self._partings, strict=True)]):
             for place, share in zip(places, shares, strict=True):
                 gain[:, place] = share @ gain[:, total]
                 root[:, place] = compress(own, share @ root[:, total])

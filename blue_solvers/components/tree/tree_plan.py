@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.component_products import Component
-from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
+from blue_solvers.components.grouping import Grouping, group_sums, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders.arrays import Flags, Float, Index, as_slice
@@ -209,7 +209,7 @@ class TreePlan:
             factors = dict(zip(table.axes, table.factors, strict=True))
             self._maps[table.name] = [
                 None
-                if sees_contrasts(self.schema, own, factors.get(own.axis))
+                if own.has_contrasts and factors.get(own.axis) == self.schema.names[own.axis]
                 else group_sums(self.schema, own, factors.get(own.axis)) * np.sqrt(own.sizes)
                 for own in self.groupings
             ]

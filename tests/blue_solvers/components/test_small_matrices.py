@@ -263,12 +263,12 @@ def test_how_two_share_what_their_sum_is_found_to_be(seed: int) -> None:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_merges_add_up_every_owners_terms(counts: list[int]) -> None:
     owners = np.repeat(np.arange(len(counts)), counts)
-    merges = merges_of(owners)
-    values = np.zeros(merges.size)
+    rounds, totals, size = merges_of(owners)
+    values = np.zeros(size)
     values[: owners.size] = 2.0 ** np.arange(owners.size)  # sums of different terms differ
-    for left, right, total in merges.rounds:
+    for left, right, total in rounds:
         assert not values[total].any()
         values[total] = values[left] + values[right]
-    assert np.array_equal(values[merges.totals], np.bincount(owners, 2.0 ** np.arange(owners.size)))
-    assert merges.size == 2 * owners.size - len(counts)
-    assert len(merges.rounds) == int(np.ceil(np.log2(max(counts))))
+    assert np.array_equal(values[totals], np.bincount(owners, 2.0 ** np.arange(owners.size)))
+    assert size == 2 * owners.size - len(counts)
+    assert len(rounds) == int(np.ceil(np.log2(max(counts))))
