@@ -100,7 +100,9 @@ def too_large(problem: Problem) -> str | None:
     if are_tied or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         work = projected_work(problem)
         if work.largest > MOST_GROUPS:
-            return too_many_tied(work.largest)
+            tied = f"its structural zeros and recodes tie {work.largest:,} numbers of a geounit together"
+            instead = "sum over variables that zeros or recodes tie, or use solver='cholesky' or 'cg'"
+            return Refusal(f"{tied}, more than {MOST_GROUPS:,}", instead)
         if work.bytes > free:
             return _does_not_fit(work.bytes, f"matrices of {work.largest:,} groups", free)
     return None
@@ -130,14 +132,6 @@ def too_many_groups(problem: Problem) -> str | None:
     return Refusal(
         f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}",
         "use ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'",
-    )
-
-
-def too_many_tied(numbers: int) -> Refusal:
-    """Why what structural zeros and tables tie together is too large."""
-    return Refusal(
-        f"its structural zeros and recodes tie {numbers:,} numbers of a geounit together, more than {MOST_GROUPS:,}",
-        "sum over variables that zeros or recodes tie, or use solver='cholesky' or 'cg'",
     )
 
 

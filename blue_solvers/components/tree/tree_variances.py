@@ -10,7 +10,9 @@ from scipy import sparse
 
 from blue_solvers.components.batches import chunks
 from blue_solvers.components.component_products import Component
+from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -89,17 +91,18 @@ class TreeVariances:
                 several.append(grouping.axis)
         key = id(own), tuple(several)
         if key not in known:
-            W = sparse.csr_array(reduce(sparse.kron, matrices, sparse.eye_array(1)))
+            is_small = component.size <= SMALL
+            W = kronecker(matrices) if is_small else sparse.csr_array(reduce(sparse.kron, matrices))
             known[key] = _squares(W, own.matrices["posterior"][places])
         return known[key].reshape(len(places), *shape) * scale
 
 
-def _squares(W: sparse.csr_array, roots: Composed) -> Float:
+def _squares(W: Float | sparse.csr_array, roots: Composed) -> Float:
     """Diagonal of W root root' W' for roots in pieces, (entries, rows of W)."""
     if roots.rows.are_numbers:
         return squares_of_sums(W, roots.toarray())
     squares = np.zeros((W.shape[0], len(roots)))
-    turned = sparse.csc_array(W @ roots.rows.from_pieces)
+    turned = sparse.csc_array(sparse.csr_array(W) @ roots.rows.from_pieces)
     for number, (place, size) in roots.rows.places.items():
         if size == 1:  # nothing cancels
             squares += np.outer(turned[:, place].power(2).sum(axis=1), roots.pieces[number].toarray() ** 2)
