@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
+from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.lattice.axes import SchemaAxes
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
-from blue_solvers.components.size import (
-    MOST_GROUPS,
-    as_float,
-    group_count,
-    groupings_in_use,
-    too_many_groups,
-    too_many_tied,
-)
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
@@ -23,6 +17,9 @@ from constraint_builders.memory import format_bytes, free_memory
 
 GENERAL = "use solver='cholesky' or 'cg'"
 SWEEP_BYTES = 200.0  # for each cell of tables: matrices of groups, and where their cells are
+MANY_TIMES = 10.0  # the cells of the tables, from which those of all variables together are not held
+HELD_BYTES = 1e8  # below which they are held all the same
+MOST_GROUPS = 1_500  # size of the largest dense matrices, one for every component: half a minute's work
 
 
 def flat_refusal(problem: Problem) -> str | None:
@@ -93,8 +90,8 @@ def too_large(problem: Problem) -> str | None:
     if not problem.has_zeros and (too_many := too_many_groups(problem)) is not None:
         return too_many
     groupings = groupings_in_use(problem)
-    by_component = as_float(prod(g.sizes.size**2 + g.has_contrasts for g in groupings))
-    cells = 8.0 * problem.domain.spine.size * as_float(prod(grouping.levels for grouping in groupings))
+    by_component = prod((g.sizes.size**2 + g.has_contrasts for g in groupings), start=1.0)
+    cells = 8.0 * problem.domain.spine.size * _slots(groupings)
     free = free_memory()
     if cells > free:
         return _does_not_fit(cells, "cells of all its variables together", free)
@@ -103,7 +100,9 @@ def too_large(problem: Problem) -> str | None:
     if are_tied or MATRICES * 8.0 * parents * by_component > free:  # if no geounits were alike, nor fell apart
         work = projected_work(problem)
         if work.largest > MOST_GROUPS:
-            return too_many_tied(work.largest)
+            tied = f"its structural zeros and recodes tie {work.largest:,} numbers of a geounit together"
+            instead = "sum over variables that zeros or recodes tie, or use solver='cholesky' or 'cg'"
+            return Refusal(f"{tied}, more than {MOST_GROUPS:,}", instead)
         if work.bytes > free:
             return _does_not_fit(work.bytes, f"matrices of {work.largest:,} groups", free)
     return None
@@ -112,3 +111,37 @@ def too_large(problem: Problem) -> str | None:
 def _does_not_fit(needed: float, what: str, free: float) -> str:
     said = f"it has {format_bytes(needed)} of {what} and {format_bytes(free)} are free"
     return Refusal(said, "use fewer geounits, or solver='cholesky' or 'cg'")
+
+
+def groupings_in_use(problem: Problem) -> list[Grouping]:
+    """How the recodes of observed and desired tables, and structural zeros, divide the variables."""
+    tables = [*problem.observed_tables, *problem.desired_tables]
+    return groupings_of(problem.domain.schema, tables, problem.zero_axes)
+
+
+def group_count(problem: Problem) -> int:
+    """Into how many groups recodes cut the cells: the size of the largest matrices."""
+    return prod(grouping.sizes.size for grouping in groupings_in_use(problem))
+
+
+def too_many_groups(problem: Problem) -> str | None:
+    """Why recodes would make matrices too large, or None."""
+    groups = group_count(problem)
+    if groups <= MOST_GROUPS:
+        return None
+    return Refusal(
+        f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}",
+        "use ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'",
+    )
+
+
+def holds_many_times_its_tables(problem: Problem, places: int) -> bool:
+    """Whether the passes, which hold the cells of all variables together, would hold many times those of the tables."""
+    held = places * _slots(groupings_in_use(problem))
+    tables = problem.observed.size + problem.desired.size
+    return 8.0 * held > HELD_BYTES and held > MANY_TIMES * tables
+
+
+def _slots(groupings: Sequence[Grouping]) -> float:
+    """Numbers of a geounit, one for every combination of levels; infinitely many beyond all float64."""
+    return prod((grouping.levels for grouping in groupings), start=1.0)

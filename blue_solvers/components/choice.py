@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Protocol
 
-from blue_solvers.components.assumptions import too_large
+from blue_solvers.components.assumptions import group_count, too_large
 from blue_solvers.components.lattice.form import LatticeForm
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.matrix_form import MatrixForm
-from blue_solvers.components.size import group_count
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from constraint_builders import Problem
@@ -18,7 +16,6 @@ from constraint_builders.memory import free_memory
 
 MOST_ENTRIES = 1 << 16  # of the matrices of few cells: half a MiB, read in 5 microseconds
 MANY_GROUPS = 600  # two passes take their matrices apart: 1,160 are prepared in 2.6 s for 12.4, 384 in 0.34 s for 0.15
-FEW_CELLS = 1 << 17  # with their matrices 40 MiB: not worth a look at the free memory
 
 
 class Components(Protocol):
@@ -40,13 +37,12 @@ class Components(Protocol):
 def components_of(problem: Problem) -> Components:
     """Of few cells small matrices, otherwise the sweeps, or two passes where recodes make too many groups for them."""
     structured = StructuredProblem.of(problem)
-    cells = structured.observed.size + structured.desired.size
     try:
         if MatrixForm.entries(structured) <= MOST_ENTRIES:
             return MatrixForm(structured)
         recoded = not problem.factors.issubset(problem.domain.schema.names)
         if recoded and group_count(problem) > MANY_GROUPS and too_large(problem) is None:
             return TreeForm(structured)
-        return LatticeForm(structured, free_memory() if cells > FEW_CELLS else inf)
+        return LatticeForm(structured, free_memory())
     except TooManyCellsError:
         return TreeForm(structured)

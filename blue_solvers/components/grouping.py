@@ -96,8 +96,3 @@ def group_sums(schema: Schema, grouping: Grouping, factor: str | None) -> Float:
     sums = np.zeros((cells.max() + 1, grouping.sizes.size))
     sums[cells, grouping.groups] = 1
     return sums
-
-
-def sees_contrasts(schema: Schema, grouping: Grouping, factor: str | None) -> bool:
-    """Whether a factor is the variable itself and the variable has contrasts."""
-    return grouping.has_contrasts and factor == schema.names[grouping.axis]

@@ -55,8 +55,7 @@ class MatrixForm:
         schema, used = problem.schema, factors_of(problem.tables)
         if not used.issubset(schema.names):
             return np.inf
-        cells = prod(schema.size_of(name) for name in used)
-        return float(min(cells, 10**9)) * (problem.observed.size + problem.desired.size)
+        return prod(map(schema.size_of, used), start=1.0) * (problem.observed.size + problem.desired.size)
 
     def _seen_by(self, tables: Sequence[Table]) -> Float:
         """What tables see of the coordinates, (cells, coordinates)."""

@@ -8,7 +8,7 @@ weighted least squares problems", 1998).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import qr, solve_triangular
@@ -20,17 +20,16 @@ SMALL = 12  # unknowns up to which many systems are worked on at once, column by
 AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """Least squares solutions and the square roots of their information.
 
     Attributes
     ----------
-    inverse : ndarray, (N, m, k)
+    inverse : ndarray, (..., m, k)
         G with G B = argmin |F Z - B|.
-    information_root : ndarray, (N, m, m)
+    information_root : ndarray, (..., m, m)
         R with R'R = F'F.
-    covariance_root : ndarray, (N, m, m)
+    covariance_root : ndarray, (..., m, m)
         Its inverse: L with L L' = (F'F)^-1.
     """
 
@@ -38,34 +37,31 @@ class Fitted:
     information_root: Float
     covariance_root: Float
 
-    def within(self, projector: Float) -> Fitted:
-        """The same, of what lies in the range of orthogonal projectors (N, m, m)."""
-        return Fitted(projector @ self.inverse, self.information_root @ projector, projector @ self.covariance_root)
-
 
 def fit(F: Float) -> Fitted:
     """Solve least squares problems of full column rank.
 
     Parameters
     ----------
-    F : ndarray, (N, k, m)
+    F : ndarray, (..., k, m)
         At least as many rows as columns.
     """
-    N, k, m = F.shape
+    k, m = F.shape[-2:]
     if m == 1:
-        weights = (F**2).sum(axis=1, keepdims=True)
+        weights = (F**2).sum(axis=-2, keepdims=True)
         root = np.sqrt(weights)
-        return Fitted(F.swapaxes(1, 2) / weights, root, 1 / root)
-    fitted = Fitted(np.empty((N, m, k)), np.empty((N, m, m)), np.empty((N, m, m)))
-    for some, R, order, turned in _factors(F, np.eye(k)):
-        fitted.information_root[some] = _columns_in_place(R, order)
+        return Fitted(F.swapaxes(-1, -2) / weights, root, 1 / root)
+    flat = F.reshape(-1, k, m)
+    fitted = Fitted(*(np.empty((len(flat), m, length)) for length in (k, m, m)))
+    for some, R, order, turned in _factors(flat, np.eye(k)):
+        fitted.information_root[some] = _rows_in_place(R.swapaxes(0, 1), order).swapaxes(1, 2)
         fitted.covariance_root[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
         fitted.inverse[some] = _rows_in_place(_back_substitute(R, turned), order)
-    return fitted
+    return Fitted(*(own.reshape(*F.shape[:-2], m, -1) for own in fitted))
 
 
 def compress(*parts: Float) -> Float:
-    """A square root S of the sum of S_i S_i', from its parts (N, m, q_i): (N, m, m)."""
+    """A square root S of the sum of S_i S_i', from its parts (..., m, q_i): (..., m, m)."""
     return _compressed(parts, with_inverse=False)[0]
 
 
@@ -75,21 +71,19 @@ def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
 
 
 def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Float]:
-    """A square root of the sum of products of columns (N, m, q), and its inverse or nothing."""
-    F = np.concatenate(parts, axis=2).swapaxes(1, 2)
-    m = F.shape[2]
+    """A square root of the sum of products of columns (..., m, q), and its inverse or what means nothing."""
+    F = np.concatenate(parts, axis=-1).swapaxes(-1, -2)
+    *batch, q, m = F.shape
     if m == 1:
-        root = np.sqrt((F**2).sum(axis=1, keepdims=True))
+        root = np.sqrt((F**2).sum(axis=-2, keepdims=True))
         return root, 1 / root if with_inverse else root
-    if F.shape[1] < m:
-        F = np.concatenate([F, np.zeros((len(F), m - F.shape[1], m))], axis=1)
-    root = np.empty((len(F), m, m))
-    inverse = np.empty((len(F) if with_inverse else 0, m, m))
+    F = np.concatenate([F, np.zeros((*batch, max(m - q, 0), m))], axis=-2).reshape(-1, max(m, q), m)
+    root, inverse = np.empty((2, len(F), m, m))
     for some, R, order, _ in _factors(F, np.zeros((F.shape[1], 0))):
-        root[some] = _columns_in_place(R, order)
+        root[some] = _rows_in_place(R.swapaxes(0, 1), order)
         if with_inverse:
             inverse[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
-    return root.swapaxes(1, 2), inverse.swapaxes(1, 2)
+    return root.reshape(*batch, m, m), inverse.reshape(*batch, m, m).swapaxes(-1, -2)
 
 
 def _factors(F: Float, B: Float) -> Iterator[tuple[slice, Float, Index, Float]]:
@@ -155,11 +149,4 @@ def _rows_in_place(X: Float, order: Index) -> Float:
     m, c, N = X.shape
     result = np.empty((N, m, c))
     result[np.arange(N), order] = X.transpose(0, 2, 1)
-    return result
-
-
-def _columns_in_place(R: Float, order: Index) -> Float:
-    """From (m, m, N) to (N, m, m), columns where they belong."""
-    result = np.empty((R.shape[2], *R.shape[:2]))
-    result[np.arange(len(result)), :, order] = R.transpose(1, 2, 0)
     return result

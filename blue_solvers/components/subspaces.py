@@ -42,7 +42,10 @@ def _runs(matrices: Float, bounds: Float) -> NDArray[np.bool_]:
 
 def complement(*projectors: Float) -> Float:
     """Projectors on what is orthogonal to some subspaces, these to one another; exactly 0 where nothing is."""
-    rest = np.eye(projectors[0].shape[-1]) - sum(projectors)
+    identity = np.eye(projectors[0].shape[-1])
+    if not any(own.any() for own in projectors):
+        return np.broadcast_to(identity, projectors[0].shape)
+    rest = identity - sum(projectors)
     return np.where(trace(rest)[..., None, None] < 0.5, 0.0, rest)
 
 
@@ -61,7 +64,7 @@ def inverse_on(projector: Float, matrix: Float) -> Float:
 
 def trace(matrix: Float) -> Float:
     """Traces of a batch of matrices."""
-    return np.trace(matrix, axis1=-2, axis2=-1)
+    return np.einsum("...ii->...", matrix)
 
 
 def kronecker(matrices: list[Float]) -> Float:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from blue_solvers.components.batches import one_or_all
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.piecewise import Composed
@@ -63,7 +62,7 @@ class TableAccess:
         if len(slots) and self._number_of.size:
             np.multiply(self._factors(entries), coordinates, out=slots[self._place])
         for component, matrices in self._several if len(slots) else ():
-            own = matrices[one_or_all(entries)]
+            own = matrices[_one_or_all(entries)]
             component.multiply(own, coordinates[self._part(component)], slots[component.place])
         return slots
 
@@ -73,14 +72,21 @@ class TableAccess:
         if len(slots) and self._number_of.size:
             np.multiply(self._factors(entries), slots[self._place], out=coordinates)
         for component, matrices in self._several if len(slots) else ():
-            own = matrices[one_or_all(entries)].swapaxes(1, 2)
+            own = matrices[_one_or_all(entries)].swapaxes(1, 2)
             component.multiply(own, slots[component.place], coordinates[self._part(component)])
         return coordinates
 
     def _factors(self, entries: Index) -> Float:
-        return self._numbers[one_or_all(entries)].take(self._number_of, axis=1)[..., None]
+        return self._numbers[_one_or_all(entries)].take(self._number_of, axis=1)[..., None]
 
     def _part(self, component: Component) -> tuple[slice, ...]:
         """Where a component's part of coordinates lies, of a table that sees it."""
         own = (slots if sums is None else slice(None) for slots, sums in zip(component.slots, self._maps, strict=True))
         return (slice(None), *own)
+
+
+def _one_or_all(entries: Index) -> slice | Index:
+    """A single entry where all are the same."""
+    if entries.size and (entries == entries[0]).all():
+        return slice(int(entries[0]), int(entries[0]) + 1)
+    return entries

@@ -19,10 +19,9 @@ from itertools import combinations
 import numpy as np
 
 from blue_solvers.components import Components
-from blue_solvers.components.assumptions import GENERAL, beyond_assumptions
+from blue_solvers.components.assumptions import GENERAL, beyond_assumptions, groupings_in_use, too_many_groups
 from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.size import groupings_in_use, too_many_groups
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate, gathered

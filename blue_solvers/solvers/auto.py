@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import isinf, sqrt
 from typing import ClassVar
 
-from blue_solvers.components.size import holds_many_times_its_tables
+from blue_solvers.components.assumptions import holds_many_times_its_tables
 from blue_solvers.contract import Prepared, Refusal, Solver
 from blue_solvers.normal_equations.factorisation import operations_by_cholmod, products_of
 from blue_solvers.normal_equations.noisy_equations import equations_of

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.size import groupings_in_use
+from blue_solvers.components.assumptions import groupings_in_use
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.area_form import MOST_COMPONENTS, areas_refusal

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.coefficient_arrays import Boundary
+from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan

@@ -31,9 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.components import Components
-from blue_solvers.components.assumptions import flat_refusal, tree_refusal
+from blue_solvers.components.assumptions import flat_refusal, group_count, tree_refusal
 from blue_solvers.components.conditioning import conditioned
-from blue_solvers.components.size import group_count
 from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from constraint_builders import Problem

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, blue, column_units, thread_limit
 from blue_solvers.components import LatticeForm
-from blue_solvers.components.lattice import operations, schedule
+from blue_solvers.components.lattice import schedule, sweeps
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
@@ -220,7 +220,7 @@ def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.Monk
             for kind, fine, coarse, before, levels, after, listed in part.steps[:, :7].tolist():
                 cells.update(range(fine, fine + before * levels * after))
                 count = 1 if listed < 0 else int(lists[listed])
-                if kind < operations.READ:
+                if kind < sweeps.READ:
                     cells.update(range(coarse, coarse + before * count * after))
             touched.append(cells)
         counts.append(len(touched))

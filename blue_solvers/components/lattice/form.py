@@ -21,10 +21,9 @@ import numpy as np
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing
 from blue_solvers.components.lattice.lines import mix_lines
-from blue_solvers.components.lattice.operations import LAND, MOVE, READ
 from blue_solvers.components.lattice.plan import TABLE, TARGET, StepList, SweepPlan, information
 from blue_solvers.components.lattice.schedule import Phase, in_parts, phases
-from blue_solvers.components.lattice.sweeps import go_down, go_up
+from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Flags, Float, Integers
@@ -49,9 +48,6 @@ class LatticeForm:
     """
 
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
-        self._up_loop = go_up.fastest()
-        self._down_loop = go_down.fastest()
-        self._mix_loop = mix_lines.fastest()
         self._observed, self._desired, self._room = problem.observed, problem.desired, 0
         axes = SchemaAxes(problem.schema, problem.tables)
         tables = [axes.of(table) for table in problem.observed_tables]
@@ -151,7 +147,7 @@ class LatticeForm:
         """All tables, (rooms, K)."""
         cells = self._components(self._up, Y, workers, False)
         self._go_down(self._down, cells, workers)
-        self._down_loop(cells, self._plan.sums, self._plan.lists)
+        go_down.fastest()(cells, self._plan.sums, self._plan.lists)
         return cells
 
     def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
@@ -159,14 +155,14 @@ class LatticeForm:
         cells = np.zeros((self._plan.cells + self._room, values.shape[1]))
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._mixing is not None:
-            self._mixing.apply(self._mix_loop, cells, transpose)
+            mix_lines.fastest()(cells, *self._mixing.places, self._mixing.matrices, transpose)
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
         def work(part: StepList) -> None:
             if part.beside is not None:
                 cells[part.beside] = 0.0
-            self._up_loop(cells, part.steps, self._plan.lists, part.factors, values)
+            go_up.fastest()(cells, part.steps, self._plan.lists, part.factors, values)
 
         for phase in up:
             workers.for_each(work, phase)
@@ -174,7 +170,7 @@ class LatticeForm:
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
         for phase in down:
-            workers.for_each(lambda part: self._down_loop(cells, part.steps, self._plan.lists), phase)
+            workers.for_each(lambda part: go_down.fastest()(cells, part.steps, self._plan.lists), phase)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""

@@ -7,25 +7,24 @@ along the other variables. Its solution makes every table's values from those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from blue_solvers.components.assumptions import MOST_GROUPS
 from blue_solvers.components.lattice.axes import Axes
 from blue_solvers.components.lattice.lines import component_lines
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.lattice.sets import places as bit_places
-from blue_solvers.components.size import MOST_GROUPS
 from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.messages import Telling, combine
 from blue_solvers.components.tree.tree_variances import squares_of_sums
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float
 
 ENTRY_BYTES = 32  # of the matrices, and three times as much while they are made
-Mix = Callable[[Float, Integers, Integers, Integers, Float, bool], object]
 Component = tuple[int, Axes]  # a set of variables kept whole, and axes of groups or recodes of others
 
 
@@ -69,7 +68,7 @@ class GroupMixing:
         self._plan, self._axes, self._told, self._exact = plan, plan.axes, told, exact
         self.variances: dict[Component, Float] = {}
         wanted: dict[int, dict[Axes, None]] = {}
-        self._parts = {table: variance_parts(plan, table) for table in desired}
+        self._parts = {table: self._variance_parts(table) for table in desired}
         for mask, _, seen in chain.from_iterable(self._parts.values()):
             wanted.setdefault(mask, {})[seen] = None
         heads: list[list[int]] = []
@@ -97,14 +96,6 @@ class GroupMixing:
             ),
         )
         self.matrices = np.concatenate([np.zeros(0), *matrices])
-
-    def apply(self, mix: Mix, cells: Float, transpose: bool) -> None:
-        """Values of the tables of these components from information about them, in place."""
-        mix(cells, *self.places, self.matrices, transpose)
-
-    def variances_of(self, table: Axes) -> Float:
-        """Of a desired table's cells, (cells,)."""
-        return variances_of_groups(self._plan, table, self._parts[table], self.variances)
 
     def _lines(self, members: list[Axes]) -> tuple[list[list[int]], list[int], int]:
         """Of a component's tables every line, the lengths of outer axes, and that of the inner one."""
@@ -155,13 +146,13 @@ class GroupMixing:
                 sources.append(Telling.measured(design, zeros, zeros + 1))
             else:
                 root = np.sqrt(weight)[:, :, None] * np.eye(len(design))
-                sources.append(Telling(design[None], root, (design.T @ design)[None]))
-        solution = combine(sources)
+                sources.append(Telling(design, root, design.T @ design))
+        message, gains = combine(sources)
         for own in asked:
-            squares = squares_of_sums(self._design(own, variables), solution.message.root)
+            squares = squares_of_sums(self._design(own, variables), message.root)
             self.variances.update(((mask, own), each) for mask, each in zip(masks, squares, strict=True))
         everything = np.concatenate(designs)
-        for i, weight, gain in zip(told, weights, solution.gains, strict=True):
+        for i, weight, gain in zip(told, weights, gains, strict=True):
             matrices[:, :, ends[i] : ends[i + 1]] = everything @ gain / weight[:, None, :]
         return matrices
 
@@ -178,41 +169,38 @@ class GroupMixing:
         places = [axes.between(of, own[of]) if of in own else np.zeros(axes.sizes[of], np.int64) for of in variables]
         return kronecker([np.eye(place.max() + 1)[:, place] for place in places])
 
+    def _variance_parts(self, table: Axes) -> list[tuple[int, int, Axes]]:
+        """The components that a table's variances are sums over, what each shares with it, and axes that count.
 
-def variance_parts(plan: SweepPlan, table: Axes) -> list[tuple[int, int, Axes]]:
-    """The components that a table's variances are sums over, what each shares with it, and axes of groups that count.
+        These are what the table sees of variables that the component does not keep whole.
+        """
+        axes, plan, found = self._axes, self._plan, []
+        for mask, meet, _ in plan.lattice.contrasts_of(plan.mask_of(table)):
+            groups = plan.groups(plan.within(table, mask))
+            found.append((mask, meet, tuple([axis for axis in groups if not axes.keeps(mask, axis)])))
+        return found
 
-    These are what the table sees of variables that the component does not keep whole.
-    """
-    axes, found = plan.axes, []
-    for mask, meet, _ in plan.lattice.contrasts_of(plan.mask_of(table)):
-        groups = plan.groups(plan.within(table, mask))
-        found.append((mask, meet, tuple([axis for axis in groups if not axes.keeps(mask, axis)])))
-    return found
-
-
-def variances_of_groups(
-    plan: SweepPlan, table: Axes, parts: list[tuple[int, int, Axes]], variances: dict[Component, Float]
-) -> Float:
-    """Variances of a table's cells, (cells,), where they differ by the groups of its variables."""
-    axes, places = plan.axes, range(len(table))
-    counts = [np.bincount(axes.groups_along(axis)) for axis in table]  # levels in what an axis tells apart
-    lengths = [count.size for count in counts]
-    counts = [counts[place].reshape(-1, *[1] * (len(table) - place - 1)) for place in places]
-    total, shares = np.zeros(lengths), dict[int, Any]()
-    for mask, meet, seen in parts:
-        told = [axis in seen or axes.groups[axis] in seen for axis in table]
-        variance = variances[mask, seen].reshape([n if own else 1 for n, own in zip(lengths, told, strict=True)])
-        share: Any = 1.0
-        for axis, count in zip(table, counts, strict=True):
-            if axes.is_whole(axis) and not axes.keeps(mask, axis):
-                share, variance = share / count, variance / count
-            elif axes.keeps(mask, axis) and not axes.is_whole(axis):
-                variance = variance * count
-        beside = set(bit_places(mask)) - {axes.levels[axis] for axis in table}
-        shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
-        total = total + shares[meet] * axes.size(tuple(beside)) * variance
-    for place, axis in enumerate(table):
-        if axes.is_whole(axis):
-            total = np.take(total, axes.groups_along(axis), axis=place)
-    return total.ravel()
+    def variances_of(self, table: Axes) -> Float:
+        """Variances of a desired table's cells, (cells,), where they differ by the groups of its variables."""
+        axes, places = self._axes, range(len(table))
+        counts = [np.bincount(axes.groups_along(axis)) for axis in table]  # levels in what an axis tells apart
+        lengths = [count.size for count in counts]
+        counts = [counts[place].reshape(-1, *[1] * (len(table) - place - 1)) for place in places]
+        total, shares = np.zeros(lengths), dict[int, Any]()
+        for mask, meet, seen in self._parts[table]:
+            told = [axis in seen or axes.groups[axis] in seen for axis in table]
+            shape = [length if own else 1 for length, own in zip(lengths, told, strict=True)]
+            variance = self.variances[mask, seen].reshape(shape)
+            share: Any = 1.0
+            for axis, count in zip(table, counts, strict=True):
+                if axes.is_whole(axis) and not axes.keeps(mask, axis):
+                    share, variance = share / count, variance / count
+                elif axes.keeps(mask, axis) and not axes.is_whole(axis):
+                    variance = variance * count
+            beside = set(bit_places(mask)) - {axes.levels[axis] for axis in table}
+            shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
+            total = total + shares[meet] * axes.size(tuple(beside)) * variance
+        for place, axis in enumerate(table):
+            if axes.is_whole(axis):
+                total = np.take(total, axes.groups_along(axis), axis=place)
+        return total.ravel()

@@ -17,8 +17,8 @@ from operator import or_
 import numpy as np
 
 from blue_solvers.components.lattice.axes import Axes, SchemaAxes
-from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
 from blue_solvers.components.lattice.sets import IntersectionLattice
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, ...]

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import LAND, MOVE, READ
 from blue_solvers.components.lattice.plan import KEEPS_FIRST, TARGET, StepList, SweepPlan
+from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ
 from blue_solvers.threads import WORTH_BYTES
 from constraint_builders.arrays import Flags, Integers
 

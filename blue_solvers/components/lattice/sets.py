@@ -65,10 +65,7 @@ class IntersectionLattice:
 
     def size(self, mask: int) -> int:
         """Cells of a table of a set of variables."""
-        cells = 1
-        for number in places(mask):
-            cells *= self._sizes[number]
-        return cells
+        return prod([self._sizes[number] for number in places(mask)])
 
     @property
     def _work(self) -> int:

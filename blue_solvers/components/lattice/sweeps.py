@@ -1,4 +1,14 @@
-"""The operations of the two sweeps as loops to be compiled; `operations` says what they are.
+"""The operations of the two sweeps over tables of any shapes, as loops to be compiled.
+
+A row of a list of operations says what is done, where two tables lie, the cells before an axis, its levels, the cells
+after it, and where the cells that its levels go to are listed, -1 for a single one. Neighbouring axes that are kept or
+summed out together are one axis.
+
+`MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
+axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
+table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
+comes to the coarser table is multiplied by. Going up alone, `READ` adds to a table what values have, times the
+factor.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -9,10 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import EXPAND, LAND, MOVE, PUT, READ, REDUCE, operate
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ = range(7)
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -43,6 +53,52 @@ def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
         operate(cells, row, lists, 1.0, cells, False)
 
 
+def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
+    """One operation, in place, going up or down; see `go_up_in_numpy`."""
+    kind = row[0]
+    if kind == READ:
+        cells[row[1] : row[1] + row[3]] += factor * values[row[2] : row[2] + row[3]]
+        return
+    fine, coarse, own = _tables(cells, row, lists)
+    shares = (1 / np.bincount(own))[:, None]
+    above, below = (shares, 1.0) if upwards else (1.0, shares)
+    if kind == REDUCE:
+        coarse[:] = sums(fine, own, coarse.shape[1]) * above
+    elif kind == EXPAND:
+        fine[:] = (coarse * below)[:, own]
+    elif kind == LAND and upwards:
+        coarse += factor * fine
+    elif kind == LAND:
+        fine[:] = coarse - fine
+    elif kind == MOVE:
+        total = sums(fine, own, coarse.shape[1])
+        rest = -total * shares if upwards else (coarse - total) * shares
+        coarse -= factor * rest if upwards else 0.0
+        fine += rest[:, own]
+    else:
+        fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
+
+
+def _tables(cells: Float, row: list[int], lists: Integers) -> tuple[Float, Float, Integers]:
+    """The table of an operation, (before, levels, after), the coarser one, (before, cells, after), and the list."""
+    _, start, without, before, levels, after, listed, *_ = row
+    count, own = 1, np.zeros(levels, dtype=np.int64)
+    if listed >= 0:
+        count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
+    fine = cells[start : start + before * levels * after].reshape(before, levels, -1)
+    return fine, cells[without : without + before * count * after].reshape(before, count, -1), own
+
+
+def sums(table: Float, own: Integers, count: int) -> Float:
+    """Of (before, levels, after) over the levels that go to each of so many cells, (before, cells, after)."""
+    if count == 1:
+        return table.sum(axis=1, keepdims=True)
+    found = np.zeros((table.shape[0], count, table.shape[2]))
+    for level, cell in enumerate(own.tolist()):
+        found[:, cell] += table[:, level]
+    return found
+
+
 @compiled(reference=go_up_in_numpy)
 def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
     """See `go_up_in_numpy`."""
@@ -57,9 +113,8 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
-    flat, width, strip, row = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP), -1
-    while row + 1 < steps.shape[0]:
-        row += 1
+    flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
+    for row in range(steps.shape[0]):
         kind, after, factor = steps[row, 0], np.uint64(steps[row, 5]) * width, factors[row] if upwards else 1.0
         if kind in (READ, LAND):
             _cell_by_cell(flat, values.ravel(), steps, row, width, factor, upwards)
@@ -73,11 +128,14 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _move_short(flat, steps, row, width, after, factor, upwards)
         elif steps[row, 4] > 2:
             _move_long(flat, steps, row, width, factor, strip, upwards)
-        elif _are_neighbours(steps, row, width, upwards):
-            _move_fours(flat, steps, row, width, factor, factors[row + 1] if upwards else 1.0, upwards)
-            row += 1
+        elif after == 1:
+            _move_pairs(flat, steps, row, width, np.uint64(1), factor, upwards)
+        elif after == 2:
+            _move_pairs(flat, steps, row, width, np.uint64(2), factor, upwards)
+        elif after == 4:
+            _move_pairs(flat, steps, row, width, np.uint64(4), factor, upwards)
         else:
-            _move_pairs(flat, steps, row, width, factor, upwards)
+            _move_pairs(flat, steps, row, width, after, factor, upwards)
 
 
 def _cell_by_cell(
@@ -189,7 +247,7 @@ def _expand(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Int
 def _move_short(
     flat: Float, steps: Integers, row: int, width: np.uint64, after: np.uint64, factor: float, upwards: bool
 ) -> None:
-    """With a known number of cells after the axis."""
+    """With a few cells after the axis, whose number is known where it is 1."""
     start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     levels, share = np.uint64(steps[row, 4]), 1 / steps[row, 4]
     for b in range(np.uint64(steps[row, 3])):
@@ -229,66 +287,19 @@ def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: f
     return (flat[below] - total) * share
 
 
-def _are_neighbours(steps: Integers, row: int, width: np.uint64, upwards: bool) -> bool:
-    """Whether a row and the next one have axes of two levels side by side in one table, with few cells after them."""
-    if row + 1 >= steps.shape[0] or steps[row + 1, 0] != MOVE or steps[row + 1, 1] != steps[row, 1]:
-        return False
-    ahead, behind = (row, row + 1) if upwards else (row + 1, row)
-    if steps[row + 1, 4] != 2 or steps[ahead, 5] != 2 * steps[behind, 5]:
-        return False
-    return bool(np.uint64(steps[behind, 5]) * width < SHORT)
-
-
-def _move_pairs(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:
-    before, after, two = np.uint64(steps[row, 3]), np.uint64(steps[row, 5]) * width, np.uint64(2)
-    start, without = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    if after < SHORT:
-        for i in range(after):
-            for b in range(before):
-                _move_pair(flat, start + two * b * after + i, after, without + b * after + i, factor, upwards)
-    else:
-        for b in range(before):
-            for i in range(after):
-                _move_pair(flat, start + two * b * after + i, after, without + b * after + i, factor, upwards)
-
-
-def _move_pair(flat: Float, first: np.uint64, after: np.uint64, below: np.uint64, factor: float, upwards: bool) -> None:
-    second = first + after
-    flat[first], flat[second], flat[below] = _pair(flat[first], flat[second], flat[below], factor, upwards)
-
-
-def _pair(first: float, second: float, below: float, factor: float, upwards: bool) -> tuple[float, float, float]:
-    half, contrast = 0.5 * (first + second), 0.5 * (first - second)
-    if upwards:
-        return contrast, -contrast, below + factor * half
-    return 0.5 * below + contrast, 0.5 * below - contrast, below
-
-
-def _move_fours(
-    flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, following: float, upwards: bool
+def _move_pairs(
+    flat: Float, steps: Integers, row: int, width: np.uint64, after: np.uint64, factor: float, upwards: bool
 ) -> None:
-    """Two neighbouring axes of two levels in one pass: 2^12 takes 0.6 to 0.8 of the time."""
-    ahead, behind = (row, row + 1) if upwards else (row + 1, row)
-    before, after = np.uint64(steps[ahead, 3]), np.uint64(steps[behind, 5]) * width
-    start, means = np.uint64(steps[row, 1]) * width, np.uint64(steps[ahead, 2]) * width
-    others = np.uint64(steps[behind, 2]) * width
-    for i in range(after):
-        first, mean, other = start + i, means + i, others + i
-        for _ in range(before):
-            second, third = first + after, first + after + after
-            one, two, three, four = flat[first], flat[second], flat[third], flat[third + after]
-            left, right, up, down = flat[mean], flat[mean + after], flat[other], flat[other + after]
+    """Of two levels."""
+    start, without, two = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width, np.uint64(2)
+    for b in range(np.uint64(steps[row, 3])):
+        first, below = start + two * np.uint64(b) * after, without + np.uint64(b) * after
+        second = first + after
+        for i in range(after):
+            half, contrast = 0.5 * (flat[first + i] + flat[second + i]), 0.5 * (flat[first + i] - flat[second + i])
             if upwards:
-                one, three, left = _pair(one, three, left, factor, upwards)
-                two, four, right = _pair(two, four, right, factor, upwards)
-                flat[mean], flat[mean + after] = left, right
-                one, two, up = _pair(one, two, up, following, upwards)
-                three, four, down = _pair(three, four, down, following, upwards)
-                flat[other], flat[other + after] = up, down
+                flat[first + i], flat[second + i] = contrast, -contrast
+                flat[below + i] += factor * half
             else:
-                one, two, up = _pair(one, two, up, following, upwards)
-                three, four, down = _pair(three, four, down, following, upwards)
-                one, three, left = _pair(one, three, left, factor, upwards)
-                two, four, right = _pair(two, four, right, factor, upwards)
-            flat[first], flat[second], flat[third], flat[third + after] = one, two, three, four
-            first, mean, other = third + after + after, mean + after + after, other + after + after
+                rest = 0.5 * flat[below + i]
+                flat[first + i], flat[second + i] = rest + contrast, rest - contrast

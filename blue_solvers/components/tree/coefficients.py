@@ -9,23 +9,70 @@ kinds are worked on together. Children are added up two at a time, single number
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from blue_solvers.components.batches import chunks
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.coefficient_arrays import Boundary, Coefficients, PieceCoefficients
 from blue_solvers.components.tree.messages import Message, Telling, combine
 from blue_solvers.components.tree.piecewise import Composed, Ragged
 from blue_solvers.components.tree.splitting import Division, Piece
-from blue_solvers.components.tree.sums_of_children import SumOfChildren, flattened, raised
+from blue_solvers.components.tree.sums_of_children import SumOfChildren
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
 STACKED = 1 << 18  # numbers in an array that several pieces share: beyond, each by itself costs no more
 Found = tuple[Index, Float, Index, Index]  # entries, matrices (pieces, entries, r, q), and which rows and columns
+
+
+@dataclass(frozen=True)
+class PieceCoefficients:
+    """Coefficients of b numbers that are a copy of a piece.
+
+    Attributes
+    ----------
+    matrices : dict of Ragged, (entries, b, b)
+        By name, with entries as `TreePlan` counts them: ``"children"``, what multiplies the sum of children's
+        estimates; ``"gain"``, what a child takes of what its parent learnt; ``"root"``, square roots of the
+        covariance of the estimate from a geounit and from below; ``"posterior"``, those of the final one. By number
+        of an observed table that says something, what multiplies its rows, (entries, b, k).
+    message : Message
+        What the tree tells of its root, (1, b, b), or of the numbers that are not empty there.
+    """
+
+    matrices: Mapping[str | int, Ragged]
+    message: Message
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """The same of a component, put together from its pieces."""
+
+    pieces: Sequence[tuple[Piece, PieceCoefficients]]
+    matrices: Mapping[str | int, Composed]
+
+    @property
+    def message(self) -> list[Message]:
+        """What the tree tells of every piece at its root."""
+        return [own.message for _, own in self.pieces]
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """What is known from outside a part of a tree.
+
+    Attributes
+    ----------
+    below : mapping of geounit to sequence of sequence of Message (1, b, b), for every component and piece
+        Stands in for what some geounits without children were measured.
+    above : sequence of sequence of ndarray (b, b), or None
+        Square roots of the root's final covariance, for every component and piece.
+    """
+
+    below: Mapping[int, Sequence[Sequence[Message]]] = field(default_factory=dict)
+    above: Sequence[Sequence[Float]] | None = None
 
 
 @dataclass
@@ -135,10 +182,8 @@ class PieceSolver:
             children = self._about(plan.pair_class[lot.pairs], support)
             adding = SumOfNumbers if support.size == 1 else SumOfChildren
             lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
-            sources.append(Telling.told(flattened(lot.sums.total)))
-        combined = combine(sources)
-        lot.message[:] = raised(combined.message, shape)
-        gains = [gain.reshape(*shape, -1) for gain in combined.gains]
+            sources.append(Telling.told(lot.sums.total))
+        lot.message[:], gains = combine(sources)
         for (t, rows), gain in zip(used, gains, strict=False):
             self._found[t].append((classes - level.first_class, gain, support, rows))
         if lot.sums is not None:
@@ -150,9 +195,8 @@ class PieceSolver:
         found = Message.zeros((len(self._jobs), classes.size, support.size, support.size))
         pieces = np.arange(len(self._jobs))
         for chosen, lot, rows in self._by_lot(classes):
-            places, own = np.searchsorted(support, lot.support), lot.message[:, rows]
-            for given, array in zip(own.arrays, found.arrays, strict=True):
-                array[np.ix_(pieces, chosen, places, places)] = given
+            places = np.searchsorted(support, lot.support)
+            found[np.ix_(pieces, chosen, places, places)] = lot.message[:, rows]
             others = np.setdiff1d(np.arange(support.size), places)
             found.exact[:, chosen[:, None], others, others] = 1.0
         return found
@@ -175,13 +219,11 @@ class PieceSolver:
                 W[i, : len(rows)] = rows[:, support]
             said = np.flatnonzero(W.any(axis=(0, 2)))
             if said.size and (weights[ranks].any() or exact[ranks].any()):
-                design = np.repeat(W[:, said], classes.size, axis=0)
-                precisions = np.tile(weights[ranks], count)
-                sources.append(Telling.measured(design, precisions, np.tile(exact[ranks].astype(float), count)))
+                sources.append(Telling.measured(W[:, None, said], weights[ranks], exact[ranks].astype(float)))
                 used.append((t, said))
         if not sources:
-            nothing = np.zeros((count * classes.size, support.size, support.size))
-            sources.append(Telling(np.eye(support.size)[None], nothing, nothing[:1]))  # whose gain is not kept
+            nothing = np.zeros((count, classes.size, support.size, support.size))
+            sources.append(Telling(np.eye(support.size), nothing, nothing))  # whose gain is not kept
         return sources, used
 
     def _go_down(self) -> None:
@@ -202,7 +244,7 @@ class PieceSolver:
                 pairs, places = lot.pairs[chosen], np.searchsorted(lot.support, child.support)
                 learnt = root[:, chosen][:, :, places]
                 if places.size < lot.support.size:
-                    learnt = compress(learnt.reshape(-1, *learnt.shape[2:])).reshape(*learnt.shape[:3], -1)
+                    learnt = compress(learnt)
                 child.posterior[:, rows] = learnt
                 found["gain"].append((pairs, gain[:, chosen][:, :, places], child.support, lot.support))
                 found["posterior"].append((pairs + 1, learnt, child.support, child.support))

@@ -31,8 +31,7 @@ from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.reflections import Basis
-from blue_solvers.components.tree.coefficient_arrays import Coefficients, PieceCoefficients
-from blue_solvers.components.tree.coefficients import solve_components
+from blue_solvers.components.tree.coefficients import Coefficients, PieceCoefficients, solve_components
 from blue_solvers.components.tree.piecewise import Ragged
 from blue_solvers.components.tree.sums_of_children import merges_of
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -242,11 +241,11 @@ class Branches:
 
 def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
     """Owners, and a square root of the sum of each one's covariances."""
-    merges = merges_of(owners)
-    nodes = np.concatenate([roots, np.zeros((merges.size - len(roots), *roots.shape[1:]))])
-    for left, right, total in merges.rounds:
+    rounds, totals, size = merges_of(owners)
+    nodes = np.concatenate([roots, np.zeros((size - len(roots), *roots.shape[1:]))])
+    for left, right, total in rounds:
         nodes[total] = compress(nodes[left], nodes[right])
-    return np.unique(owners), nodes[merges.totals]
+    return np.unique(owners), nodes[totals]
 
 
 def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: Branches) -> Float:

@@ -11,16 +11,16 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from blue_solvers.components.batches import distinct
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.table_sums import TableSums
-from blue_solvers.components.tree.coefficient_arrays import Coefficients
+from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.description.layout import Layout
 
 LEAST_NUMBERS = 1 << 16  # of leaves that were measured alike, from which on they are worked on in cells
@@ -123,7 +123,7 @@ class MeasuredTables(LevelTables):
         level = self._level
         is_leaf = self._plan.spine.child_counts[level.members] == 0
         rows = np.flatnonzero(is_leaf & (level.weights[finest] > 0) & ~reduce(np.logical_or, level.exact))
-        classes, kind_of = distinct(level.class_of[as_slice(rows)])
+        classes, kind_of = distinct_numbers(level.class_of[as_slice(rows)])
         many = np.bincount(kind_of, minlength=classes.size) * self._plan.finest.size >= LEAST_NUMBERS
         for kind in np.flatnonzero(many).tolist():
             own = rows[kind_of == kind]

@@ -3,13 +3,14 @@
 A message has three parts, kept apart as projectors: directions that nothing determines (unknown), directions known
 exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse,
 which orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are
-batches (N, ..., m).
+batches, with any axes before those of matrices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -25,11 +26,11 @@ class Message:
 
     Attributes
     ----------
-    root : ndarray, (N, m, m)
+    root : ndarray, (..., m, m)
         L with covariance L L' along the directions that are neither unknown nor exact.
-    information_root : ndarray, (N, m, m)
+    information_root : ndarray, (..., m, m)
         T with T'T the inverse of the covariance along these directions.
-    unknown, exact : ndarray, (N, m, m)
+    unknown, exact : ndarray, (..., m, m)
         Orthogonal projectors.
     """
 
@@ -41,19 +42,14 @@ class Message:
     @classmethod
     def zeros(cls, shape: tuple[int, ...]) -> Self:
         """A batch of zero matrices, (..., m, m)."""
-        return cls(*(np.zeros(shape) for _ in fields(cls)))
-
-    @property
-    def arrays(self) -> tuple[Float, Float, Float, Float]:
-        """All four."""
-        return self.root, self.information_root, self.unknown, self.exact
+        return cls(*np.zeros((4, *shape)))
 
     def __getitem__(self, index: object) -> Self:
-        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+        return type(self)(*(own[index] for own in vars(self).values()))
 
     def __setitem__(self, index: object, values: Self) -> None:
-        for field in fields(self):
-            getattr(self, field.name)[index] = getattr(values, field.name)
+        for name, own in vars(self).items():
+            own[index] = getattr(values, name)
 
     @property
     def finite(self) -> Float:
@@ -61,8 +57,8 @@ class Message:
         return complement(self.unknown, self.exact)
 
     def repeated(self, counts: Float) -> Message:
-        """Of the sum of as many independent ones as `counts`, (N,)."""
-        scale = np.sqrt(counts)[:, None, None]
+        """Of the sum of as many independent ones as `counts`, (...)."""
+        scale = np.sqrt(counts)[..., None, None]
         return Message(self.root * scale, self.information_root / scale, self.unknown, self.exact)
 
 
@@ -72,14 +68,14 @@ class Telling:
 
     Attributes
     ----------
-    design : ndarray, (N or 1, q, m)
+    design : ndarray, (..., q, m)
         W.
-    noisy : ndarray, (N, k, q)
+    noisy : ndarray, (..., k, q)
         Square root of the information about v, so that noisy @ v ~ noisy @ W u with unit noise; zero where nothing
-        noisy is said. A multiple of the identity is (N, 1, 1).
-    seen : ndarray, (N or 1, m, m)
+        noisy is said. A multiple of the identity is (..., 1, 1).
+    seen : ndarray, (..., m, m)
         W'W without weights, of what is noisy.
-    exact : ndarray, (N, e, q) or None
+    exact : ndarray, (..., e, q) or None
         Which combinations of v hold exactly.
     """
 
@@ -90,61 +86,53 @@ class Telling:
 
     @classmethod
     def measured(cls, W: Float, precisions: Float, exact: Float) -> Telling:
-        """A table with rows W, (k, m) or (N, k, m), of precisions (N,), 0 for none; exact where flagged."""
-        design = W if W.ndim == 3 else W[None]
-        identity = np.eye(design.shape[1])
+        """A table with rows W, (..., k, m), of precisions (...), 0 for none; exact where flagged."""
         return cls(
-            design,
-            np.sqrt(precisions)[:, None, None],
-            (precisions > 0)[:, None, None] * (design.swapaxes(1, 2) @ design),
-            exact[:, None, None] * identity if exact.any() else None,
+            W,
+            np.sqrt(precisions)[..., None, None],
+            (precisions > 0)[..., None, None] * (W.swapaxes(-1, -2) @ W),
+            exact[..., None, None] * np.eye(W.shape[-2]) if exact.any() else None,
         )
 
     @classmethod
     def told(cls, message: Message) -> Telling:
         """What a message says of u, v being its estimate."""
-        identity = np.eye(message.root.shape[-1])[None]
+        identity = np.eye(message.root.shape[-1])
         return cls(identity, message.information_root, message.finite, message.exact if message.exact.any() else None)
 
 
-@dataclass(frozen=True)
-class Combined:
-    """The estimate from several sources: u is the sum of gains (N, m, q) times their values."""
+def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
+    """The best estimate of u from independent sources, those that are exact first: the sum of gains times values.
 
-    message: Message
-    gains: list[Float]
-
-
-def combine(sources: Sequence[Telling]) -> Combined:
-    """The best estimate of u from independent sources, those that are exact first.
-
-    Directions that nothing determines are estimated as zero.
+    What it says of u, and the gain of every source, (..., m, q). Directions that nothing determines are estimated as
+    zero.
     """
     weighed = [_times(source.noisy, source.design) for source in sources]
-    measured = F = np.concatenate(weighed, axis=1)
-    N, _, m = F.shape
-    identity = np.eye(m)
-    exact, along_exact = _exact_part(sources, N, m)
-    seen = sum((source.seen for source in sources), start=np.zeros((N, m, m)))
-    open_ = complement(exact)
-    determined = range_projector(open_ @ seen @ open_ if exact.any() else seen, 1 + trace(seen))
+    measured = F = np.concatenate(weighed, axis=-2)
+    nothing = np.zeros((*F.shape[:-2], F.shape[-1], F.shape[-1]))
+    exact, along_exact = _exact_part(sources, nothing)
+    seen = sum((source.seen for source in sources), start=nothing)
+    size = 1 + trace(seen)
+    if along_exact is not None:
+        open_ = complement(exact)
+        seen = open_ @ seen @ open_
+    determined = range_projector(seen, size)
     unseen = complement(determined)
     if unseen.any():
-        size = np.sqrt((F**2).sum(axis=(1, 2)) / m)
-        padding = np.where(size > 0, size, 1.0)[:, None, None] * unseen
-        F = np.concatenate([F @ determined, padding], axis=1)
-    fitted = fit(F)
+        F = np.concatenate([F @ determined, _as_large([F]) * unseen], axis=-2)
+    inverse, information, covariance = fit(F)
     if unseen.any():
-        fitted = fitted.within(determined)
-    inverse = _made_consistent(fitted.inverse[:, :, : measured.shape[1]], measured, determined)
-    rows = np.split(inverse, np.cumsum([own.shape[1] for own in weighed])[:-1], axis=2)
+        inverse, information, covariance = determined @ inverse, information @ determined, determined @ covariance
+    inverse = _made_consistent(inverse[..., : measured.shape[-2]], measured, determined)
+    ends = np.cumsum([0, *(own.shape[-2] for own in weighed)]).tolist()
+    rows = [inverse[..., first:last] for first, last in pairwise(ends)]
     gains = [_times(own, source.noisy) for own, source in zip(rows, sources, strict=True)]
     if along_exact is not None:
-        rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
+        rest = np.eye(F.shape[-1]) - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
         gains = _made_exact(gains, along_exact, sources)
-    message = Message(fitted.covariance_root, fitted.information_root, complement(exact, determined), exact)
-    return Combined(message, gains)
+    unknown = unseen if along_exact is None else complement(exact, determined)
+    return Message(covariance, information, unknown, exact), gains
 
 
 def add(left: Message, right: Message) -> Message:
@@ -157,49 +145,39 @@ def add(left: Message, right: Message) -> Message:
     )
     exact = complement(range_projector(complement(left.exact) + complement(right.exact)))
     finite = complement(unknown, exact)
-    parts = finite @ left.root, finite @ right.root
-    m = left.root.shape[-1]
-    size = np.sqrt((left.root**2 + right.root**2).sum(axis=(1, 2)) / m)
-    padding = np.where(size > 0, size, 1.0)[:, None, None] * complement(finite)
-    root, inverse = compress_and_invert(*parts, padding)
+    padding = _as_large([left.root, right.root]) * complement(finite)
+    root, inverse = compress_and_invert(finite @ left.root, finite @ right.root, padding)
     return Message(finite @ root, inverse @ finite, unknown, exact)
 
 
-@dataclass(frozen=True)
-class Parting:
-    """How two u share what their sum d is found to differ by: `left` d and `right` d, which add up to d.
+def part(left: Message, right: Message) -> tuple[Float, Float, Float]:
+    """How two independent u share what their sum d is found to differ by: L and R with L d and R d, which add up to d.
 
-    `root` is a square root of the covariance that either has when the sum is known.
+    And a square root of the covariance that either has when the sum is known.
     """
-
-    left: Float
-    right: Float
-    root: Float
-
-
-def part(left: Message, right: Message) -> Parting:
-    """How the sum of two independent u tells of each."""
-    combined = combine([Telling.told(left), Telling.told(right)])  # of the left one: 0, and d less the right one
-    shared = combined.message.unknown / 2  # what neither knows of by itself
-    return Parting(
-        complement(left.exact) @ (combined.gains[1] + shared),
-        complement(right.exact) @ (combined.gains[0] + shared),
-        combined.message.root,
-    )
+    known, (by_left, by_right) = combine([Telling.told(left), Telling.told(right)])  # of left: 0, and d less right
+    shared = known.unknown / 2  # what neither knows of by itself
+    return complement(left.exact) @ (by_right + shared), complement(right.exact) @ (by_left + shared), known.root
 
 
-def _exact_part(sources: Sequence[Telling], N: int, m: int) -> tuple[Float, list[Float] | None]:
-    """Projectors on what is known exactly, and the gains there; None where nothing is."""
+def _as_large(matrices: Sequence[Float]) -> Float:
+    """Numbers of the size of what is in some matrices (..., m), (..., 1, 1); 1 where that is nothing."""
+    size = np.sqrt(sum((own**2).sum(axis=(-2, -1), keepdims=True) for own in matrices) / matrices[0].shape[-1])
+    return np.where(size > 0, size, 1.0)
+
+
+def _exact_part(sources: Sequence[Telling], nothing: Float) -> tuple[Float, list[Float] | None]:
+    """Projectors on what is known exactly, and the gains there; zeros, and None, where nothing is."""
     if all(source.exact is None for source in sources):
-        return np.zeros((N, m, m)), None
+        return nothing, None
     rows = [None if s.exact is None else s.exact @ s.design for s in sources]
-    gram = sum((E.swapaxes(1, 2) @ E for E in rows if E is not None), start=np.zeros((N, m, m)))
+    gram = sum((E.swapaxes(-1, -2) @ E for E in rows if E is not None), start=nothing)
     exact = range_projector(gram, 1 + trace(gram))
     inverse = inverse_on(exact, gram)
     gains = [
-        np.zeros((N, m, source.design.shape[1]))
+        np.zeros((*nothing.shape[:-1], source.design.shape[-2]))
         if E is None or source.exact is None
-        else inverse @ E.swapaxes(1, 2) @ source.exact
+        else inverse @ E.swapaxes(-1, -2) @ source.exact
         for source, E in zip(sources, rows, strict=True)
     ]
     return exact, gains
@@ -225,5 +203,5 @@ def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[
 
 
 def _times(left: Float, right: Float) -> Float:
-    """Products of batches of matrices, of which (N, 1, 1) is a multiple of any identity."""
-    return left * right if (1, 1) in (left.shape[1:], right.shape[1:]) else left @ right
+    """Products of batches of matrices, of which (..., 1, 1) is a multiple of any identity."""
+    return left * right if (1, 1) in (left.shape[-2:], right.shape[-2:]) else left @ right

@@ -23,17 +23,17 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_access import TableAccess
-from blue_solvers.components.tree.coefficient_arrays import Boundary
-from blue_solvers.components.tree.coefficients import solve_components
+from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, WantedTables
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
-from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.arrays import Float, Index, Int32, as_slice
+from constraint_builders.description.distinct_numbers import distinct_numbers
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
 AnyTables = WantedTables | MeasuredTables
@@ -61,7 +61,7 @@ class SomeMembers:
 
     rows: Index
     pairs: Index
-    pair_of: Index
+    pair_of: Int32
     inner: Rows
     numbers: Index
 
@@ -317,7 +317,7 @@ class TreeForm:
             rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            yield SomeMembers(rows, *distinct(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            yield SomeMembers(rows, *distinct_numbers(level.parent_pair[rows]), as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
@@ -332,7 +332,7 @@ class TreeForm:
         level, rows = self.plan.levels[number], self._rows[number, kind]
         if not number:
             return
-        pairs, pair_of = distinct(level.parent_pair[rows])
+        pairs, pair_of = distinct_numbers(level.parent_pair[rows])
         adding = sparse.csr_array((np.ones(rows.size), (pair_of, rows)), shape=(pairs.size, level.members.size))
         parents, starts = np.unique(self.plan.pair_parent[pairs], return_index=True)
         ends = np.append(starts, pairs.size)

@@ -15,9 +15,8 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.batches import distinct, starts_of
 from blue_solvers.components.component_products import Component
-from blue_solvers.components.grouping import Grouping, group_sums, groupings_of, sees_contrasts
+from blue_solvers.components.grouping import Grouping, group_sums, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders.arrays import Flags, Float, Index, as_slice
@@ -145,19 +144,13 @@ class TreePlan:
         self.class_rank = np.concatenate(ranks)
 
     def _alike(self, level: LevelPlan, rows: Index) -> tuple[Index, Index]:
-        """Positions among members of a level of one of each kind, by what was measured, and the kind of each.
-
-        Where coefficients are single numbers, a kind for every geounit takes less time than telling them apart.
-        """
+        """Positions among members of a level of one of each kind, by what was measured, and the kind of each."""
         columns = [column[as_slice(rows)] for column in (*level.weights, *level.exact)]
         if self._zeros is not None:
             columns += list(self._zeros.empty_kinds(level.members[rows]).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
-        if sum(component.size**2 for component in self.components) == 1:
-            every = np.arange(rows.size)
-            return every, every
         _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
         return first, own.ravel()
 
@@ -166,9 +159,8 @@ class TreePlan:
         classes = self.class_rank.size
         above = [self.spine.parent[as_slice(level.members)] for level in self.levels]
         numbers = [np.where(own < 0, -1, self.parent_number[own]) for own in above]
-        found, pairs = distinct(
-            np.concatenate([own * classes + level.class_of for own, level in zip(numbers, self.levels, strict=True)])
-        )
+        keys = [own * classes + level.class_of for own, level in zip(numbers, self.levels, strict=True)]
+        found, pairs = np.unique(np.concatenate(keys), return_inverse=True)
         below = found[1:]  # the root has no parent
         self.pair_parent = below // classes
         self.pair_class = below - self.pair_parent * classes
@@ -197,14 +189,10 @@ class TreePlan:
         square = {"children": self.parents.size, "gain": pairs, "root": self.class_rank.size, "posterior": pairs + 1}
         return square | {t: level.class_count for level in self.levels for t, _ in level.tables}
 
-    @cached_property
-    def pair_starts(self) -> Index:
-        """Where the pairs of every geounit with children start, and end."""
-        return starts_of(self.pair_parent, self.parents.size)
-
     def pairs_of(self, numbers: Index) -> tuple[Index, Index]:
         """The pairs of some geounits with children, one after the other, and the place of each one's parent here."""
-        firsts, counts = self.pair_starts[numbers], self.pair_starts[numbers + 1] - self.pair_starts[numbers]
+        firsts, stops = (np.searchsorted(self.pair_parent, numbers, side) for side in ("left", "right"))
+        counts = stops - firsts
         starts = np.cumsum(counts) - counts
         return np.repeat(firsts - starts, counts) + np.arange(counts.sum()), np.repeat(np.arange(numbers.size), counts)
 
@@ -221,7 +209,7 @@ class TreePlan:
             factors = dict(zip(table.axes, table.factors, strict=True))
             self._maps[table.name] = [
                 None
-                if sees_contrasts(self.schema, own, factors.get(own.axis))
+                if own.has_contrasts and factors.get(own.axis) == self.schema.names[own.axis]
                 else group_sums(self.schema, own, factors.get(own.axis)) * np.sqrt(own.sizes)
                 for own in self.groupings
             ]

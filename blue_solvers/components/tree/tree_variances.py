@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, reduce
-from math import prod
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks, distinct
+from blue_solvers.components.batches import chunks
 from blue_solvers.components.component_products import Component
 from blue_solvers.components.orthogonal import SMALL
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -17,7 +16,8 @@ from blue_solvers.components.subspaces import kronecker
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, Int32
+from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.description.table import Table
 
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups
@@ -40,17 +40,17 @@ class TreeVariances:
 
     def __init__(self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients]) -> None:
         self._problem, self._plan, self._coefficients = problem, plan, coefficients
-        self._worked_out: Callable[[int], tuple[Float, Index]] = lru_cache(KEPT)(self._work_out)
+        self._worked_out: Callable[[int], tuple[Float, Int32]] = lru_cache(KEPT)(self._work_out)
 
     def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells)."""
         variances, place_of = self._worked_out(table)
         return variances.take(place_of[rows], axis=0)
 
-    def _work_out(self, table: int) -> tuple[Float, Index]:
+    def _work_out(self, table: int) -> tuple[Float, Int32]:
         """At the different entries of `TreePlan.posterior_of` of its level, and which of them every geounit has."""
         members = self._plan.levels[self._problem.desired_levels[table]].members
-        places, place_of = distinct(self._plan.posterior_of[members])
+        places, place_of = distinct_numbers(self._plan.posterior_of[members])
         return self._of_table(self._problem.desired_tables[table], places), place_of
 
     def _of_table(self, table: Table, places: Index) -> Float:
@@ -91,15 +91,10 @@ class TreeVariances:
                 several.append(grouping.axis)
         key = id(own), tuple(several)
         if key not in known:
-            known[key] = _squares(_kronecker(matrices), own.matrices["posterior"][places])
+            is_small = component.size <= SMALL
+            W = kronecker(matrices) if is_small else sparse.csr_array(reduce(sparse.kron, matrices))
+            known[key] = _squares(W, own.matrices["posterior"][places])
         return known[key].reshape(len(places), *shape) * scale
-
-
-def _kronecker(matrices: list[Float]) -> Float | sparse.csr_array:
-    """The Kronecker product; of many columns as a sparse array."""
-    if prod(W.shape[1] for W in matrices) <= SMALL:
-        return kronecker(matrices)
-    return reduce(lambda one, other: sparse.csr_array(sparse.kron(one, other)), map(sparse.csr_array, matrices))
 
 
 def _squares(W: Float | sparse.csr_array, roots: Composed) -> Float:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, ConvergenceError, Solver, UnsupportedProblemError, blue
-from blue_solvers.components import size
+from blue_solvers.components import assumptions
 from blue_solvers.structured.nearest import tables_left_out
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
@@ -95,7 +95,7 @@ def test_variances_of_what_is_known_exactly_are_exactly_0(kind: int, seed: int) 
 
 @pytest.mark.parametrize("q", [0.0, [0.0, 1, 1], [0.0, 0, 1]])
 def test_they_are_where_tables_are_left_out(q: float | list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size, "MOST_GROUPS", 7)
+    monkeypatch.setattr(assumptions, "MOST_GROUPS", 7)
     recodes = {"a": {"p": [0, 0, 1, 1, 1], "q": [0, 1, 1, 2, 2]}, "b": {"r": [0, 1, 1, 0], "s": [0, 0, 1, 1]}}
     schema = Schema({"a": 5, "b": 4, "c": 2}, recodes=recodes)
     detailed = np.geomspace(0.1, 1e3, 40).reshape(5, 4, 2)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, blue
-from blue_solvers.components import size
+from blue_solvers.components import assumptions
 from blue_solvers.structured import nearest
 from blue_solvers.structured.nearest import structure_of, tables_left_out, why_no_structure
 from blue_solvers.testing import dot_test
@@ -26,7 +26,7 @@ AROUND = ConjugateGradient(rtol=1e-12, preconditioner="two_pass")
 
 @pytest.fixture(autouse=True)
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size, "MOST_GROUPS", 7)
+    monkeypatch.setattr(assumptions, "MOST_GROUPS", 7)
 
 
 @st.composite

@@ -178,7 +178,6 @@ def test_sweeps_take_no_more_memory_than_is_free(monkeypatch: pytest.MonkeyPatch
     schema = Schema({"a": 12, "b": 15, "c": 40}, recodes={"a": {"r": [i // 4 for i in range(12)]}})
     tables = {"detailed": 1.0, "r * c": 2.0, "a * b": 1.0, "r * b * c": 3.0}
     for problem in (Problem(schema, tables), gallery.dhc()):
-        monkeypatch.setattr(choice, "FEW_CELLS", 0)
         monkeypatch.setattr(choice, "free_memory", lambda: 1e10)
         assert isinstance(components_of(problem), LatticeForm)
         monkeypatch.setattr(choice, "free_memory", lambda: 2e5)
