@@ -18,6 +18,7 @@ from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.layout import Name
 
 ROUNDING = 1e-9  # of the largest exact value, and of 1
+FEW_ROWS = 400  # up to which dense systems are faster than iterations by tables
 DETERMINED = 1e-6  # by which a combination of rows may miss the sum of all cells
 
 _models: WeakKeyDictionary[Problem, FittingModel] = WeakKeyDictionary()
@@ -156,7 +157,7 @@ class FittingModel:
         """`sums` as tables of one variance each of all detailed cells; None where they are something else, or few."""
         problem, sums = self.problem, self.sums
         plain = problem.is_tabular and problem.places is None and problem.zeros is None
-        if not plain or sums.shape[0] * sums.shape[1] <= DENSE_ENTRIES:
+        if not plain or sums.shape[0] <= FEW_ROWS or sums.shape[0] * sums.shape[1] <= DENSE_ENTRIES:
             return None
         rows = np.arange(problem.observed.size)
         names = [name for name in problem.observed.names if np.isin(rows[self.place_of(name)], self.sum_rows).all()]

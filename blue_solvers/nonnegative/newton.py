@@ -44,7 +44,7 @@ LEAST_SHIFT = 1e-12
 LARGEST_SHIFT = 1e-3
 RELAXED = 0.25
 
-FEW_ROWS, DENSE_ROWS = 400, 1500  # where the closed form of tables is at hand, and where not
+DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
 COUNTED_PAIRS = 1e8
 CG_STEPS = 2000
@@ -260,7 +260,7 @@ def _gram(p: Programme, state: State) -> sparse.csc_array:
 def _way(p: Programme) -> Way:
     """Judged by the rows and how many pairs of them meet."""
     rows = p.answer.size
-    if isinstance(p.products, np.ndarray) or (p.tables is not None and rows <= FEW_ROWS):
+    if isinstance(p.products, np.ndarray):
         return dense
     if p.tables is not None:
         return iterated

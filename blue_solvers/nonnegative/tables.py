@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 from scipy import sparse
@@ -35,7 +36,10 @@ class TableSums(LinearOperator):
 
     def with_rows(self, rows: sparse.csr_array) -> TableSums:
         """The same with more rows after its own."""
-        return TableSums(self._schema, self._tables, sparse.csr_array(sparse.vstack([self._further, rows])))
+        other = copy(self)
+        other._further = sparse.csr_array(sparse.vstack([self._further, rows]))
+        other.shape = (self._size + other._further.shape[0], self.shape[1])
+        return other
 
     def _matvec(self, cells: Float) -> Float:
         sums, further = self._sums.matvec(cells.ravel()), self._further
