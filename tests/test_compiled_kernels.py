@@ -48,18 +48,6 @@ def _errors(rng: np.random.Generator) -> tuple[Any, ...]:
     return np.sort(abs(rng.normal(size=(5000, keep)))), np.round(rng.normal(size=(5000, width)), 1)
 
 
-def _programme(rng: np.random.Generator) -> tuple[Any, ...]:
-    rows, cells = int(rng.integers(1, 9)), int(rng.integers(1, 16))
-    M = sparse.csc_array((rng.random((rows, cells)) < 0.5).astype(float))
-    inside, variance = rng.integers(0, 20, cells) * 1.0, 10 ** rng.uniform(-1, 2, rows)
-    variance[rng.random(rows) < 0.3] = 0
-    noise = rng.normal(size=rows) * np.sqrt(variance)
-    radius = np.where(rng.random(rows) < 0.3, 1.5 * abs(noise), np.inf)
-    target, weight = inside + 3 * rng.normal(size=cells), 10 ** rng.uniform(-3, 1, cells)
-    bounds = np.zeros(cells), np.where(rng.random(cells) < 0.3, inside + 2, np.inf)
-    return M.indptr, M.indices, M.data, target, weight, *bounds, M @ inside + noise, variance, radius, np.zeros(rows)
-
-
 LATTICES = [Lattice(margins((4, 4), "a", "b")), Lattice(margins((3, 4, 2), "a * b", "c"))]
 
 
@@ -239,7 +227,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
-    "blue_solvers.nonnegative.newton_steps.minimise_arrays": (_programme, 1e-6),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
     "noise_mechanisms.integer_subspace.jumps.jump_chains": (_jumps, 0),

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.model import FittingModel, csc
+from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import NotConvergedError, Programme
 from blue_solvers.nonnegative.solving import possible_sums, solve
 from constraint_builders import Problem
@@ -95,14 +94,5 @@ def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:
 
 def _with_total(programme: Programme, total: float) -> Programme:
     """Hold the sum of all cells as well."""
-    ones = sparse.csc_array(np.ones((1, programme.target.size)))
     upper = programme.upper if total > 0 else np.minimum(programme.upper, np.maximum(programme.lower, 0.0))
-    return replace(
-        programme,
-        M=csc(sparse.vstack([programme.M, ones])),
-        upper=upper,
-        answer=np.append(programme.answer, total),
-        variance=np.append(programme.variance, 0.0),
-        radius=np.append(programme.radius, np.inf),
-        margins=None,
-    )
+    return replace(programme, upper=upper).with_rows(np.ones(programme.target.size), total, 0.0)

@@ -54,7 +54,7 @@ def tightened(p: Programme) -> Programme:
     values = np.where(abs(values - p.lower[held]) <= 2 * room, p.lower[held], values)
     low, high = p.lower.copy(), p.upper.copy()
     low[held] = high[held] = values
-    return _weighted(replace(p, lower=low, upper=high, margins=None))
+    return _weighted(replace(p, lower=low, upper=high))
 
 
 def _weighted(p: Programme) -> Programme:

@@ -79,7 +79,7 @@ def certify(p: Programme, solution: Solution) -> Certified:
     """
     x = solution.cells
     exact = p.variance == 0
-    missed = abs(p.M @ x - p.answer)[exact]
+    missed = abs(p.plain @ x - p.answer)[exact]
     objective = objective_of(p, x)
     gap, rounding = duality_gap(p, solution, objective)
     residual = kkt_residual(p, solution)
@@ -90,7 +90,7 @@ def certify(p: Programme, solution: Solution) -> Certified:
 
 def objective_of(p: Programme, x: Float) -> float:
     """Half the sum of squares in standard deviations, over cells and rows that have a variance."""
-    deviation = p.M @ x - p.answer
+    deviation = p.plain @ x - p.answer
     noisy = p.variance > 0
     return float(0.5 * (p.weight * (x - p.target) ** 2).sum() + 0.5 * (deviation[noisy] ** 2 / p.variance[noisy]).sum())
 
@@ -100,7 +100,7 @@ def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[flo
 
     By the solution's multipliers, or those that its cells imply, whichever prove more.
     """
-    deviation = p.M @ solution.cells - p.answer
+    deviation = p.plain @ solution.cells - p.answer
     implied = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
     rounding = 8 * EPSILON * (p.sizes @ abs(solution.cells) + abs(p.answer)) + INFLATION * abs(deviation)
     priced = (p.variance == 0) | (abs(deviation) >= p.radius - rounding)  # any multiplier: exact, or at a radius
@@ -118,7 +118,7 @@ def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[flo
 
 def _proved(p: Programme, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
     """What these multipliers prove, and how much of it allows for rounding: of gradients, and of sums known exactly."""
-    pull, doubt = p.M.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
+    pull, doubt = p.plain.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
     rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
     exact = p.variance == 0
     missed = abs(deviation[exact])

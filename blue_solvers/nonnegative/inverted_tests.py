@@ -27,7 +27,7 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.fit import read_measurements
-from blue_solvers.nonnegative.model import FittingModel, csc
+from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import NotConvergedError, Programme
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.operator import blue
@@ -214,7 +214,7 @@ class _Tests:
         Infinite where no cells give it.
         """
         try:
-            found = solve(_with_row(programme, weights, value))
+            found = solve(programme.with_rows(weights, value, 0.0))
         except NotConvergedError:
             return np.inf, None
         return max(0.0, 2 * found.objective - least), found.cells
@@ -228,15 +228,3 @@ class _Tests:
             least = 2 * solve(programme).objective
             statistics[i] = self._statistic(programme, least, weights, float((weights @ cells)[0]))[0]
         return float(np.quantile(statistics, self._level, method="higher"))
-
-
-def _with_row(programme: Programme, weights: sparse.csr_array, value: float) -> Programme:
-    """Hold one more sum of cells."""
-    return replace(
-        programme,
-        M=csc(sparse.vstack([programme.M, weights])),
-        answer=np.append(programme.answer, value),
-        variance=np.append(programme.variance, 0.0),
-        radius=np.append(programme.radius, np.inf),
-        margins=None,
-    )

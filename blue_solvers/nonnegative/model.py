@@ -11,13 +11,14 @@ from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cells import cells_of
-from blue_solvers.nonnegative.margins import PlainMargins
-from blue_solvers.nonnegative.programme import Programme
+from blue_solvers.nonnegative.programme import DENSE_ENTRIES, Programme, csc
+from blue_solvers.nonnegative.tables import TableSums
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.layout import Name
 
 ROUNDING = 1e-9  # of the largest exact value, and of 1
+FEW_ROWS = 400  # up to which dense systems are faster than iterations by tables
 DETERMINED = 1e-6  # by which a combination of rows may miss the sum of all cells
 
 _models: WeakKeyDictionary[Problem, FittingModel] = WeakKeyDictionary()
@@ -148,22 +149,23 @@ class FittingModel:
             answer=self.sum_answers(y),
             variance=self.sum_variances,
             radius=np.full(self.sum_variances.size, np.inf),
-            margins=self.margins,
+            tables=self.tables,
         )
 
     @cached_property
-    def margins(self) -> PlainMargins | None:
-        """`sums` as plain margins of the detailed table with equal variances; None where they are something else."""
-        problem = self.problem
-        if problem.table_variances is None or problem.zeros is not None or problem.equalities is not None:
+    def tables(self) -> TableSums | None:
+        """`sums` as tables of one variance each of all detailed cells; None where they are something else, or few."""
+        problem, sums = self.problem, self.sums
+        plain = problem.is_tabular and problem.places is None and problem.zeros is None
+        if not plain or sums.shape[0] <= FEW_ROWS or sums.shape[0] * sums.shape[1] <= DENSE_ENTRIES:
             return None
-        schema = problem.domain.schema
-        tables = [t for t, measured in zip(problem.observed_tables, problem.measured_tables, strict=True) if measured]
-        sums = [table for table in tables if table.name != "detailed"]
-        plain = all(set(table.factors) <= set(schema.names) for table in tables)
-        if not plain or sum(table.size for table in sums) != self.sum_rows.size:
+        rows = np.arange(problem.observed.size)
+        names = [name for name in problem.observed.names if np.isin(rows[self.place_of(name)], self.sum_rows).all()]
+        if not all(map(self.has_one_variance, names)):
             return None
-        return PlainMargins(schema.shape, tuple(table.axes for table in sums))
+        tables = TableSums(problem.domain.schema, tuple(map(str, names)), self.equations[0])
+        numbers = np.arange(1.0, sums.shape[1] + 1)
+        return tables if tables.shape == sums.shape and np.allclose(tables @ numbers, sums @ numbers) else None
 
     @cached_property
     def exact_rows(self) -> sparse.csr_array:
@@ -270,10 +272,3 @@ class FittingModel:
                 f"{describe(int(empty[0]))} is known exactly as {y[empty[0]]:g}, and all its cells are structural "
                 "zeros: correct either"
             )
-
-
-def csc(matrix: sparse.sparray) -> sparse.csc_array:
-    """Columns of floats with sorted indices: what programmes are made of."""
-    result = sparse.csc_array(matrix, dtype=np.float64)
-    result.sort_indices()
-    return result

@@ -5,6 +5,11 @@ For multipliers ``lam`` the cells are ``x = clip(target - M' lam / weight, lower
 and piecewise quadratic, with gradient ``-(M x - z)``. A full Newton step is a weighted least-squares (BLUE) solve with
 the cells that sit on a bound removed; it is damped by a line search on the dual function.
 
+Its matrix is ``M_F diag(1 / weight_F) M_F' + diag(slope)`` for the free cells F. Rows that are held exactly and repeat
+one another, if only at the free cells of the moment, make it singular. Their diagonal is raised by a fraction of
+itself, the residual relative to the largest count: that bounds the step and vanishes with the residual (Levenberg and
+Marquardt).
+
 References
 ----------
 Li, Sun and Toh, "A highly efficient semismooth Newton augmented Lagrangian method for solving Lasso problems", SIAM J.
@@ -13,20 +18,74 @@ Optim. 28 (2018), for the method; Hager and Zhang, SIAM J. Optim. 16 (2005), for
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator, cg, splu
 
-from blue_solvers.nonnegative.newton_steps import minimise_in_numpy, minimise_small
 from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution
-from blue_solvers.nonnegative.tolerances import ACCEPTED
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 
-SMALL = 96  # rows
+EPSILON = float(np.finfo(float).eps)
+TARGET = 1e-13  # residual of the rows at which the steps end, relative to the largest count
+ACCEPTED = 1e-9  # relative residual below which steps that no longer halve it are rounding
+MAX_STEPS = 200
+MAX_HALVINGS = 60
+
+# Line search, on the dual function and its slope along the step.
+SUFFICIENT_DECREASE = 1e-4
+FLATTENED = 0.8
+AS_STEEP = 0.9
+
+# Diagonal of rows held exactly, relative to itself; and how much less a row gets that no free cell moves.
+LEAST_SHIFT = 1e-12
+LARGEST_SHIFT = 1e-3
+RELAXED = 0.25
+
+DENSE_ROWS = 1500
+SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
+COUNTED_PAIRS = 1e8
+CG_STEPS = 2000
+CG_ACCURACY = 1e-3  # relative, of a step far from the solution; then it tightens, but not beyond need
+
+
+@dataclass(frozen=True)
+class State:
+    """The dual function at some multipliers.
+
+    Attributes
+    ----------
+    multipliers : ndarray, (m,)
+    cells : ndarray, (d,)
+    free : ndarray of bool, (d,)
+        Cells off their bounds.
+    residual : ndarray, (m,)
+        M x - z: minus the gradient.
+    slope : ndarray, (m,)
+        How fast z moves with its multiplier.
+    value : float
+    rounding : float
+        How far rounding may have moved `value`.
+    """
+
+    multipliers: Float
+    cells: Float
+    free: Flags
+    residual: Float
+    slope: Float
+    value: float
+    rounding: float
+
+    @property
+    def error(self) -> float:
+        """Largest residual, in counts."""
+        return float(abs(self.residual).max(initial=0.0))
 
 
 def minimise(p: Programme, start: Float | None = None) -> Solution:
     """Solve a programme whose cell weights are all positive.
-
-    Programmes of few rows run in compiled code where numba is installed, with the same steps.
 
     Parameters
     ----------
@@ -44,11 +103,169 @@ def minimise(p: Programme, start: Float | None = None) -> Solution:
         If the residual stays above 1e-9 of the largest count, as it does when no cells within their bounds meet the
         exact rows.
     """
-    multipliers = np.zeros(p.answer.size) if start is None else start
-    solution, error = (minimise_small if p.answer.size <= SMALL else minimise_in_numpy)(p, multipliers)
+    solution, error = descend(p, np.zeros(p.answer.size) if start is None else start)
     if not error <= ACCEPTED * p.scale:
         raise NotConvergedError(
             f"no fit after {solution.iterations} Newton steps: rows are off by {error:.3g}. If some tables are known "
             "exactly, check that non-negative cells can meet them all; otherwise please report the problem"
         )
     return solution
+
+
+def descend(p: Programme, start: Float) -> tuple[Solution, float]:
+    """The best point of all Newton steps, and its largest residual, in counts."""
+    state = best = evaluate(p, start)
+    system = NewtonSystem(p)
+    steps, scale = 0, p.scale
+    while state.error > TARGET * scale and steps < MAX_STEPS:
+        previous = state
+        state = _line_search(p, state, system.direction(state))
+        steps += 1
+        best = state if state.error < best.error else best
+        if previous.error <= ACCEPTED * scale and state.error > 0.5 * previous.error:
+            break
+    return Solution(best.cells, best.multipliers, steps), best.error
+
+
+def evaluate(p: Programme, multipliers: Float) -> State:
+    """The dual function of a programme whose cell weights are all positive."""
+    pull = p.products.T @ multipliers
+    unbounded = p.target - pull / p.weight
+    cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
+    wanted = p.variance * multipliers
+    deviation = np.minimum(np.maximum(wanted, -p.radius), p.radius)
+    square = np.divide(deviation**2, 2 * p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
+    of_cells = 0.5 * p.weight * (cells - p.target) ** 2 + pull * cells
+    of_rows = multipliers * (p.answer + deviation) - square
+    return State(
+        multipliers,
+        cells,
+        (p.lower < unbounded) & (unbounded < p.upper),
+        p.products @ cells - p.answer - deviation,
+        np.where(abs(wanted) < p.radius, p.variance, 0.0),
+        float(of_rows.sum() - of_cells.sum()),
+        float(10 * EPSILON * (abs(of_rows).sum() + abs(of_cells).sum())),
+    )
+
+
+def _line_search(p: Programme, state: State, direction: Float) -> State:
+    """The first acceptable point along a direction: by bisection on the slope of the dual function.
+
+    Where the function stays as steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
+    """
+    slope = -float(state.residual @ direction)
+    low, high, length = 0.0, np.inf, 1.0
+    trial, rough = state, state.error > ACCEPTED * p.scale
+    for _ in range(MAX_HALVINGS):
+        trial = evaluate(p, state.multipliers + length * direction)
+        trial_slope = -float(trial.residual @ direction)
+        decreased = trial.value <= state.value + SUFFICIENT_DECREASE * length * slope
+        flattened = trial.value <= state.value + state.rounding and trial_slope <= FLATTENED * abs(slope)
+        if (decreased or flattened) and not (trial_slope <= AS_STEEP * slope and rough):
+            break
+        low, high = (length, high) if trial_slope < 0 else (low, length)
+        length = 0.5 * (low + high) if high < np.inf else 2 * low
+    return trial
+
+
+class NewtonSystem:
+    """The linear systems of the Newton steps of one programme, at changing sets of free cells.
+
+    Parameters
+    ----------
+    programme : Programme
+    way : callable, optional
+        `dense`, `factored` or `iterated`; by default what is least work for the programme.
+    """
+
+    def __init__(self, programme: Programme, way: Way | None = None) -> None:
+        self._programme, self._way = programme, way or _way(programme)
+        self._guard = self._diagonal(programme.upper > programme.lower)
+        self._guard[self._guard == 0] = 1.0
+
+    def direction(self, state: State) -> Float:
+        """The Newton direction, (m,): the matrix's inverse times the residual of `state`."""
+        return self._way(self._programme, state, self._added_diagonal(state))
+
+    def _diagonal(self, free: Flags) -> Float:
+        return self._programme.squares @ np.where(free, 1 / self._programme.weight, 0.0)
+
+    def _added_diagonal(self, state: State) -> Float:
+        """What is added to ``M_F diag(1 / weight_F) M_F'``.
+
+        A row held exactly whose cells all sit on bounds would have nothing on its diagonal: it gets what it would have
+        with all its cells free, and less every time that it is found so without being met.
+        """
+        diagonal, scale = self._diagonal(state.free) + state.slope, self._programme.scale
+        shift = min(LARGEST_SHIFT, max(LEAST_SHIFT, state.error / scale))
+        relative = np.where(state.slope > 0, LEAST_SHIFT, shift)
+        added = state.slope + np.where(diagonal > 0, relative * diagonal, self._guard)
+        self._guard[(diagonal == 0) & (abs(state.residual) > ACCEPTED * scale)] *= RELAXED
+        return added
+
+
+Way = Callable[[Programme, State, Float], Float]
+
+
+def dense(p: Programme, state: State, added: Float) -> Float:
+    """By a Cholesky factorisation of the dense matrix."""
+    if isinstance(p.products, np.ndarray):
+        rows = p.products[:, state.free]
+        matrix = (rows / p.weight[state.free]) @ rows.T
+    else:
+        matrix = _gram(p, state).toarray()
+    matrix.flat[:: added.size + 1] += added
+    _, direction, failed = linalg.lapack.dposv(matrix, state.residual, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite")
+    return direction
+
+
+def factored(p: Programme, state: State, added: Float) -> Float:
+    """By a sparse factorisation, for rows that nest as those of a tree do."""
+    matrix = sparse.csc_array(_gram(p, state) + sparse.diags_array(added))
+    factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options={"SymmetricMode": True})
+    return factor.solve(state.residual)
+
+
+def iterated(p: Programme, state: State, added: Float) -> Float:
+    """By conjugate gradients; no matrix is formed.
+
+    The preconditioner is the inverse for evenly spread free cells where the rows are tables, else the diagonal.
+    """
+    inverse = np.where(state.free, 1 / p.weight, 0.0)
+    needed = 0.1 * TARGET * p.scale / state.error
+    if p.tables is None:
+        diagonal = p.squares @ inverse + added
+        precondition: Callable[[Float], Float] = lambda rows: rows / diagonal  # noqa: E731
+    else:
+        free = state.free if state.free.any() else np.ones_like(state.free)
+        precondition = p.tables.inverse(p.variance, float(p.weight[free].mean() / free.mean()))
+    shape = (added.size, added.size)
+    products, transposed = p.products, p.products.T
+    return cg(
+        LinearOperator(shape, matvec=lambda v: products @ (inverse * (transposed @ v)) + added * v, dtype=float),
+        state.residual,
+        rtol=min(CG_ACCURACY, max(needed, state.error / p.scale)),
+        maxiter=CG_STEPS,
+        M=LinearOperator(shape, matvec=precondition, dtype=float),
+    )[0]
+
+
+def _gram(p: Programme, state: State) -> sparse.csc_array:
+    rows = sparse.csc_array(p.M[:, np.flatnonzero(state.free)])
+    return sparse.csc_array(rows @ sparse.diags_array(1 / p.weight[state.free]) @ rows.T)
+
+
+def _way(p: Programme) -> Way:
+    """Judged by the rows and how many pairs of them meet."""
+    rows = p.answer.size
+    if isinstance(p.products, np.ndarray):
+        return dense
+    if p.tables is not None:
+        return iterated
+    pairs = float((np.diff(p.M.indptr).astype(float) ** 2).sum())
+    meeting = (abs(p.M) @ abs(p.M).T).nnz if pairs <= COUNTED_PAIRS else np.inf
+    if meeting <= SPARSE_ENTRIES_PER_ROW * rows and rows > SPARSE_ENTRIES_PER_ROW:
+        return factored
+    return dense if rows <= DENSE_ROWS else iterated

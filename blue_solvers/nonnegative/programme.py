@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
-from blue_solvers.nonnegative.margins import PlainMargins
+from blue_solvers.nonnegative.tables import TableSums
 from constraint_builders.arrays import Float
+
+DENSE_ENTRIES = 1e5
 
 
 class NotConvergedError(ConvergenceError):
@@ -32,8 +35,8 @@ class Programme:
         Of the cells, in counts and inverse squared counts.
     answer, variance, radius : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
-    margins : PlainMargins or None
-        The rows as plain margins of one array with equal variances in each, where they are: a preconditioner uses it.
+    tables : TableSums or None
+        The first of the rows as tables of all cells, where they are: for large programmes the closed form is faster.
     """
 
     M: sparse.csc_array
@@ -44,18 +47,46 @@ class Programme:
     answer: Float
     variance: Float
     radius: Float
-    margins: PlainMargins | None = None
-
-    @property
-    def scale(self) -> float:
-        """The largest count in sight, at least 1: what residuals are compared with."""
-        finite = np.concatenate([[1.0], abs(self.answer), abs(self.target)])
-        return float(finite.max())
+    tables: TableSums | None = None
 
     @cached_property
-    def sizes(self) -> sparse.csc_array:
+    def scale(self) -> float:
+        """The largest count in sight, at least 1: what residuals are compared with."""
+        return float(max(1.0, abs(self.answer).max(initial=0.0), abs(self.target).max(initial=0.0)))
+
+    @cached_property
+    def plain(self) -> Any:
+        """M, as a dense array where it is small."""
+        return self.M.toarray() if self.M.shape[0] * self.M.shape[1] <= DENSE_ENTRIES else self.M
+
+    @cached_property
+    def products(self) -> Any:
+        """M as what multiplies fastest, also transposed."""
+        return self.plain if self.tables is None or self.plain is not self.M else self.tables
+
+    @cached_property
+    def squares(self) -> Any:
+        """Squares of the entries of M, as what multiplies fast."""
+        if isinstance(self.products, np.ndarray):
+            return self.products**2
+        return self.products if (self.M.data == 1).all() else self.M.power(2)
+
+    @cached_property
+    def sizes(self) -> Any:
         """Absolute values of M."""
-        return self.M if (self.M.data >= 0).all() else abs(self.M)
+        return self.plain if (self.M.data >= 0).all() else abs(self.plain)
+
+    def with_rows(self, rows: Any, answer: Any, variance: Any) -> Programme:
+        """The same programme with further rows, (k, d), and what they are measured as; without bounds of their own."""
+        rows = sparse.csr_array(np.atleast_2d(rows) if isinstance(rows, np.ndarray) else rows, dtype=np.float64)
+        return replace(
+            self,
+            M=csc(sparse.vstack([self.M, rows])),
+            answer=np.append(self.answer, answer),
+            variance=np.append(self.variance, variance),
+            radius=np.append(self.radius, np.full(rows.shape[0], np.inf)),
+            tables=None if self.tables is None else self.tables.with_rows(rows),
+        )
 
     @property
     def kind(self) -> str:
@@ -68,6 +99,13 @@ class Programme:
         precision = np.divide(1.0, self.variance, out=np.zeros_like(self.variance), where=self.variance > 0)
         cells = np.repeat(np.arange(self.weight.size), np.diff(self.M.indptr))
         return self.weight + np.bincount(cells, self.M.data**2 * precision[self.M.indices], self.weight.size)
+
+
+def csc(matrix: sparse.sparray) -> sparse.csc_array:
+    """Columns of floats with sorted indices: what programmes are made of."""
+    result = sparse.csc_array(matrix, dtype=np.float64)
+    result.sort_indices()
+    return result
 
 
 @dataclass(frozen=True)
@@ -96,12 +134,12 @@ def kkt_residual(programme: Programme, solution: Solution) -> float:
     float
     """
     x, p = solution.cells, programme
-    deviation = p.M @ x - p.answer
+    deviation = p.plain @ x - p.answer
     noisy = p.variance > 0
     pull = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=noisy)
     bounded = np.isfinite(p.radius) | ~noisy
     extra = np.where(bounded, solution.multipliers - pull, 0.0)
-    gradient = p.weight * (x - p.target) + p.M.T @ (pull + extra)
+    gradient = p.weight * (x - p.target) + p.plain.T @ (pull + extra)
     curvature = p.curvature
     step = gradient / np.where(curvature > 0, curvature, 1.0)
     cells = abs(x - np.clip(x - step, p.lower, p.upper))

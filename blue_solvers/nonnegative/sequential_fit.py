@@ -20,9 +20,9 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
-from blue_solvers.nonnegative.model import FittingModel, csc
+from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
-from blue_solvers.nonnegative.programme import Programme
+from blue_solvers.nonnegative.programme import Programme, csc
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.nonnegative.tree_partitions import crossed, join, meet, refines, sums_matrix
 from constraint_builders import Problem

@@ -16,8 +16,7 @@ from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, n
 from blue_solvers.nonnegative.active_set import polish
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated, tightened
 from blue_solvers.nonnegative.duality_gap import certify
-from blue_solvers.nonnegative.model import csc
-from blue_solvers.nonnegative.programme import Programme, Solution
+from blue_solvers.nonnegative.programme import Programme, Solution, csc
 from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve
 from constraint_builders import Problem, Schema, Spine
 from tests.blue_solvers.nonnegative.exact_programmes import LeastSquares

@@ -1,4 +1,4 @@
-"""The Newton core: the compiled kernel against its numpy reference, one way of solving the systems against another."""
+"""The Newton core: one way of solving the systems against another, products by tables against the matrix."""
 
 from dataclasses import replace
 
@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers.nonnegative.margins import PlainMargins
-from blue_solvers.nonnegative.model import FittingModel, csc
-from blue_solvers.nonnegative.newton_steps import evaluate, minimise_in_numpy, minimise_small
-from blue_solvers.nonnegative.newton_systems import DenseSystem, IterativeSystem, SparseSystem
-from blue_solvers.nonnegative.programme import Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.newton import NewtonSystem, dense, descend, evaluate, factored, iterated
+from blue_solvers.nonnegative.programme import Programme, Solution, csc, kkt_residual
 from blue_solvers.nonnegative.proximal import approach
-from constraint_builders import gallery
+from blue_solvers.nonnegative.tables import TableSums
+from constraint_builders import Schema, gallery
 from tests.helpers.effort import examples
 
 
@@ -46,7 +45,7 @@ def random_programme(seed, exact=True, bounded=True):
 @examples(150)
 def test_programmes_are_solved(seed):
     p = random_programme(seed)
-    solution, error = minimise_in_numpy(p, np.zeros(p.answer.size))
+    solution, error = descend(p, np.zeros(p.answer.size))
     assert error < 1e-9 * p.scale
     assert kkt_residual(p, solution) < 1e-8 * p.scale
 
@@ -56,7 +55,7 @@ def test_programmes_are_solved(seed):
 def test_no_feasible_cells_are_better(seed):
     """Weak duality in the primal: random steps towards feasible cells never lower the objective."""
     p = random_programme(seed, exact=False, bounded=False)
-    x = minimise_in_numpy(p, np.zeros(p.answer.size))[0].cells
+    x = descend(p, np.zeros(p.answer.size))[0].cells
 
     def objective(cells):
         return (p.weight * (cells - p.target) ** 2).sum() + ((p.M @ cells - p.answer) ** 2 / p.variance).sum()
@@ -65,17 +64,6 @@ def test_no_feasible_cells_are_better(seed):
     for size in (1.0, 1e-2, 1e-4):
         other = np.maximum(x + size * rng.normal(size=x.size), 0.0)
         assert objective(other) >= objective(x) * (1 - 1e-12)
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-@examples(100)
-def test_the_kernel_equals_its_numpy_reference(seed):
-    p = random_programme(seed)
-    compiled, error = minimise_small(p, np.zeros(p.answer.size))
-    reference, _ = minimise_in_numpy(p, np.zeros(p.answer.size))
-    assert error < 1e-9 * p.scale
-    np.testing.assert_allclose(compiled.cells, reference.cells, atol=1e-6 * p.scale)
-    assert kkt_residual(p, compiled) < 1e-8 * p.scale
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -90,37 +78,47 @@ def test_the_residual_is_minus_the_gradient_of_the_dual(seed):
     assert slope == pytest.approx(expected, rel=1e-4, abs=1e-4 * p.scale)
 
 
-@pytest.mark.parametrize("system", [SparseSystem, IterativeSystem])
-@pytest.mark.parametrize("margins", [True, False])
-def test_all_ways_of_solving_newton_systems_agree(system, margins):
-    problem = gallery.cube(3, 4)
+@pytest.mark.parametrize("way", [factored, iterated])
+@pytest.mark.parametrize("tables", [True, False])
+def test_all_ways_of_solving_newton_systems_agree(way, tables):
+    problem = gallery.cube(4, 5)
     rng = np.random.default_rng(0)
     model = FittingModel(problem)
-    p = model.programme(model.M @ np.where(rng.random(64) < 0.3, 9.0, 0.0) + rng.normal(size=problem.observed.size))
-    p = p if margins else replace(p, margins=None)
+    p = model.programme(model.M @ np.where(rng.random(625) < 0.3, 9.0, 0.0) + rng.normal(size=problem.observed.size))
+    assert p.products is p.tables
+    p = p if tables else replace(p, tables=None)
     state = evaluate(p, rng.normal(size=p.answer.size))
-    state = replace(state, residual=1e-6 * state.residual)  # near the solution directions are asked for accurately
-    expected = DenseSystem(p).solve(state)
-    np.testing.assert_allclose(system(p).solve(state), expected, atol=1e-4 * abs(expected).max())
+    state = replace(state, residual=1e-8 * state.residual)  # near the solution directions are asked for accurately
+    expected = NewtonSystem(p, dense).direction(state)
+    np.testing.assert_allclose(NewtonSystem(p, way).direction(state), expected, atol=1e-4 * abs(expected).max())
+
+
+SHAPE = (2, 3, 4)
 
 
 @pytest.mark.parametrize("kept", [((), (0,), (1,)), ((0, 1), (0, 2), (1,)), ((2,),)])
-def test_the_preconditioner_is_the_inverse_with_all_cells_free(kept):
-    shape, weight = (2, 3, 4), 0.7
-    margins = PlainMargins(shape, kept)
-    numbers = np.arange(24).reshape(shape)
+def test_tables_are_their_matrix_and_precondition_with_its_inverse_for_all_cells_free(kept):
+    weight, schema = 0.5, Schema({f"v{axis}": size for axis, size in enumerate(SHAPE)})
+    further = sparse.csr_array(np.random.default_rng(0).integers(-1, 2, (2, 24)).astype(float))
+    tables = TableSums(schema, tuple(" * ".join(f"v{axis}" for axis in axes) or "total" for axes in kept), further)
+    numbers = np.arange(24).reshape(SHAPE)
     rows = []
     for axes in kept:
-        for cell in np.ndindex(*(shape[a] for a in axes)):
+        for cell in np.ndindex(*(SHAPE[a] for a in axes)):
             row = np.zeros(24)
             row[numbers[tuple(cell[axes.index(a)] if a in axes else slice(None) for a in range(3))].ravel()] = 1
             rows.append(row)
-    M = np.array(rows)
-    sizes = [int(np.prod([shape[a] for a in axes])) for axes in kept]
-    variance = np.repeat(1.0 + np.arange(len(kept)), sizes)
-    inverse = np.linalg.inv(M @ M.T / weight + np.diag(variance))
-    applied = np.column_stack([margins.inverse(variance, weight).apply(e) for e in np.eye(len(M))])
-    np.testing.assert_allclose(applied, inverse, atol=1e-12)
+    M = np.vstack([rows, further.toarray()])
+    np.testing.assert_allclose(np.column_stack([tables @ e for e in np.eye(24)]), M, atol=1e-13)
+    np.testing.assert_allclose(np.column_stack([tables.T @ e for e in np.eye(len(M))]), M.T, atol=1e-13)
+    sizes = [int(np.prod([SHAPE[a] for a in axes])) for axes in kept]
+    variance = np.append(np.repeat(1.0 + np.arange(len(kept)), sizes), [3.0, 5.0])
+    inverse = np.zeros((len(M), len(M)))
+    own = len(M) - 2
+    inverse[:own, :own] = np.linalg.inv(M[:own] @ M[:own].T / weight + np.diag(variance[:own]))
+    inverse[[own, own + 1], [own, own + 1]] = 1 / ((M[own:] ** 2).sum(axis=1) / weight + variance[own:])
+    precondition = tables.inverse(variance, weight)
+    np.testing.assert_allclose(np.column_stack([precondition(e) for e in np.eye(len(M))]), inverse, atol=1e-12)
 
 
 @pytest.mark.parametrize("change", ["cells", "multipliers"])
