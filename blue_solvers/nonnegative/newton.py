@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg, sparse
@@ -78,7 +79,7 @@ class State:
     value: float
     rounding: float
 
-    @property
+    @cached_property
     def error(self) -> float:
         """Largest residual, in counts."""
         return float(abs(self.residual).max(initial=0.0))
