@@ -135,9 +135,8 @@ def evaluate(p: Programme, multipliers: Float) -> State:
     cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
     wanted = p.variance * multipliers
     deviation = np.minimum(np.maximum(wanted, -p.radius), p.radius)
-    square = np.divide(deviation**2, 2 * p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
     of_cells = 0.5 * p.weight * (cells - p.target) ** 2 + pull * cells
-    of_rows = multipliers * (p.answer + deviation) - square
+    of_rows = multipliers * (p.answer + deviation) - 0.5 * p.precision * deviation**2
     return State(
         multipliers,
         cells,

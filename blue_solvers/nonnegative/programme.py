@@ -93,12 +93,15 @@ class Programme:
         """What its cells are called in a message."""
         return "non-negative cells" if (self.lower >= 0).all() else "cells"
 
-    @property
+    @cached_property
+    def precision(self) -> Float:
+        """Inverse variance of every row, (m,); 0 of those held exactly."""
+        return np.divide(1.0, self.variance, out=np.zeros_like(self.variance), where=self.variance > 0)
+
+    @cached_property
     def curvature(self) -> Float:
         """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
-        precision = np.divide(1.0, self.variance, out=np.zeros_like(self.variance), where=self.variance > 0)
-        cells = np.repeat(np.arange(self.weight.size), np.diff(self.M.indptr))
-        return self.weight + np.bincount(cells, self.M.data**2 * precision[self.M.indices], self.weight.size)
+        return self.weight + self.squares.T @ self.precision
 
 
 def csc(matrix: sparse.sparray) -> sparse.csc_array:
@@ -135,8 +138,7 @@ def kkt_residual(programme: Programme, solution: Solution) -> float:
     """
     x, p = solution.cells, programme
     deviation = p.plain @ x - p.answer
-    noisy = p.variance > 0
-    pull = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=noisy)
+    noisy, pull = p.variance > 0, deviation * p.precision
     bounded = np.isfinite(p.radius) | ~noisy
     extra = np.where(bounded, solution.multipliers - pull, 0.0)
     gradient = p.weight * (x - p.target) + p.plain.T @ (pull + extra)
