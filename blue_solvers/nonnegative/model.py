@@ -12,7 +12,7 @@ from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cells import cells_of
 from blue_solvers.nonnegative.programme import DENSE_ENTRIES, Programme, csc
-from blue_solvers.nonnegative.tables import TableSums
+from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.layout import Name
@@ -153,7 +153,7 @@ class FittingModel:
         )
 
     @cached_property
-    def tables(self) -> TableSums | None:
+    def tables(self) -> TabularRows | None:
         """`sums` as tables of one variance each of all detailed cells; None where they are something else, or few."""
         problem, sums = self.problem, self.sums
         plain = problem.is_tabular and problem.places is None and problem.zeros is None
@@ -163,7 +163,7 @@ class FittingModel:
         names = [name for name in problem.observed.names if np.isin(rows[self.place_of(name)], self.sum_rows).all()]
         if not all(map(self.has_one_variance, names)):
             return None
-        tables = TableSums(problem.domain.schema, tuple(map(str, names)), self.equations[0])
+        tables = TabularRows(problem.domain.schema, tuple(map(str, names)), self.equations[0])
         numbers = np.arange(1.0, sums.shape[1] + 1)
         return tables if tables.shape == sums.shape and np.allclose(tables @ numbers, sums @ numbers) else None
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
-from blue_solvers.nonnegative.tables import TableSums
+from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders.arrays import Float
 
 DENSE_ENTRIES = 1e5
@@ -35,7 +35,7 @@ class Programme:
         Of the cells, in counts and inverse squared counts.
     answer, variance, radius : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
-    tables : TableSums or None
+    tables : TabularRows or None
         The first of the rows as tables of all cells, where they are: for large programmes the closed form is faster.
     """
 
@@ -47,7 +47,7 @@ class Programme:
     answer: Float
     variance: Float
     radius: Float
-    tables: TableSums | None = None
+    tables: TabularRows | None = None
 
     @cached_property
     def scale(self) -> float:

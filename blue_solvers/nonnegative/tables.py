@@ -16,7 +16,7 @@ from constraint_builders.arrays import Float
 SMALLEST_VARIANCE = 1e-3  # of a row's cells: stands for 0 in the preconditioner
 
 
-class TableSums(LinearOperator):
+class TabularRows(LinearOperator):
     """The matrix from detailed cells to tables of a schema, whose cells follow one another, and to further sums.
 
     Parameters
@@ -34,7 +34,7 @@ class TableSums(LinearOperator):
         self._estimates: dict[tuple[float, ...], BlueOperator] = {}
         super().__init__(np.float64, (self._size + further.shape[0], further.shape[1]))
 
-    def with_rows(self, rows: sparse.csr_array) -> TableSums:
+    def with_rows(self, rows: sparse.csr_array) -> TabularRows:
         """The same with more rows after its own."""
         other = copy(self)
         other._further = sparse.csr_array(sparse.vstack([self._further, rows]))

@@ -12,7 +12,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.newton import NewtonSystem, dense, descend, evaluate, factored, iterated
 from blue_solvers.nonnegative.programme import Programme, Solution, csc, kkt_residual
 from blue_solvers.nonnegative.proximal import approach
-from blue_solvers.nonnegative.tables import TableSums
+from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Schema, gallery
 from tests.helpers.effort import examples
 
@@ -100,7 +100,7 @@ SHAPE = (2, 3, 4)
 def test_tables_are_their_matrix_and_precondition_with_its_inverse_for_all_cells_free(kept):
     weight, schema = 0.5, Schema({f"v{axis}": size for axis, size in enumerate(SHAPE)})
     further = sparse.csr_array(np.random.default_rng(0).integers(-1, 2, (2, 24)).astype(float))
-    tables = TableSums(schema, tuple(" * ".join(f"v{axis}" for axis in axes) or "total" for axes in kept), further)
+    tables = TabularRows(schema, tuple(" * ".join(f"v{axis}" for axis in axes) or "total" for axes in kept), further)
     numbers = np.arange(24).reshape(SHAPE)
     rows = []
     for axes in kept:
