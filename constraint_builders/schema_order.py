@@ -43,19 +43,19 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
     """The same problem with all tables in the schema's order; None where they are in it already."""
     if not problem.has_turned_tables:
         return None
-    observed = _order(problem.observed, problem.observed_tables)
-    desired = _order(problem.desired, problem.desired_tables)
-    layout = _layout(problem, problem.observed, problem.observed_tables)
-    same = problem.desired is problem.observed
+    observed_tables, observed_layout, observed = _turned(problem, problem.observed, problem.observed_tables)
+    desired_tables, desired_layout, desired = observed_tables, observed_layout, observed
+    if problem.desired is not problem.observed:
+        desired_tables, desired_layout, desired = _turned(problem, problem.desired, problem.desired_tables)
     changes: dict[str, Any] = {}
     if problem.equalities is not None:
         matrix, b = problem.equalities
         changes["equalities"] = sparse.csr_array(matrix[:, observed]), b
     turned = problem.replace(
-        observed=layout,
-        observed_tables=tuple(table.in_schema_order() for table in problem.observed_tables),
-        desired=layout if same else _layout(problem, problem.desired, problem.desired_tables),
-        desired_tables=tuple(table.in_schema_order() for table in problem.desired_tables),
+        observed=observed_layout,
+        observed_tables=observed_tables,
+        desired=desired_layout,
+        desired_tables=desired_tables,
         noise=problem.noise.at(observed),
         undetermined=None if problem.undetermined is None else problem.undetermined[desired],
         assumed=np.flatnonzero(np.isin(observed, problem.assumed)),
@@ -66,18 +66,18 @@ def in_schema_order(problem: Problem) -> SchemaOrder | None:
     return SchemaOrder(turned, observed, desired)
 
 
-def _order(layout: Layout, tables: Sequence[Table]) -> Index:
-    """For every cell in the schema's order its position in the layout."""
-    positions = np.arange(layout.size)
-    cells = ((positions[layout.block(index)].reshape(-1, table.size), table) for index, table in enumerate(tables))
-    return np.concatenate([own[:, table.in_schema_order().places_in(table)].ravel() for own, table in cells])
-
-
-def _layout(problem: Problem, layout: Layout, tables: Sequence[Table]) -> Layout:
-    domain = problem.domain
+def _turned(problem: Problem, layout: Layout, tables: Sequence[Table]) -> tuple[tuple[Table, ...], Layout, Index]:
+    """Tables in the schema's order, how they lie, and for every cell its position in the layout that was given."""
+    turned, domain = tuple(table.in_schema_order() for table in tables), problem.domain
+    names = [table.name for table in tables]
     if problem.places is None:
-        ordered = [table.in_schema_order() for table in tables]
-        return table_layout(domain.schema, [table.name for table in ordered], ordered)
-    levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
-    names = list(zip(levels, (table.name for table in tables), strict=True))
-    return spine_layout(domain.schema, domain.places, names)
+        ordered = table_layout(domain.schema, names, turned)
+    else:
+        levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
+        ordered = spine_layout(domain.schema, domain.places, list(zip(levels, names, strict=True)))
+    positions = np.arange(layout.size)
+    cells = [
+        positions[layout.block(index)].reshape(-1, table.size)[:, own.places_in(table)].ravel()
+        for index, (table, own) in enumerate(zip(tables, turned, strict=True))
+    ]
+    return turned, ordered, np.concatenate(cells)

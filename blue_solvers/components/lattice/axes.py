@@ -36,6 +36,8 @@ class SchemaAxes:
         Along every axis the cell of each level of its variable.
     levels, groups : list of int
         Of every axis' variable the axis of levels, -1 where it has no contrasts; and of groups, -1 where it has one.
+    is_whole : list of bool
+        Whether an axis is of levels.
     has_groups : bool
         Whether some variable has several.
     provides : list of int
@@ -58,6 +60,7 @@ class SchemaAxes:
                 names = [own for own in factors[grouping.axis] if schema.size_of(own) > 1]
                 recodes = {own: np.array(schema.groups_of(own)) for own in names if own != schema.names[grouping.axis]}
                 self._lay(schema.names[grouping.axis], grouping, recodes)
+        self.is_whole = [own == axis for axis, own in enumerate(self.levels)]
         self.has_groups = max(self.groups, default=-1) >= 0
 
     def _lay(self, name: str, grouping: Grouping, recodes: dict[str, Integers]) -> None:
@@ -87,10 +90,6 @@ class SchemaAxes:
         """Cells of a table."""
         return prod([self.sizes[axis] for axis in axes])
 
-    def is_whole(self, axis: int) -> bool:
-        """Whether an axis is of levels."""
-        return self.levels[axis] == axis
-
     def keeps(self, mask: int, axis: int) -> bool:
         """Whether some variables, as bits of their axes of levels, have that of an axis."""
         return self.levels[axis] >= 0 and mask >> self.levels[axis] & 1 == 1
@@ -103,5 +102,5 @@ class SchemaAxes:
 
     def groups_along(self, axis: int) -> Integers:
         """Of an axis of levels the group of each, (levels,), of another one its cell of each level of the variable."""
-        own = self.groups[axis] if self.is_whole(axis) else axis
+        own = self.groups[axis] if self.is_whole[axis] else axis
         return self.cells[own] if own >= 0 else np.zeros(self.sizes[axis], dtype=np.int64)

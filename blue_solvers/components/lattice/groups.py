@@ -193,14 +193,14 @@ class GroupMixing:
             variance = self.variances[mask, seen].reshape(shape)
             share: Any = 1.0
             for axis, count in zip(table, counts, strict=True):
-                if axes.is_whole(axis) and not axes.keeps(mask, axis):
+                if axes.is_whole[axis] and not axes.keeps(mask, axis):
                     share, variance = share / count, variance / count
-                elif axes.keeps(mask, axis) and not axes.is_whole(axis):
+                elif axes.keeps(mask, axis) and not axes.is_whole[axis]:
                     variance = variance * count
             beside = set(bit_places(mask)) - {axes.levels[axis] for axis in table}
             shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
             total = total + shares[meet] * axes.size(tuple(beside)) * variance
         for place, axis in enumerate(table):
-            if axes.is_whole(axis):
+            if axes.is_whole[axis]:
                 total = np.take(total, axes.groups_along(axis), axis=place)
         return total.ravel()

@@ -134,11 +134,11 @@ class SweepPlan:
 
     def _mask_of(self, table: Axes) -> int:
         """The variables that a table keeps whole, as bits of their axes."""
-        return sum([1 << axis for axis in table if self.axes.is_whole(axis)])
+        return sum([1 << axis for axis in table if self.axes.is_whole[axis]])
 
     def groups(self, table: Axes) -> Axes:
         """A table's axes of groups and recodes."""
-        return tuple(axis for axis in table if not self.axes.is_whole(axis))
+        return tuple(axis for axis in table if not self.axes.is_whole[axis])
 
     def source_of(self, table: Axes) -> int:
         """The number of a table of the sweeps, or of the one that a margin is a sum of."""
@@ -164,7 +164,7 @@ class SweepPlan:
         if not self.axes.has_groups:
             return tuple([axis for axis in table if mask >> axis & 1])
         whole, groups = self.axes.is_whole, self.axes.groups
-        kept = [groups[axis] if whole(axis) and not mask >> axis & 1 else axis for axis in table]
+        kept = [groups[axis] if whole[axis] and not mask >> axis & 1 else axis for axis in table]
         return tuple([axis for axis in kept if axis >= 0])
 
     def _holds(self, fine: Axes, coarse: Axes) -> bool:
@@ -308,7 +308,7 @@ def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions:
         for mask in plan.lattice.below(plan.mask_of(table)):
             density = np.full((), precision)
             for axis in table:
-                if not plan.axes.is_whole(axis):
+                if not plan.axes.is_whole[axis]:
                     density = np.repeat(density[..., None], plan.axes.sizes[axis], axis=-1)
                 elif not mask >> axis & 1:
                     density = density[..., None] / np.bincount(plan.axes.groups_along(axis))
