@@ -71,14 +71,15 @@ def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
 
 
 def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Float]:
-    """A square root of the sum of products of columns (..., m, q), and its inverse or what means nothing."""
+    """A square root of the sum of products of columns (..., m, q), and its inverse where that is asked for."""
     F = np.concatenate(parts, axis=-1).swapaxes(-1, -2)
     *batch, q, m = F.shape
     if m == 1:
         root = np.sqrt((F**2).sum(axis=-2, keepdims=True))
         return root, 1 / root if with_inverse else root
     F = np.concatenate([F, np.zeros((*batch, max(m - q, 0), m))], axis=-2).reshape(-1, max(m, q), m)
-    root, inverse = np.empty((2, len(F), m, m))
+    root = np.empty((len(F), m, m))
+    inverse = np.empty_like(root) if with_inverse else root
     for some, R, order, _ in _factors(F, np.zeros((F.shape[1], 0))):
         root[some] = _rows_in_place(R.swapaxes(0, 1), order)
         if with_inverse:

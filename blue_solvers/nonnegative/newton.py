@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy import linalg, sparse
@@ -236,8 +236,7 @@ def iterated(p: Programme, state: State, added: Float) -> Float:
     inverse = np.where(state.free, 1 / p.weight, 0.0)
     needed = 0.1 * TARGET * p.scale / state.error
     if p.tables is None:
-        diagonal = p.squares @ inverse + added
-        precondition: Callable[[Float], Float] = lambda rows: rows / diagonal  # noqa: E731
+        precondition: Callable[[Float], Float] = partial(np.multiply, 1 / (p.squares @ inverse + added))
     else:
         free = state.free if state.free.any() else np.ones_like(state.free)
         precondition = p.tables.inverse(p.variance, float(p.weight[free].mean() / free.mean()))

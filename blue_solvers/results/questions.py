@@ -313,7 +313,23 @@ class Result(StoredResult):
         return {name: Functionals(*own) for name, *own in zip(places, sums.estimates, covariances, strict=True)}
 
     def place_sums(self, places: Mapping[str, NDArray[np.int64]], counts: Sequence[Count]) -> PlaceSums:
-        """Counts over each of many places, (P, K); errors are computed as they are asked for. See `ask_places`."""
+        """Counts over each of many places, whose errors are computed when they are asked for.
+
+        Parameters
+        ----------
+        places, counts
+            As for `ask_places`.
+
+        Returns
+        -------
+        PlaceSums
+            K counts over each of P places.
+
+        Raises
+        ------
+        ValueError
+            As `ask`.
+        """
         asked = Entities.from_geounits(self.spine, places)
         own = set(self.spine.level_of[np.concatenate([*places.values()])].tolist()) if places else set()
         counted = [self._levels_counted(count) for count in counts]
