@@ -5,6 +5,7 @@ from __future__ import annotations
 EXTRA_OF = {
     "polars": "frames",
     "msgspec": "frames",
+    "pyarrow": "frames",
     "fastexcel": "excel",
     "matplotlib": "plots",
     "opendp": "release",

@@ -26,7 +26,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.files.cell_keys import SUMMED_OUT
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet, scan_parquet
+from constraint_builders.files.parquet import read_parquet, scan_files
 
 CELLS_AT_ONCE = 1 << 20  # of a table that are read together
 
@@ -69,7 +69,7 @@ class StoredEstimates(StoredResult):
             start, stop = self._rows_of(geolevel, name).get(table.name, (0, 0))
             ends = [*range(start - start % step + step, stop, step), stop]
             for first, last in pairwise([start, *ends] if stop > start else []):
-                yield scan_parquet(path).slice(first, last - first).select(columns).collect()
+                yield scan_files([path], "file").slice(first, last - first).select(columns).collect()
 
     def _rows_of(self, geolevel: str, name: str) -> dict[str, tuple[int, int]]:
         """Where the rows of every table begin and end in a file: they lie together."""

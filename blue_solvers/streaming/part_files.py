@@ -240,6 +240,6 @@ def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArr
         flat = pl.Series(name, np.ascontiguousarray(array).ravel())
         series.append(flat if array.ndim == 1 else flat.reshape(array.shape))
     with replacing(path) as temporary:
-        write_parquet(pl.DataFrame(series), temporary, compression="lz4", statistics=False)
+        write_parquet(pl.DataFrame(series), temporary, compression="lz4")
         digest = sha256(temporary)
     return digest

@@ -8,7 +8,6 @@ from typing import BinaryIO
 import polars as pl
 
 from constraint_builders.files.arrow_messages import MARK, declared
-from constraint_builders.files.replacing import os_error
 from constraint_builders.opening import read_whole
 
 
@@ -38,10 +37,8 @@ def write_arrow(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     OSError
         If it cannot be written: the disk is full, say.
     """
-    try:
-        frame.write_ipc(os.path.abspath(path), compat_level=pl.CompatLevel.oldest())
-    except pl.exceptions.PolarsError as error:
-        number = os_error(error)
-        if number is None:
-            raise
-        raise OSError(number, os.strerror(number)) from None
+    import pyarrow.ipc
+
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with pyarrow.ipc.new_file(os.path.abspath(path), table.schema) as writer:
+        writer.write_table(table)

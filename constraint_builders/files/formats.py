@@ -14,8 +14,7 @@ import polars as pl
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.arrow_file import read_arrow, write_arrow
 from constraint_builders.files.excel import read_excel
-from constraint_builders.files.parquet import read_parquet, write_parquet
-from constraint_builders.files.parquet_footer import read_footer
+from constraint_builders.files.parquet import declared, frame_of, open_parquet, write_parquet
 from constraint_builders.files.text_table import TextTable, read_text_table, write_csv
 from constraint_builders.opening import read_whole
 
@@ -74,8 +73,9 @@ def _read_text(file: BinaryIO) -> TextTable:
 
 
 def _read_parquet(file: BinaryIO) -> pl.DataFrame:
-    read_footer(file.name).declared.require_moderate(os.fstat(file.fileno()).st_size)
-    return read_parquet(file.name)
+    with open_parquet(file.name) as opened:
+        declared(opened).require_moderate(os.fstat(file.fileno()).st_size)
+        return frame_of(opened.read())
 
 
 FORMATS = [

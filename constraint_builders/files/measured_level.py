@@ -25,7 +25,6 @@ from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENT
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
 from constraint_builders.files.remarks import Remark
 from constraint_builders.files.row_accounts import RowAccounts
-from constraint_builders.files.row_windows import AtOnce
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.tied_histograms import (
     TENURE,
@@ -45,7 +44,6 @@ SUMMED_ZEROS = "its zeros are of variables that are summed out"
 KNOWN_TOTALS = "State"  # the geolevel whose totals the mechanism knew
 BATCH_SHARE = 1 / 16  # of the memory: rows are held as lists, as an array, and once more in order
 LARGEST_BATCH = 64 << 20
-GROUP_SHARE, LARGEST_GROUP = 1 / 8, 512 << 20  # the same of a row group, which is decoded as a whole
 
 
 @dataclass
@@ -64,11 +62,9 @@ class Ledger:
                 f"{format_bytes(self.limit)}: raise it, or take less with within="
             )
 
-    def at_once(self) -> AtOnce:
+    def at_once(self) -> int:
         """How many cells of a file may be in memory."""
-        limit = np.inf if self.limit is None else self.limit
-        shares = (LARGEST_BATCH, BATCH_SHARE), (LARGEST_GROUP, GROUP_SHARE)
-        return AtOnce(*(int(min(largest, share * limit) // 8) for largest, share in shares))
+        return int(min(LARGEST_BATCH, np.inf if self.limit is None else BATCH_SHARE * self.limit) // 8)
 
 
 class MeasuredLevel:

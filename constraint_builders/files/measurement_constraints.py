@@ -20,7 +20,6 @@ from constraint_builders.files.measurement_queries import CONSTRAINT_SUFFIX, Que
 from constraint_builders.files.naming import naming
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.row_lists import Values, groups
-from constraint_builders.files.row_windows import AtOnce
 from constraint_builders.files.settings import Settings
 
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
@@ -103,7 +102,7 @@ def read_constraints(
     settings: Settings,
     within: Sequence[str] | None,
     accounts: RowAccounts,
-    at_once: AtOnce,
+    at_once: int,
 ) -> Iterator[Zeros | ExactCounts | Bounds]:
     """The zeros that one file of constraints implies, its exact counts and its bounds, some rows of the file at a time.
 

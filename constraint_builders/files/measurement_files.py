@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,12 +25,9 @@ from constraint_builders.files.measurement_queries import (
 )
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, held
-from constraint_builders.files.parquet import parquet_schema, scan_parquet
-from constraint_builders.files.parquet_footer import read_footer
+from constraint_builders.files.parquet import frame_of, open_parquet
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.row_lists import ROW, groups, place_of
-from constraint_builders.files.row_sizes import most_cells_of
-from constraint_builders.files.row_windows import AtOnce, cuts, read_windows
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.tabulated_places import Outside
 
@@ -38,7 +37,7 @@ EVERY_NAME = "*"
 WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
 OWN_COLUMNS = ("query_name", "query_shape", "sign")
-KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes, or sizes, are held at once
+KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def batches(
     optional: Sequence[str],
     within: Sequence[str] | None,
     schema: Schema,
-    at_once: AtOnce,
+    at_once: int,
 ) -> Iterator[tuple[pl.DataFrame, int]]:
     """The named columns of one file, with the number of every row, some rows at a time; and how many were looked at.
 
@@ -146,7 +145,8 @@ def batches(
         Keep only rows whose geocodes begin with one of these.
     schema : Schema
         Tells how many cells a row may have.
-    at_once : AtOnce
+    at_once : int
+        Cells that may be in memory; a row may have more.
 
     Raises
     ------
@@ -154,30 +154,34 @@ def batches(
         If the file is not Parquet, a required column is missing or of another type, or a key is empty. The message
         names the file, the column and the row.
     """
-    with naming(path):
-        file, names, height = _opened(path, required, optional)
-        heights = read_footer(path).heights
-        rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
-        said = [name for name in names if name == "query_name" or name in schema.names]
-    for start in range(0, max(height, 1), KEYS_AT_ONCE):
-        with naming(path):
-            widths = most_cells_of(file.select(said), range(start, min(start + KEYS_AT_ONCE, height)), schema)
-        for first, end in read_windows(heights, widths, start, at_once) if height else [(0, 0)]:
-            with naming(path):
-                frame = _batch(rows.slice(first, end - first), within)
-            numbers = frame[ROW].to_numpy()
-            for a, b in cuts(widths[first - start : end - start], at_once.worked) if height else [(0, 0)]:
-                own = slice(*np.searchsorted(numbers, [first + a + 1, first + b + 1]).tolist())
-                yield frame[own], b - a
+    with naming(path), open_parquet(path) as file:
+        names = _columns(file, required, optional)
+        pieces = [_frame(file.schema_arrow.empty_table().select(names), 0, within)]
+        row = seen = cells = 0
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if within is not None and not _is_any_inside(file, number, within):
+                row, seen = row + group.num_rows, seen + group.num_rows
+                continue
+            most = max(group.column(own).num_values for own in range(group.num_columns))
+            rows = group.num_rows if most <= at_once else max(1, at_once // prod(schema.shape))
+            for batch in file.iter_batches(rows, [number], names):
+                frame = _frame(batch, row, within)
+                more = int(frame["value"].list.len().sum())
+                if cells and cells + more > at_once:
+                    yield pl.concat(pieces, rechunk=True), seen
+                    pieces, seen, cells = pieces[:1], 0, 0
+                pieces.append(frame)
+                row, seen, cells = row + batch.num_rows, seen + batch.num_rows, cells + more
+        yield pl.concat(pieces, rechunk=True), seen
 
 
-def _opened(path: Path, required: Sequence[str], optional: Sequence[str]) -> tuple[pl.LazyFrame, list[str], int]:
-    """The rows of a file, which of the columns it has, and how many rows."""
-    present = parquet_schema(path)
+def _columns(file: Any, required: Sequence[str], optional: Sequence[str]) -> list[str]:
+    """Which of some columns an open file has; `ValueError` if it lacks one, or one is of another type."""
+    present = pl.DataFrame(file.schema_arrow.empty_table()).schema
     names = [name for name in (*required, *optional) if name in present]
     _require_columns(present, required, set(names) - {"value", "variance", "query_shape"})
-    file = scan_parquet(path)
-    return file, names, int(file.select(pl.len()).collect().item())
+    return names
 
 
 def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str], texts: Iterable[str]) -> None:
@@ -199,10 +203,16 @@ def _holds_numbers(dtype: PolarsDataType) -> bool:
     return dtype.is_numeric() or dtype == pl.Null
 
 
-def _batch(rows: pl.LazyFrame, within: Sequence[str] | None) -> pl.DataFrame:
-    if within is not None:
-        rows = rows.filter(_inside(within))
-    frame = rows.with_columns(pl.col("geocode", "query_name").cast(pl.String)).collect()
+def _is_any_inside(file: Any, group: int, within: Sequence[str]) -> bool:
+    """Whether a row group has a geocode that begins with one of some prefixes."""
+    return bool(frame_of(file.read_row_group(group, ["geocode"])).select(_inside(within).any()).item())
+
+
+def _frame(rows: Any, before: int, within: Sequence[str] | None) -> pl.DataFrame:
+    """Rows of an open file with their numbers, those that are within; keys are text, and values lists of numbers."""
+    frame = frame_of(rows).with_columns(pl.col(pl.Categorical, pl.Enum, pl.Null).cast(pl.String))
+    frame = frame.with_row_index(ROW, offset=before + 1)
+    frame = frame if within is None else frame.filter(_inside(within))
     if "value" in frame.columns:
         frame = frame.with_columns(_lists(frame["value"]))
     for name in ("geocode", "query_name"):
@@ -251,11 +261,10 @@ def read_keys(
         As `batches`.
     """
     geocodes, queries = (pl.Series(name, [], dtype=pl.String) for name in ("geocode", "query_name"))
-    with naming(path):
-        file, names, height = _opened(path, ("geocode", "query_name"), ())
-        rows = file.with_row_index(ROW, offset=1).select(ROW, *names)
-        for start in range(0, height, KEYS_AT_ONCE):
-            frame = _batch(rows.slice(start, KEYS_AT_ONCE), None)
+    height = 0
+    with naming(path), open_parquet(path) as file:
+        for batch in file.iter_batches(KEYS_AT_ONCE, columns=_columns(file, ("geocode", "query_name"), ())):
+            frame, height = _frame(batch, height, None), height + batch.num_rows
             if within is not None:
                 if outside is not None:
                     outside.add(frame.filter(~_inside(within))["geocode"].unique())
@@ -271,7 +280,7 @@ def read_measurements(
     settings: Settings,
     within: Sequence[str] | None,
     accounts: RowAccounts,
-    at_once: AtOnce,
+    at_once: int,
 ) -> Iterator[MeasuredRows]:
     """The measured rows of one file of measurements by table, some rows of the file at a time.
 
@@ -296,9 +305,8 @@ def read_measurements(
                     accounts.leave(geolevel, MEASUREMENTS, name, reason, rows.height)
                 else:
                     accounts.use(geolevel, MEASUREMENTS, name, rows.height)
-                    for own, numbers in values.arrays(table.size, f"table {table.name!r}"):
-                        some = rows[own]
-                        yield MeasuredRows(path, table, some["geocode"], numbers, some["variance"].to_numpy())
+                    numbers = values.array(table.size, f"table {table.name!r}")
+                    yield MeasuredRows(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
 
 
 def leave_outside(geolevel: str, kind: str, rows: int, within: Sequence[str] | None, accounts: RowAccounts) -> None:

@@ -8,33 +8,60 @@ from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
+from constraint_builders.declared_size import NUMBER_BYTES, DeclaredSize
+from constraint_builders.extras import missing_extra
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet_footer import read_footer
-from constraint_builders.files.replacing import os_error
+from constraint_builders.opening import open_file
 
-FOOTER = "transport error"  # what polars says of a description that could not be written, without the system's number
-MORE = 1 << 20  # bytes
+OLDEST = pl.CompatLevel.oldest()  # text as ordinary strings, which every reader of Arrow knows
 
 
-def scan_parquet(path: str | os.PathLike[str]) -> pl.LazyFrame:
-    """The rows of a Parquet file, to be read later.
+def _library() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise missing_extra("Parquet files need pyarrow", "frames") from error
+    return pyarrow
 
-    Parameters
-    ----------
-    path : path
-        Taken literally: ``run[1]`` is a file of that name. Folders' names (``State=44``) give no columns.
+
+@contextmanager
+def open_parquet(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A `pyarrow.parquet.ParquetFile` whose description was read; its path is taken literally, and not named.
 
     Raises
     ------
     ValueError
-        If the file is damaged, or has columns deep within one another; the path is not named.
+        If the file, or what is read of it inside, is no Parquet, damaged, or deep within one another.
     OSError
         If it cannot be opened.
     """
-    read_footer(path).declared.require_shallow()
-    return pl.scan_parquet(os.path.abspath(path), glob=False, hive_partitioning=False)
+    library = _library()
+    with open_file(path):  # which refuses what has no end
+        pass
+    try:
+        with library.parquet.ParquetFile(os.path.abspath(path)) as file:
+            yield file
+    except MemoryError:
+        raise
+    except (library.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"not readable as a table: {str(error).splitlines()[0]}") from None
+
+
+def frame_of(rows: Any) -> pl.DataFrame:
+    """A frame of rows of an open file, which are what they say that they are: text, for instance."""
+    rows.validate(full=True)
+    return pl.DataFrame(rows)
+
+
+def declared(file: Any) -> DeclaredSize:
+    """How large the table in an open file is, by its description."""
+    said = file.metadata
+    groups = [said.row_group(number) for number in range(said.num_row_groups)]
+    cells = sum(group.column(number).num_values for group in groups for number in range(said.num_columns))
+    return DeclaredSize(cells, said.num_columns, sum(group.total_byte_size for group in groups), NUMBER_BYTES)
 
 
 def scan_files(paths: Sequence[str | os.PathLike[str]], number: str) -> pl.LazyFrame:
@@ -43,60 +70,37 @@ def scan_files(paths: Sequence[str | os.PathLike[str]], number: str) -> pl.LazyF
     Parameters
     ----------
     paths : sequence of path
-        Taken literally, as by `scan_parquet`.
+        Taken literally: ``run[1]`` is a file of that name. Folders' names (``State=44``) give no columns.
     number : str
         Name of a column that says from which of the files a row is.
     """
     whole = [os.path.abspath(path) for path in paths]
     for path in whole:
-        with naming(path):
-            read_footer(path).declared.require_shallow()
+        with naming(path), open_parquet(path):
+            pass
     rows = pl.scan_parquet(whole, glob=False, hive_partitioning=False, include_file_paths=number)
     return rows.with_columns(pl.col(number).replace_strict(whole, list(range(len(whole))), return_dtype=pl.Int64))
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The rows of a Parquet file, and of them the named columns; raises as `scan_parquet`, and names the path.
-
-    Parameters
-    ----------
-    path : path
-        Taken literally, as by `scan_parquet`.
-    columns : sequence of str, optional
-        By default all.
-    """
-    with naming(path):
-        rows = scan_parquet(path)
-        return (rows if columns is None else rows.select(columns)).collect()
-
-
-def parquet_schema(path: str | os.PathLike[str]) -> pl.Schema:
-    """Names and types of the columns of a Parquet file; its path is taken literally."""
-    # A scan whose schema was asked for holds its file in memory: never the scan that rows are taken from.
-    return scan_parquet(path).collect_schema()
+    """The rows of a Parquet file, and of them the named columns, by default all; raises as `open_parquet`, by name."""
+    with naming(path), open_parquet(path) as file:
+        frame = frame_of(file.read(columns))
+        return frame if columns is None else frame.select(columns)
 
 
 def write_parquet(frame: pl.DataFrame, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write a Parquet file; its path is taken literally.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-    path : path
-    **options
-        As `polars.DataFrame.write_parquet` takes them.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written: the disk is full, say.
-    """
-    with _told(path):
-        frame.write_parquet(os.path.abspath(path), **options)
+    """Write a Parquet file; parameters and errors as of `write_batches`."""
+    write_batches([frame], frame.schema, path, **options)
 
 
 def write_batches(
-    batches: Iterable[pl.DataFrame], schema: pl.Schema, path: str | os.PathLike[str], **options: Any
+    batches: Iterable[pl.DataFrame],
+    schema: pl.Schema,
+    path: str | os.PathLike[str],
+    *,
+    compression: str = "zstd",
+    row_group_size: int | None = None,
 ) -> None:
     """Write a Parquet file of frames that are made one after another, and not held together.
 
@@ -108,48 +112,17 @@ def write_batches(
         Of every one of them.
     path : path
         Taken literally.
-    **options
-        As `polars.LazyFrame.sink_parquet` takes them.
+    compression : str
+    row_group_size : int, optional
+        Rows of every row group but the last.
 
     Raises
     ------
     OSError
-        As `write_parquet`.
+        If it cannot be written: the disk is full, say.
     """
-    failed: list[BaseException] = []
-
-    def source(*_: object) -> Iterator[pl.DataFrame]:
-        try:
-            yield from batches
-        except Exception as error:
-            failed.append(error)
-            raise
-
-    with _told(path, failed):
-        rows = register_io_source(source, schema=schema)
-        rows.sink_parquet(os.path.abspath(path), maintain_order=True, **options)
-
-
-@contextmanager
-def _told(path: str | os.PathLike[str], failed: Sequence[BaseException] = ()) -> Iterator[None]:
-    """Raise what failed as itself, and what the system refused as `OSError`."""
-    try:
-        yield
-    except pl.exceptions.PolarsError as error:
-        if failed:
-            raise failed[0] from None
-        number = os_error(error)
-        if number is None and FOOTER in str(error):
-            _require_room(path)
-        if number is None:
-            raise
-        raise OSError(number, os.strerror(number)) from None
-
-
-def _require_room(path: str | os.PathLike[str]) -> None:
-    """Raise what the system says to more at the end of a file whose description, which is written last, it refused."""
-    try:
-        with open(path, "ab") as file:
-            file.write(bytes(MORE))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror) from None
+    kinds = pl.DataFrame(schema=schema).to_arrow(compat_level=OLDEST).schema
+    with _library().parquet.ParquetWriter(os.path.abspath(path), kinds, compression=compression) as writer:
+        for frame in batches:
+            for batch in frame.to_arrow(compat_level=OLDEST).combine_chunks().to_batches():
+                writer.write_batch(batch, row_group_size)

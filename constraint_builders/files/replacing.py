@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOST_KEPT = 50  # characters of a name, to which a temporary one adds some
-OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
@@ -66,13 +64,6 @@ def naming_place(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        number = os_error(error)
-        if number is None or error.filename is not None:
+        if error.errno is None or error.filename is not None:
             raise
-        raise OSError(number, os.strerror(number), os.fspath(path)) from None
-
-
-def os_error(error: Exception) -> int | None:
-    """The number of the operating system's error behind an exception; polars has it in its message only."""
-    told = OS_ERROR.search(str(error))
-    return error.errno if isinstance(error, OSError) and error.errno is not None else (int(told[1]) if told else None)
+        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from None

@@ -413,12 +413,18 @@ def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None
     assert read(tmp_path / "us", within=["044"]).problem.spine is not None
 
 
-@pytest.mark.parametrize("dtype", [pl.Decimal(38, 3), pl.Int128, pl.Float64, pl.UInt8, pl.Int16])
+@pytest.mark.parametrize("dtype", [pl.Decimal(38, 3), pl.Float64, pl.UInt8, pl.Int16])
 def test_numbers_of_every_type_are_read_as_they_are(dtype: Any, folder: Path) -> None:
     rewrite(part(folder), pl.col("value").list.eval(pl.element().abs()))
     whole = read(folder)
     rewrite(part(folder), pl.col("value").cast(pl.List(dtype)))
     assert_same(read(folder), whole.problem, whole.y)
+
+
+def test_whole_numbers_of_128_bits_are_refused(folder: Path) -> None:
+    rewrite(part(folder), pl.col("value").cast(pl.List(pl.Int128)))
+    with pytest.raises(ValueError, match=r"part-0\.parquet: not readable as a table: Integers with more than 64 bits"):
+        read(folder)
 
 
 def test_names_of_columns_are_no_names_of_variables(folder: Path) -> None:
