@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ import polars as pl
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.numbers import TEXT, NotANumberError, held, read_labels, read_numbers
+from constraint_builders.files.numbers import NotANumberError, read_codes, read_labels, read_numbers
 from constraint_builders.files.row_lists import LARGEST
 from constraint_builders.files.source import Source, open_source
 
@@ -53,10 +54,9 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
         key = next((name for name in GEOID_COLUMNS if name in frame.columns), None)
         if key is None:
             raise ValueError(f"there is no column {' or '.join(map(repr, GEOID_COLUMNS))} to name the blocks")
-        if frame[key].dtype not in TEXT:
-            raise ValueError(f"column {key!r} must hold text, for leading zeros: it holds {held(frame[key].dtype)}")
-        if frame[key].null_count() or frame.is_empty():
-            raise ValueError(f"column {key!r} is empty{_in_row(source, frame[key].is_null())}: every row needs a block")
+        nothing = read_codes(frame[key]).is_null()
+        if nothing.any() or frame.is_empty():
+            raise ValueError(f"column {key!r} is empty{_in_row(source, nothing)}: every row needs a block")
         return _long(source, key, schema) if COUNT_COLUMN in frame.columns else _wide(source, key, schema)
 
 
@@ -66,9 +66,7 @@ def _in_row(source: Source, wrong: pl.Series) -> str:
 
 def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     frame = source.frame
-    cells = np.ndindex(schema.shape)
-    labels = [schema.labels_of(name) for name in schema.names]
-    names = ["_".join(own[i] for own, i in zip(labels, cell, strict=True)) for cell in cells]
+    names = ["_".join(own) for own in product(*map(schema.labels_of, schema.names))]
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise ValueError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -188,6 +188,30 @@ def read_spread(name: str) -> Spread | None:
         acs = ", as the ACS's are" if right == "90" else ""
         raise ValueError(f"column {name!r} does not say its level: name it moe_{right} if it is of {right} %{acs}")
     return Spread(name, MARGIN, level / 100)
+
+
+def spreads_by_stem(names: Iterable[str], what: str) -> dict[str, tuple[str, Spread]]:
+    """For every stem, of names such as ``female_moe_90``, the words that say how precise it is, and what they say.
+
+    Raises
+    ------
+    ValueError
+        If two say how precise one is; `what` messages call them.
+    """
+    found: dict[str, tuple[str, Spread]] = {}
+    for name in names:
+        words = plain_name(with_unit(name)).split("_")
+        for first in range(1, len(words)):
+            stem, alone = "_".join(words[:first]), "_".join(words[first:])
+            spread = read_spread(alone)
+            if spread is None:
+                continue
+            if stem in found:
+                both = f"{found[stem][1].column!r} and {name!r}"
+                raise ValueError(f"{what} {both} both say how precise {stem!r} is: keep one")
+            found[stem] = alone, replace(spread, column=name)
+            break
+    return found
 
 
 def with_unit(name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.naming import naming
-from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, held, read_labels, read_numbers
+from constraint_builders.files.numbers import NotANumberError, decimal_mark, read_codes, read_numbers
 from constraint_builders.files.source import Source, open_source
 
 GEOCODE, TOTAL = "geocode", "total"
@@ -90,15 +90,7 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float
             raise ValueError(f"column {column!r} is missing: there are {there}")
     if source.frame.is_empty():
         raise ValueError(f"there are no rows: give a {name} and its total in each")
-    return list(zip(_codes(source, name), _totals(source), source.rows, strict=True))
-
-
-def _codes(source: Source, name: str) -> list[str]:
-    column = source.frame[name]
-    if column.dtype not in TEXT:
-        what = "numbers" if column.dtype.is_numeric() else held(column.dtype)
-        raise ValueError(f"column {name!r} must hold text, for leading zeros: it holds {what}")
-    return [code.strip() for code in read_labels(column).fill_null("").to_list()]
+    return list(zip(read_codes(source.frame[name]).fill_null(""), _totals(source), source.rows, strict=True))
 
 
 def _totals(source: Source) -> list[float]:

@@ -9,8 +9,9 @@ published code and tested against what else is known, never used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Index
+from constraint_builders.description.spine import Spine
 from constraint_builders.files.remarks import Remark
 
 A_FACILITY = 99_999
@@ -104,28 +106,25 @@ class FacilityBounds:
         return {unit: int(upper[unit][0]) + int(lower[unit][1:].sum()) for unit in both}
 
 
-def compared(
-    geolevel: str, geocodes: Iterable[str], implied: Mapping[int, int], variances: NDArray, totals: NDArray
-) -> list[ImpliedTotal]:
-    """Implied totals beside the totals that are known, or were measured.
+def facility_remarks(bounds: Mapping[str, FacilityBounds], types: Sequence[str], spine: Spine) -> Iterator[Remark]:
+    """Where numbers of facilities are not those of the geounits below together, as they are if none is missing.
 
-    Parameters
-    ----------
-    geolevel : str
-    geocodes : iterable of str, (G,)
-    implied : mapping of int to int
-        By number of geounit.
-    variances, totals : ndarray, (G,)
-        Of the total, infinite where nothing is known.
+    Types of which a whole level says nothing are not compared: those of housing units where bounds were lowered.
     """
-    codes = list(geocodes)
-    return [
-        ImpliedTotal(
-            geolevel,
-            codes[unit],
-            total,
-            float(totals[unit]) if np.isfinite(variances[unit]) else None,
-            float(np.sqrt(variances[unit])) if np.isfinite(variances[unit]) else 0.0,
-        )
-        for unit, total in implied.items()
-    ]
+    found = {level: own.facilities() for level, own in bounds.items()}
+    for upper, lower in pairwise(level for level, own in found.items() if own.height):
+        number, members = spine.level_index(upper), spine.members[spine.level_index(lower)]
+        above = spine.ancestors_at(members[found[lower]["geounit"].to_numpy()], number)
+        inside = found[lower].with_columns(geounit=spine.rank_in_level[above]).filter(above >= 0)
+        sums = inside.group_by("geounit", "type").agg(pl.col("facilities").sum())
+        both = found[upper].join(sums, on=["geounit", "type"], how="full", coalesce=True, suffix="_below").fill_null(0)
+        said = set(found[upper]["type"]) & set(found[lower]["type"])
+        wrong = both.filter(pl.col("type").is_in(said), pl.col("facilities") != pl.col("facilities_below"))
+        if wrong.height:
+            geounit, kind, here, below = wrong.sort("geounit", "type").row(0)
+            code, many = spine.geocodes[spine.members[number][geounit]], wrong["geounit"].n_unique()
+            yield Remark(
+                "facilities",
+                f"of {many:,} geounits at {upper} are not those at {lower} together: {code!r} has {here:,} "
+                f"{types[kind]}, for {below:,}; geounits or constraints are missing",
+            )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from constraint_builders.description.geo_ids import geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
-from constraint_builders.files.numbers import TEXT, held, read_labels
+from constraint_builders.files.numbers import read_codes, read_labels
 from constraint_builders.files.source import Source
 
 ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
@@ -83,7 +83,8 @@ def read_geography(source: Source, columns: Columns) -> Geography | None:
     """
     if GEOLEVEL not in columns.keys:
         return None
-    levels, codes = _column(source, columns.keys[GEOLEVEL]), _codes(source, columns.keys[GEOCODE])
+    levels = read_labels(source.frame[columns.keys[GEOLEVEL]]).str.strip_chars().replace("", None)
+    codes = _codes(source, columns.keys[GEOCODE])
     if levels.null_count():
         row = source.rows[int(levels.is_null().arg_max() or 0)]
         raise ValueError(f"column {columns.keys[GEOLEVEL]!r} is empty in row {row}: every row needs a level")
@@ -101,17 +102,9 @@ def read_geography(source: Source, columns: Columns) -> Geography | None:
     return Geography(spine, positions_of_rows, by_parents, is_rooted=spine.size > len(known))
 
 
-def _column(source: Source, name: str) -> pl.Series:
-    text = read_labels(source.frame[name]).str.strip_chars()
-    return text.replace("", None)
-
-
 def _codes(source: Source, name: str) -> pl.Series:
     """Codes as text, empty for the root of all."""
-    if source.frame[name].dtype not in (*TEXT, pl.Null):
-        what = held(source.frame[name].dtype) if not source.frame[name].dtype.is_numeric() else "numbers"
-        raise ValueError(f"column {name!r} must hold text, for leading zeros: it holds {what}")
-    codes = _column(source, name).fill_null("")
+    codes = read_codes(source.frame[name]).fill_null("")
     shortened = next((code for code in codes.unique(maintain_order=True) if SHORTENED.fullmatch(code)), None)
     if shortened is not None:
         raise ValueError(

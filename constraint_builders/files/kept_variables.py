@@ -8,7 +8,7 @@ but estimates are then the best from these sums, not from all that was measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
-from constraint_builders.files.schema_file import format_schema
-from constraint_builders.files.settings import Settings, parse_settings
+from constraint_builders.files.settings import Settings, derived, with_recodes_of
 from constraint_builders.files.tied_histograms import TIED, tied_settings
 
 
@@ -110,7 +109,8 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
         return KeptVariables(source, settings, units)
     if settings.budget.measure != "zcdp":
         raise ValueError(f"sums of tables of settings {settings.name!r} have no noise of their law: keep all variables")
-    schema = _schema(settings.schema, [name for name in names if name in variables])
+    plain = Schema({name: settings.schema.labels_of(name) for name in names if name in variables})
+    schema = with_recodes_of(plain, settings.schema)
     return KeptVariables(source, settings_over(settings, schema), units)
 
 
@@ -123,21 +123,9 @@ def settings_over(settings: Settings, schema: Schema) -> Settings:
     schema : Schema
         With the variables and recodes of the settings' schema that tables have, but those that are summed out.
     """
-    header = f'geolevels = [{", ".join(map(repr, settings.geolevels))}]\nnoise = "{settings.noise}"\n\n'
-    return parse_settings(f"{header}{format_schema(schema)}\n{_budget(settings, schema)}", settings.name)
-
-
-def _schema(schema: Schema, kept: list[str]) -> Schema:
-    found = Schema({name: schema.labels_of(name) for name in kept})
-    for recode in schema.recodes:  # whose groups may come in any order
-        if schema.names[recode.axis] in kept:
-            found = found.with_recode(replace(recode, axis=found.axis_of(schema.names[recode.axis])))
-    return found
-
-
-def _budget(settings: Settings, schema: Schema) -> str:
-    """The losses of the sums: a sum of k cells has k times the variance, and losses of the same sum add up."""
-    losses: dict[str, dict[str, Fraction]] = {}
+    losses: dict[
+        str, dict[str, Fraction]
+    ] = {}  # a sum of k cells has k times the variance; of the same sum they add up
     for level, row in settings.budget.losses.items():
         for name, loss in row.items():
             table = parse_table(settings.schema, name)
@@ -146,12 +134,7 @@ def _budget(settings: Settings, schema: Schema) -> str:
             target = make_table(schema, own).in_schema_order()
             by_level = losses.setdefault(target.name, {})
             by_level[level] = by_level.get(level, Fraction(0)) + loss / Fraction(table.size, target.size)
-    lines = [
-        f'"{name}" = [{", ".join(repr(str(own.get(level, 0))) for level in settings.geolevels)}]'
-        for name, own in losses.items()
-    ]
-    law = f'measure = "{settings.budget.measure}"\nneighbours = "{settings.budget.neighbours}"'
-    return "\n".join(["[budget]", law, "", "[budget.losses]", *lines, ""])
+    return derived(settings, settings.name, schema, losses)
 
 
 def blended(new: NDArray, before: Float, share: Float) -> tuple[NDArray, Float]:

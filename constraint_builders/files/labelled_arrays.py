@@ -13,7 +13,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.description.understood import Understood
 from constraint_builders.extras import missing_extra
-from constraint_builders.files.columns import HOW_PRECISE, VALUES, Spread, plain_name, read_spread, with_unit
+from constraint_builders.files.columns import HOW_PRECISE, VALUES, plain_name, spreads_by_stem, with_unit
 from constraint_builders.files.hidden_totals import MeasuredCells, perhaps_totals, refuse_hidden_totals
 from constraint_builders.files.labels import in_order
 from constraint_builders.files.measured_columns import variances_of
@@ -48,7 +48,7 @@ def problem_from_dataset(
     ValueError
         If an array says nothing of its precision, or two are of one table.
     """
-    spreads = _spreads(source)
+    spreads = {stem: own for stem, (_, own) in spreads_by_stem(map(str, source.data_vars), "arrays").items()}
     inferred, schema = not schema, schema or Schema(_levels(source))
     values: dict[str, Any] = {}
     observed: dict[str, Any] = {}
@@ -129,23 +129,6 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         for what, own in ((ESTIMATE, estimates[name]), (STD_ERROR, errors[name])):
             found[f"{called} {what}"] = xarray.DataArray(own, coordinates, list(coordinates))
     return xarray.Dataset(found)
-
-
-def _spreads(source: xarray.Dataset) -> dict[str, Spread]:
-    """For every array that has one, by its plain name, the array of its precision."""
-    found: dict[str, Spread] = {}
-    for name in source.data_vars:
-        words = plain_name(with_unit(str(name))).split("_")
-        for first in range(1, len(words)):
-            spread = read_spread("_".join(words[first:]))
-            if spread is None:
-                continue
-            stem = "_".join(words[:first])
-            if stem in found:
-                raise ValueError(f"arrays {found[stem].column!r} and {name!r} both say how precise {stem!r} is")
-            found[stem] = Spread(str(name), spread.kind, spread.level)
-            break
-    return found
 
 
 def _stem(name: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from constraint_builders.files.averaged_tables import AveragedTables
 from constraint_builders.files.expected_rows import ExpectedRows
 from constraint_builders.files.facility_bounds import FacilityBounds
 from constraint_builders.files.kept_variables import KeptVariables
-from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Zeros, read_constraints
+from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Known, Zeros, read_constraints
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
 from constraint_builders.files.remarks import Remark
@@ -38,6 +38,7 @@ from constraint_builders.files.tied_histograms import (
 from constraint_builders.memory import format_bytes
 
 Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], Float | None]
+T = TypeVar("T")
 
 HOUSING_UNITS = "housing_units"
 SUMMED_ZEROS = "its zeros are of variables that are summed out"
@@ -133,25 +134,19 @@ class MeasuredLevel:
         """Read all files, measurements before constraints, hand on the values, and tell what is noticed of them."""
         place = self._name, self.geocodes, spine, only_children
         self._expected = ExpectedRows(self._settings, *place)
-        for kind, path in self._files:
-            if kind == MEASUREMENTS:
-                for rows in read_measurements(
-                    path, self._name, self._settings, self._within, self._accounts, self._at_once
-                ):
-                    self._add_measurements(rows, keep)
+        for _, rows in self._read(read_measurements, MEASUREMENTS, self._settings, self._accounts):
+            self._add_measurements(rows, keep)
+        for path, known in self._read(read_constraints, CONSTRAINTS, self._settings, self._accounts):
+            if isinstance(known, Zeros):
+                self._add_zeros(known)
+                continue
+            self._require_once(self._said, known.name, known.geocodes, path, known.name)
+            if isinstance(known, Bounds):
+                self.types = (HOUSING_UNITS, *self._settings.schema.labels_of(known.table.factors[0])[1:])
+                self._types_table = known.table
+                self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
             else:
-                for known in read_constraints(
-                    path, self._name, self._settings, self._within, self._accounts, self._at_once
-                ):
-                    if isinstance(known, Zeros):
-                        self._add_zeros(known)
-                    elif isinstance(known, Bounds):
-                        self._require_once(self._said, known.name, known.geocodes, path, known.name)
-                        self.types, self._types_table = (HOUSING_UNITS, *known.types[1:]), known.table
-                        self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
-                    else:
-                        self._require_once(self._said, known.name, known.geocodes, path, known.name)
-                        self._add_exact(known, keep)
+                self._add_exact(known, keep)
         self._require_agreeing_bounds()
         yield from self._expected.remarks()
         if self._kept.units is not None:
@@ -159,18 +154,21 @@ class MeasuredLevel:
             self._read_units(keep, self._kept.units, expected)
             yield from expected.remarks()
 
+    def _read(
+        self, reader: Callable[..., Iterator[T]], kind: str, settings: Settings, accounts: RowAccounts
+    ) -> Iterator[tuple[Path, T]]:
+        """What a reader makes of all files of one kind, some rows of a file at a time, with the file."""
+        for own, path in self._files:
+            if own == kind:
+                for rows in reader(path, self._name, settings, self._within, accounts, self._at_once):
+                    yield path, rows
+
     def _read_units(self, keep: Keep, units: Settings, expected: ExpectedRows) -> None:
         """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
         accounts = RowAccounts()
         housing_units = np.full(self.geocodes.len(), np.nan)
-        of_files = [
-            (kind, (path, self._name, units, self._within, accounts, self._at_once)) for kind, path in self._files
-        ]
         said: dict[str, Flags] = {}
-        constraints = (
-            (where[0], own) for kind, where in of_files if kind == CONSTRAINTS for own in read_constraints(*where)
-        )
-        for path, known in constraints:
+        for path, known in self._read(read_constraints, CONSTRAINTS, units, accounts):
             if isinstance(known, ExactCounts):
                 self._require_once(said, known.name, known.geocodes, path, known.name)
                 geounits = self._numbers(known.geocodes)
@@ -178,8 +176,8 @@ class MeasuredLevel:
                 self.types = (HOUSING_UNITS, *types_of_facilities(units))
                 self.bounds.add_exact(geounits, known.values)
         self._empty_where(housing_units == 0)
-        for rows in (own for kind, where in of_files if kind == MEASUREMENTS for own in read_measurements(*where)):
-            self._require_once(said, rows.table.name, rows.geocodes, rows.path, f"table {rows.table.name!r} of units")
+        for path, rows in self._read(read_measurements, MEASUREMENTS, units, accounts):
+            self._require_once(said, rows.table.name, rows.geocodes, path, f"table {rows.table.name!r} of units")
             expected.add(rows.table.name, self._numbers(rows.geocodes), rows.variances, rows.values)
             self._add_units(rows, housing_units[self._numbers(rows.geocodes)], keep)
         self._accounts.take_over(accounts, OTHER_HISTOGRAM)
@@ -270,7 +268,7 @@ class MeasuredLevel:
             both = np.isfinite(variances) & (variances > 0)
             self._averaged.add(self._name, table.name, apart[both], variances[both], table.size)
 
-    def _add_exact(self, counts: ExactCounts, keep: Keep) -> None:
+    def _add_exact(self, counts: Known, keep: Keep) -> None:
         """Exact counts, also in place of what was measured: that would only test them."""
         geounits, table = self._numbers(counts.geocodes), self._kept.table(counts.table)
         variances, totals = self._of(table)
@@ -314,8 +312,8 @@ class MeasuredLevel:
     def _add_zeros(self, rows: Zeros) -> None:
         schema, table = self._settings.schema, self._kept.table(rows.table)
         self.spoken_of |= {schema.names[axis] for axis in rows.table.axes}
-        cells = self._kept.empty(rows.table, rows.cells)
-        lost = int((rows.cells.any(axis=1) & ~cells.any(axis=1)).sum())
+        cells = self._kept.empty(rows.table, rows.values)
+        lost = int((rows.values.any(axis=1) & ~cells.any(axis=1)).sum())
         if rows.only_zeros:
             self._accounts.replace(self._name, CONSTRAINTS, rows.name, SUMMED_ZEROS, lost)
         if not cells.any():

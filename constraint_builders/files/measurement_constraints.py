@@ -31,30 +31,8 @@ OF_SETS = "it is an exact count of a set of levels that no table has"
 
 
 @dataclass(frozen=True)
-class Zeros:
-    """Cells of one table that are zero in some geounits.
-
-    Attributes
-    ----------
-    name : str
-        The constraint's.
-    table : Table
-    geocodes : polars.Series of str, (rows,)
-    cells : ndarray of bool, (rows, cells)
-    only_zeros : bool
-        Whether nothing else is said.
-    """
-
-    name: str
-    table: Table
-    geocodes: pl.Series
-    cells: NDArray[np.bool_]
-    only_zeros: bool
-
-
-@dataclass(frozen=True)
-class ExactCounts:
-    """Counts of one table that are known exactly in some geounits.
+class Known:
+    """What a constraint says of one table in some geounits.
 
     Attributes
     ----------
@@ -71,29 +49,22 @@ class ExactCounts:
     values: NDArray
 
 
+class ExactCounts(Known):
+    """Counts that are known exactly."""
+
+
 @dataclass(frozen=True)
-class Bounds:
-    """Bounds on the persons of every type that say how many facilities there are.
+class Zeros(Known):
+    """Cells that are zero, where values are true; and whether nothing else is said."""
 
-    Attributes
-    ----------
-    name : str
-        The constraint's.
-    is_upper : bool
-    table : Table
-        Of persons by type.
-    types : tuple of str
-        Labels; the first type is households.
-    geocodes : polars.Series of str, (rows,)
-    values : ndarray, (rows, types)
-    """
+    only_zeros: bool
 
-    name: str
+
+@dataclass(frozen=True)
+class Bounds(Known):
+    """Bounds on the persons of every type that say how many facilities there are; the first type is households."""
+
     is_upper: bool
-    table: Table
-    types: tuple[str, ...]
-    geocodes: pl.Series
-    values: NDArray
 
 
 def read_constraints(
@@ -103,7 +74,7 @@ def read_constraints(
     within: Sequence[str] | None,
     accounts: RowAccounts,
     at_once: int,
-) -> Iterator[Zeros | ExactCounts | Bounds]:
+) -> Iterator[Known]:
     """The zeros that one file of constraints implies, its exact counts and its bounds, some rows of the file at a time.
 
     A count that is 0, or at most 0, is zero. Any other inequality says nothing that a linear estimate can use. What is
@@ -130,7 +101,7 @@ def read_constraints(
 
 def _used(
     said: Mapping[str, Any], rows: pl.DataFrame, lists: Values, geolevel: str, settings: Settings, accounts: RowAccounts
-) -> Iterator[Zeros | ExactCounts | Bounds]:
+) -> Iterator[Known]:
     """What rows of one constraint say that can be used."""
     name = said["query_name"]
     query, sign, reason = _understood(said, settings)
@@ -148,8 +119,7 @@ def _used(
         )
     says_facilities = _plain(name) in settings.facilities and len(query.table.factors) == 1 and not query.chosen
     if says_facilities:
-        types = settings.schema.labels_of(query.table.factors[0])
-        yield Bounds(name, _is_upper(name, settings), query.table, types, rows["geocode"], values)
+        yield Bounds(name, query.table, rows["geocode"], values, _is_upper(name, settings))
     is_exact = sign == "=" and not query.chosen
     empty = (values == 0) & (sign != ">=")
     if empty.any():

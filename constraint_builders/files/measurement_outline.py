@@ -22,8 +22,7 @@ from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.averaged_tables import AveragedTables
 from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit, with_sums
 from constraint_builders.files.expected_rows import only_children_below
-from constraint_builders.files.facility_bounds import ImpliedTotal, compared
-from constraint_builders.files.facility_sums import facility_remarks
+from constraint_builders.files.facility_bounds import ImpliedTotal, facility_remarks
 from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measured_level import Keep, Ledger, MeasuredLevel
 from constraint_builders.files.measurement_files import (
@@ -214,14 +213,14 @@ def _facilities(levels: Mapping[str, MeasuredLevel]) -> pl.DataFrame:
 
 def _implied(levels: Mapping[str, MeasuredLevel], observed: Arrays, sums: Arrays) -> tuple[ImpliedTotal, ...]:
     """The totals of persons that bounds imply, beside what is known of them."""
-    found: list[ImpliedTotal] = []
+    found = []
     for name, level in levels.items():
-        implied = level.bounds.implied()
-        if implied:
-            nothing = np.full(level.geocodes.len(), np.inf)
-            variances = observed.get(name, {}).get(TOTAL, nothing)
-            totals = sums.get(name, {}).get(TOTAL, nothing)
-            found += compared(name, level.geocodes.to_list(), implied, variances, totals)
+        unknown = np.full(level.geocodes.len(), np.inf)
+        variances, totals = (own.get(name, {}).get(TOTAL, unknown) for own in (observed, sums))
+        for unit, total in level.bounds.implied().items():
+            known = float(totals[unit]) if np.isfinite(variances[unit]) else None
+            deviation = 0.0 if known is None else float(np.sqrt(variances[unit]))
+            found.append(ImpliedTotal(name, level.geocodes[unit], total, known, deviation))
     return tuple(found)
 
 

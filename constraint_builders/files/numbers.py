@@ -144,6 +144,14 @@ def read_labels(column: pl.Series) -> pl.Series:
     raise ValueError(f"column {column.name!r} holds {held(column.dtype)}: labels are text or whole numbers")
 
 
+def read_codes(column: pl.Series) -> pl.Series:
+    """A column of codes without outer spaces, null where empty; `ValueError` if it holds no text."""
+    if column.dtype not in (*TEXT, pl.Null):
+        what = "numbers" if column.dtype.is_numeric() else held(column.dtype)
+        raise ValueError(f"column {column.name!r} must hold text, for leading zeros: it holds {what}")
+    return column.cast(pl.String).str.strip_chars().replace("", None)
+
+
 def held(dtype: pl.DataType) -> str:
     """What a column of a type holds, in words."""
     return HOLDS.get(dtype.base_type(), str(dtype))

@@ -135,7 +135,7 @@ def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None,
         if lines:
             sections.append("\n".join([f"[recodes.{_key(name)}]", *lines]))
     said = {"desired": desired if desired is None or isinstance(desired, str) else list(desired), "noise": noise}
-    lines = [f"{key} = {_value(value)}" for key, value in said.items() if value is not None]
+    lines = [f"{key} = {toml_value(value)}" for key, value in said.items() if value is not None]
     if lines:
         sections.append("\n".join(["[problem]", *lines]))
     return "\n\n".join(sections) + "\n"
@@ -190,22 +190,22 @@ def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:
 
 def _format_variable(variable: Variable) -> str:
     counted = variable.levels == tuple(map(str, range(variable.size)))
-    return f"{_key(variable.name)} = {_value(variable.size if counted else list(variable.levels))}"
+    return f"{_key(variable.name)} = {toml_value(variable.size if counted else list(variable.levels))}"
 
 
 def _format_recode(recode: Recode) -> str:
     groups = list(recode.groups)
     if recode.labels == tuple(map(str, range(recode.size))):
-        return f"{_key(recode.name)} = {_value(groups)}"
+        return f"{_key(recode.name)} = {toml_value(groups)}"
     if list(dict.fromkeys(groups)) == list(range(recode.size)):
-        return f"{_key(recode.name)} = {_value([recode.labels[group] for group in groups])}"
-    return f"{_key(recode.name)} = {{groups = {_value(groups)}, labels = {_value(list(recode.labels))}}}"
+        return f"{_key(recode.name)} = {toml_value([recode.labels[group] for group in groups])}"
+    return f"{_key(recode.name)} = {{groups = {toml_value(groups)}, labels = {toml_value(list(recode.labels))}}}"
 
 
 def _key(name: str) -> str:
-    return name if BARE_KEY.fullmatch(name) else _value(name)
+    return name if BARE_KEY.fullmatch(name) else toml_value(name)
 
 
-def _value(value: Any) -> str:
-    """JSON's numbers, lists and strings are TOML's, but for one character."""
+def toml_value(value: Any) -> str:
+    """A value as TOML: JSON's numbers, lists and strings are TOML's, but for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -47,7 +47,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -61,7 +62,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.schema_file import LabelledGroups, Levels, build_schema
+from constraint_builders.files.schema_file import LabelledGroups, Levels, build_schema, format_schema, toml_value
 
 PRODUCTION = (
     "pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons", "dhc_pr_persons",
@@ -264,6 +265,52 @@ def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
         facilities=tuple(said.facilities),
         beside=beside,
     )
+
+
+def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, Mapping[str, Fraction]]) -> Settings:
+    """Settings of the same geolevels and law over another schema, without constraints.
+
+    Parameters
+    ----------
+    settings : Settings
+    name : str
+    schema : Schema
+    losses : mapping of table to mapping of geolevel to Fraction
+        Where there are any.
+    """
+    levels, law = settings.geolevels, settings.budget
+    by_level = {level: {table: own[level] for table, own in losses.items() if own.get(level)} for level in levels}
+    lines = [
+        f"geolevels = {toml_value(levels)}",
+        f"noise = {toml_value(settings.noise)}",
+        f"\n{format_schema(schema)}",
+        f"[budget]\nmeasure = {toml_value(law.measure)}\nneighbours = {toml_value(law.neighbours)}",
+        "\n[budget.losses]",
+        *(
+            f"{toml_value(table)} = {toml_value([str(own.get(level, 0)) for level in levels])}"
+            for table, own in losses.items()
+        ),
+        "",
+    ]
+    return Settings(
+        name=name,
+        schema=schema,
+        geolevels=levels,
+        budget=Budget(by_level, measure=law.measure, neighbours=law.neighbours),
+        noise=settings.noise,
+        selections=MappingProxyType({}),
+        untrue=(),
+        text="\n".join(lines),
+    )
+
+
+def with_recodes_of(schema: Schema, other: Schema) -> Schema:
+    """A schema with the recodes that another one has of its variables, whose groups may come in any order."""
+    for recode in other.recodes:
+        variable = other.names[recode.axis]
+        if variable in schema.names:
+            schema = schema.with_recode(replace(recode, axis=schema.axis_of(variable)))
+    return schema
 
 
 def parse_partition(text: str, size: int) -> list[str] | list[int]:

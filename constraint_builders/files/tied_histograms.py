@@ -13,7 +13,7 @@ facilities, their contrasts are problems of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
-from constraint_builders.files.schema_file import format_schema
-from constraint_builders.files.settings import Settings, parse_settings, production_settings
+from constraint_builders.files.settings import Settings, derived, production_settings, with_recodes_of
 
 TIED = {"dhc_us_housing": "dhc_us_units", "dhc_pr_housing": "dhc_pr_units"}
 UNITS_SUFFIX = "_tenvacgq"
@@ -64,9 +63,14 @@ def tied_settings(name: str) -> tuple[Settings, Histograms]:
     households = production_settings(TIED[name])
     units = production_settings(f"{TIED[name]}{UNITS_SUFFIX}")
     schema = _schema(households.schema, units.schema)
-    lines = [f"geolevels = {list(households.geolevels)}", f'noise = "{households.noise}"', ""]
-    text = "\n".join([*lines, format_schema(schema), _budget(households, units, schema)])
-    return parse_settings(text, name), Histograms(households, units)
+    rows: dict[str, dict[str, Fraction]] = {}
+    for level, losses in households.budget.losses.items():
+        for table, loss in losses.items():
+            rows.setdefault(make_table(schema, parse_table(households.schema, table).factors).name, {})[level] = loss
+    for level, losses in units.budget.losses.items():
+        rows.setdefault(TENURE, {})[level] = losses[UNITS]
+        rows.setdefault("total", {})[level] = losses[UNITS] / VACANCIES
+    return derived(households, name, schema, rows), Histograms(households, units)
 
 
 def _schema(households: Schema, units: Schema) -> Schema:
@@ -78,26 +82,7 @@ def _schema(households: Schema, units: Schema) -> Schema:
         else:
             variables[name] = households.labels_of(name)
     recodes = {TENURE: {name: [households.labels_of(name)[group] for group in own] for name, own in GROUPS.items()}}
-    found = Schema(variables, recodes)
-    for recode in households.recodes:  # whose groups may come in any order
-        if households.names[recode.axis] != OF_HOUSEHOLDS:
-            found = found.with_recode(replace(recode, axis=found.axis_of(households.names[recode.axis])))
-    return found
-
-
-def _budget(households: Settings, units: Settings, schema: Schema) -> str:
-    rows: dict[str, dict[str, Fraction]] = {}
-    for level, losses in households.budget.losses.items():
-        for name, loss in losses.items():
-            table = make_table(schema, parse_table(households.schema, name).factors)
-            rows.setdefault(table.name, {})[level] = loss
-    for level, losses in units.budget.losses.items():
-        rows.setdefault(TENURE, {})[level] = losses[UNITS]
-        rows.setdefault("total", {})[level] = losses[UNITS] / VACANCIES
-    levels = households.geolevels
-    lines = [f'"{name}" = {[str(own.get(level, 0)) for level in levels]}' for name, own in rows.items()]
-    law = [f'measure = "{households.budget.measure}"', f'neighbours = "{households.budget.neighbours}"']
-    return "\n".join(["[budget]", *law, "", "[budget.losses]", *lines, ""])
+    return with_recodes_of(Schema(variables, recodes), households)
 
 
 def types_of_facilities(units: Settings) -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import VALUES, plain_name, read_spread, with_unit
+from constraint_builders.files.columns import VALUES, plain_name, spreads_by_stem
 from constraint_builders.files.labels import plain_label
 from constraint_builders.files.source import Source
 from constraint_builders.files.totals import is_total
@@ -78,15 +78,15 @@ def with_rows_for_cells(
 
 
 def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
-    spreads = _spreads_by_stem(frame.columns)
+    spreads = spreads_by_stem(frame.columns, "columns")
     found = []
     for name in frame.columns if wanted is None else wanted:
         if name not in frame.columns:
             raise ValueError(f"cell {name!r} is no column: there are {', '.join(map(repr, frame.columns))}")
         stem = _stem(name)
-        spread, kind = spreads.get(plain_name(stem), spreads.get(plain_name(name), (None, None)))
-        if spread is not None or wanted is not None:
-            found.append(_Cell(stem, name, spread, kind))
+        own = spreads.get(plain_name(stem)) or spreads.get(plain_name(name))
+        if own is not None or wanted is not None:
+            found.append(_Cell(stem, name, own and own[1].column, own and own[0]))
     found = [cell for cell in found if cell.value not in {other.spread for other in found}]
     if not found:
         raise ValueError(
@@ -108,23 +108,6 @@ def _stem(name: str) -> str:
         if plain_name(name).endswith(f"_{word}"):
             return name[: -len(word)].rstrip("_ -.")
     return name
-
-
-def _spreads_by_stem(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """For every stem the column of its precision, and what that would be called alone."""
-    found: dict[str, tuple[str, str]] = {}
-    for name in names:
-        words = plain_name(with_unit(name)).split("_")
-        for first in range(1, len(words)):
-            alone = "_".join(words[first:])
-            if read_spread(alone) is None:
-                continue
-            stem = "_".join(words[:first])
-            if stem in found:
-                raise ValueError(f"columns {found[stem][0]!r} and {name!r} both say how precise {stem!r} is: keep one")
-            found[stem] = name, alone
-            break
-    return found
 
 
 def _rows(

@@ -13,12 +13,12 @@ from constraint_builders.description.common_leaves import CommonLeaves
 from constraint_builders.description.common_schema import CommonSchema, require_known_factors
 from constraint_builders.description.counted_parts import CountedParts
 from constraint_builders.description.leaves_by_group import LeavesByGroup
-from constraint_builders.description.schema import Recode, Schema
+from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.files.kept_variables import settings_over
 from constraint_builders.files.measurement_outline import Progress
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
-from constraint_builders.files.settings import Settings
+from constraint_builders.files.settings import Settings, with_recodes_of
 from constraint_builders.geography.geoids import by_tabulation
 from constraint_builders.joint_problem import joint
 from constraint_builders.problem import Problem
@@ -129,7 +129,10 @@ def read_joined_releases(
     common = parts.common(schemas, same)
     over = releases[stored].settings
     if stored == finest:
-        over = settings_over(over, _everybodys(common.schema, over.schema))
+        over = settings_over(
+            over,
+            with_recodes_of(Schema({name: over.schema.labels_of(name) for name in over.schema.names}), common.schema),
+        )
     spines = {name: by_tabulation(own.problem.domain.spine) for name, own in releases.items()}
     leaves = CommonLeaves(spines, [])
     layers = {level: leaves.layer(stored, level) for level in spines[stored].levels}
@@ -184,16 +187,6 @@ def _finest(settings: Mapping[str, Settings], common: CommonSchema, parts: Count
         for name, schema in schemas.items()
         if name not in parts.only and [(variable.name, variable.size) for variable in schema.variables] == shape
     )
-
-
-def _everybodys(common: Schema, own: Schema) -> Schema:
-    """The finer schema without the variables that the product which refines the others has not."""
-    found = Schema({name: own.labels_of(name) for name in own.names})
-    for recode in common.recodes:
-        if common.names[recode.axis] in own.names:
-            axis = found.axis_of(common.names[recode.axis])
-            found = found.with_recode(Recode(recode.name, axis, recode.groups, recode.labels))
-    return found
 
 
 def _all(layers: Mapping[str, str], parts: CountedParts) -> dict[str, str]:
