@@ -193,7 +193,7 @@ class Estimate:
     def with_measurements(self, frame: polars.DataFrame) -> polars.DataFrame:
         """A frame with a row for every desired cell, and after its columns what was measured, as in `to_frame`."""
         from constraint_builders.files import with_measurements
-        from constraint_builders.files.source_columns import MEASURED, with_source
+        from constraint_builders.files.columns import MEASURED, with_source
 
         if not self.adjustments_by_source:
             return with_measurements(frame, **vars(self.adjustments))

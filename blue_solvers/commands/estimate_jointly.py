@@ -313,7 +313,7 @@ def _read_folders(args: argparse.Namespace) -> JoinedReleases:
 def _run_on_tables(args: argparse.Namespace) -> None:
     from constraint_builders import joint
     from constraint_builders.files import estimates_frame
-    from constraint_builders.files.frames_of_parts import with_groups
+    from constraint_builders.files.long_table import with_groups
     from constraint_builders.joint_problem import joint_parts
 
     _refuse(args, OF_FOLDERS, "is for folders of measurement files: the inputs are files of tables")

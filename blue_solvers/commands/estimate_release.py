@@ -136,8 +136,8 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
 def settings_of(folder: str, given: str | None) -> Settings:
     """The settings of a folder: those that are given, by name or path, or its own."""
     from constraint_builders.files import read_settings
+    from constraint_builders.files.kept_variables import TIED, tied_settings
     from constraint_builders.files.settings import find_settings
-    from constraint_builders.files.tied_histograms import TIED, tied_settings
 
     if given in TIED:
         return tied_settings(given)[0]

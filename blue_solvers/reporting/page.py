@@ -12,7 +12,7 @@ from typing import Any
 
 from blue_solvers.about import __version__
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Page, Section, Shown, Tile
-from constraint_builders.files.spreadsheet_cells import without_formulas
+from constraint_builders.files.text_table import without_formulas
 from constraint_builders.printable import html_text
 
 STYLE = Path(__file__).with_name("page.css")

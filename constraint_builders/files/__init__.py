@@ -14,6 +14,7 @@ except ImportError as error:
 from constraint_builders.files.block_counts import read_block_counts
 from constraint_builders.files.exact_totals import ExactTotal, read_totals
 from constraint_builders.files.formats import Format, add_format
+from constraint_builders.files.kept_variables import tied_settings
 from constraint_builders.files.long_table import (
     estimates_frame,
     infer_schema,
@@ -24,7 +25,6 @@ from constraint_builders.files.long_table import (
 )
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
-from constraint_builders.files.pandas_frames import frame_like
 from constraint_builders.files.published_tables import (
     PublishedLine,
     PublishedTable,
@@ -36,8 +36,8 @@ from constraint_builders.files.row_accounts import RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
 from constraint_builders.files.significant_digits import rounded
+from constraint_builders.files.source import frame_like
 from constraint_builders.files.state_totals import read_state_totals
-from constraint_builders.files.tied_histograms import tied_settings
 from constraint_builders.sources import combine_sources
 
 __all__ = [

@@ -2,6 +2,10 @@
 
 A geounit that is an only child may be bypassed: it is not measured, and its loss is its parent's, whose variances are
 smaller. With what loss they are is not written down: all of the level above, or that of the same table.
+
+Measurements of one table that are averaged as they are read are tested against one another. A new measurement x of a
+cell, of variance v, beside the weighted mean m of those before, of variance u: (x - m)^2 / (u + v) is a chi-square of
+one degree of freedom under Gaussian noise, independent of the mean of all.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import scipy
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Flags, Float, Index
@@ -151,3 +156,42 @@ class ExpectedRows:
 def _by_table(settings: Settings, numbers: Mapping[str, Any]) -> dict[str, float]:
     """Numbers under the canonical names of their tables."""
     return {parse_table(settings.schema, name).in_schema_order().name: float(own) for name, own in numbers.items()}
+
+
+DOUBTFUL = 1e-4  # probability under all tables below which they do not agree
+
+
+class AveragedTables:
+    """Chi-squares by geolevel and table, with their degrees of freedom."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def add(self, geolevel: str, table: str, squares: Float, variances: Float, cells: int) -> None:
+        """Take squared differences from the mean before, summed over cells, and their variances, (G,) each."""
+        statistic, degrees = self._found.get((geolevel, table), (0.0, 0))
+        self._found[geolevel, table] = statistic + float((squares / variances).sum()), degrees + cells * squares.size
+
+    def remarks(self) -> Iterator[Remark]:
+        """Whether they agree, if there are any."""
+        if not sum(degrees for _, degrees in self._found.values()):
+            return
+        parts = {key: _probability(*own) for key, own in self._found.items()}
+        whole = sum(own[0] for own in self._found.values()), sum(own[1] for own in self._found.values())
+        level, table = min(parts, key=lambda key: parts[key])
+        text = f"chi-square {whole[0]:,.6g} on {whole[1]:,} degrees of freedom, p = {_probability(*whole):.2g}"
+        if min(_probability(*whole), len(parts) * parts[level, table]) >= DOUBTFUL:
+            yield Remark("averaged", f"tables that become one agree with one another: {text}")
+            return
+        worst = "chi-square {:,.6g} on {:,}".format(*self._found[level, table])
+        yield Remark(
+            "averages",
+            f"tables that become one DO NOT AGREE by the noise that is declared: {text}; worst {table!r} at {level}, "
+            f"{worst}",
+        )
+
+
+def _probability(statistic: float, degrees: int) -> float:
+    """Of a chi-square as far from its expectation, on either side."""
+    tails = scipy.special.chdtrc(degrees, statistic), scipy.special.chdtr(degrees, statistic)
+    return min(1.0, 2 * float(min(tails)))

@@ -24,6 +24,8 @@ also be called ``Total:`` and the like, and without a schema a level that counts
 
 Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
 ``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
+
+Estimates over leaves by group have a column for the variable that tells the leaves apart.
 """
 
 from __future__ import annotations
@@ -38,20 +40,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import cell_keys
+from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
 from constraint_builders.files.formats import writer_of
 from constraint_builders.files.geography_columns import codes_tell, spine_by_parents
-from constraint_builders.files.measured_table import read_measured_table
+from constraint_builders.files.labels import with_totals
+from constraint_builders.files.measured_table import measured
 from constraint_builders.files.naming import naming
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.rows import infer
 from constraint_builders.files.source import open_source
-from constraint_builders.files.totals import with_totals
 from constraint_builders.problem import Problem
 
 
@@ -102,7 +105,7 @@ def read_long_table(
     >>> read_long_table(frame)
     (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([14.,  6.,  9.]))
     """
-    table = read_measured_table(source, schema, desired=desired, noise=noise, undetermined=undetermined)
+    table = measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y
 
 
@@ -269,3 +272,36 @@ def _vectors(layout: Layout, **vectors: ArrayLike) -> list[pl.Series]:
             raise ValueError(f"{name} must have shape ({layout.size},): got {array.shape}")
         columns.append(pl.Series(name, array))
     return columns
+
+
+def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> pl.DataFrame:
+    """A frame of estimates, a row for each desired cell, in terms of the schema and the layers that were joined.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        Of a joint problem with products that count some people alone, as `estimates_frame` makes it.
+    problem : Problem
+    apart : LeavesByGroup
+    """
+    schema, told = apart.whole, apart.told_apart
+    tables, geolevels, geocodes = (frame[name].to_list() for name in (TABLE, GEOLEVEL, GEOCODE))
+    labels = {name: [SUMMED_OUT] * frame.height for name in told}
+    for index, level in enumerate(problem.desired_levels):
+        own, first = apart.part(problem.domain.places.levels[level])
+        rows = np.arange(frame.height)[problem.desired.block(index)].tolist()
+        known = schema.labels_of(first) if first else ("",)
+        cells = problem.desired_tables[index].size
+        for number, row in enumerate(rows):
+            geolevels[row] = own
+            if first:
+                label = known[number // cells % len(known)]
+                labels[schema.names[schema.axis_of(first)]][row] = label
+                geocodes[row] = geocodes[row].removesuffix(f", {label}")
+                tables[row] = first if tables[row] == "total" else f"{first} * {tables[row]}"
+    rest = [
+        name for name in frame.columns if name not in (TABLE, GEOLEVEL, GEOCODE, *schema.names, *apart.schema.names)
+    ]
+    keys = {name: labels.get(name, frame[name] if name in frame.columns else None) for name in schema.names}
+    places = {GEOLEVEL: geolevels, GEOCODE: geocodes}
+    return pl.DataFrame({TABLE: tables, **keys, **places}).with_columns(frame.select(rest))

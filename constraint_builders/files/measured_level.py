@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -16,25 +14,24 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.averaged_tables import AveragedTables
-from constraint_builders.files.expected_rows import ExpectedRows
+from constraint_builders.files.expected_rows import AveragedTables, ExpectedRows
 from constraint_builders.files.facility_bounds import FacilityBounds
-from constraint_builders.files.kept_variables import KeptVariables
+from constraint_builders.files.kept_variables import (
+    TENURE,
+    TENURES,
+    VACANCIES,
+    KeptVariables,
+    added,
+    households_of_units,
+    tenure_of_units,
+    types_of_facilities,
+)
 from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Known, Zeros, read_constraints
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
 from constraint_builders.files.remarks import Remark
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.settings import Settings
-from constraint_builders.files.tied_histograms import (
-    TENURE,
-    TENURES,
-    VACANCIES,
-    added,
-    households_of_units,
-    tenure_of_units,
-    types_of_facilities,
-)
 from constraint_builders.memory import format_bytes
 
 Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], Float | None]
@@ -95,7 +92,6 @@ class MeasuredLevel:
         name: str,
         files: Sequence[tuple[str, Path]],
         geocodes: pl.Series,
-        named: Collection[str],
         kept: KeptVariables,
         within: Sequence[str] | None,
         accounts: RowAccounts,
@@ -103,7 +99,7 @@ class MeasuredLevel:
         averaged: AveragedTables,
     ) -> None:
         self._averaged = averaged
-        self._name, self._files, self.geocodes, self._named = name, files, geocodes, named
+        self._name, self._files, self.geocodes = name, files, geocodes
         self._kept, self._settings, self._within = kept, kept.source, within
         self._accounts, self._ledger, self._at_once = accounts, ledger, ledger.at_once()
         self.variances: dict[str, Float] = {}
@@ -118,17 +114,6 @@ class MeasuredLevel:
         self.spoken_of: set[str] = set()
         above = kept.source.geolevels[: kept.source.geolevels.index(name) + 1]
         self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
-
-    def tables_named(self) -> list[Table]:
-        """The tables that rows of measurements are named after, once each."""
-        found: dict[str, Table] = {}
-        for name in self._named:
-            with suppress(ValueError):  # what is no table is told when rows are read
-                table = self._kept.table(
-                    parse_table(self._settings.schema, name.removesuffix(MEASUREMENT_SUFFIX)).in_schema_order()
-                )
-                found[table.name] = table
-        return sorted(found.values(), key=attrgetter("sort_key"))
 
     def read(self, keep: Keep, spine: Spine, only_children: Index) -> Iterator[Remark]:
         """Read all files, measurements before constraints, hand on the values, and tell what is noticed of them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,18 +20,17 @@ from constraint_builders.files.geography_columns import read_geography
 from constraint_builders.files.hidden_totals import (
     MeasuredCells,
     geounit_of_all,
+    nested_levels,
     perhaps_totals,
     refuse_hidden_totals,
     refuse_rows_that_are_none,
 )
-from constraint_builders.files.measured_columns import read_measurements
+from constraint_builders.files.labels import with_totals
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
-from constraint_builders.files.nested_levels import nested_levels
 from constraint_builders.files.overlapping_ranges import refuse_overlapping
-from constraint_builders.files.rows import LevelTable, Rows, as_written, infer
-from constraint_builders.files.source import Source, open_source
-from constraint_builders.files.totals import with_totals
+from constraint_builders.files.rows import LevelTable, Rows, as_written, infer, read_measurements
+from constraint_builders.files.source import Source
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
 
@@ -87,22 +85,6 @@ class Settled:
         )
 
 
-def read_measured_table(
-    source: Any,
-    schema: Schema | None = None,
-    *,
-    desired: Sequence[str] | str | None = None,
-    noise: str = "gaussian",
-    undetermined: Literal["error", "nan"] = "error",
-    total: Sequence[str] = (),
-) -> MeasuredTable:
-    """Read measurements from a long table, and what was ignored and combined there.
-
-    Parameters and errors are those of `read_long_table`, and `total` as in `constraint_builders.problem_from`.
-    """
-    return measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined, total=total)
-
-
 def measured(
     table: Source,
     schema: Schema | None = None,
@@ -113,7 +95,10 @@ def measured(
     total: Sequence[str] = (),
     settled: Settled | None = None,
 ) -> MeasuredTable:
-    """What a long table that was opened says; parameters and errors are those of `read_measured_table`."""
+    """What a long table that was opened says; parameters and errors are those of `read_long_table`.
+
+    And `total` as in `constraint_builders.problem_from`.
+    """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
@@ -130,10 +115,8 @@ def measured(
         rows = Rows(table, columns, schema, geography, inferred)
         order = rows.order()
         values, variances = (column[order] for column in read_measurements(rows, columns))
-        found = _tables(rows, values, variances)
+        cells = _tables(rows, values, variances)
         spine = None if geography is None else geography.spine
-        level_of = (lambda name: "") if geography is None else (lambda name: name[0])
-        cells = [MeasuredCells(level_of(own.name), own.table, own.values, own.variances) for own in found]
         if settled.silent:
             refuse_rows_that_are_none(schema, cells, settled.silent)
         if asks:
@@ -146,65 +129,44 @@ def measured(
                 "give a column 'parent', empty at the top"
             )
         if spine is not None:
-            _compare_children(schema, spine, found)
-        problem = Problem(schema, _observed(found, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
+            _compare_children(schema, spine, cells)
+        problem = Problem(schema, _observed(cells, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
         places = "" if geography is None else str(geography)
-        y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in found})
+        y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in cells})
         problem.check_vector(y)
-        copied = copies(own.given for own in found)
+        copied = copies(own.given for own in cells)
         perhaps = [*perhaps_totals(schema, cells), *nested] if asks else []
         perhaps += [f"{whole}: does it hold them?"] if whole else []
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)
         problem = problem.replace(understood=Understood((), settled.totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
-        problem = told_apart(problem, {own.name: own.given for own in found}, sources)
-        combined = tuple(own.name for own in found if len(own.given) > 1)
+        problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
+        combined = tuple(own.name for own in cells if len(own.given) > 1)
         return MeasuredTable(problem, y, columns.ignored, combined, settled.totals, settled.silent, doubtful, places)
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """One table, (geounits, *shape), of one source or of several."""
-
-    name: str | LevelTable
-    table: Table
-    given: list[SourceTable]
-
-    @cached_property
-    def together(self) -> tuple[Float, Float]:
-        """Values and variances of all sources."""
-        return together(self.name, self.given)
-
-    @property
-    def values(self) -> Float:
-        """Combined."""
-        return self.together[0]
-
-    @property
-    def variances(self) -> Float:
-        """Of the combined values."""
-        return self.together[1]
-
-
-def _tables(rows: Rows, values: Float, variances: Float) -> list[_Measured]:
+def _tables(rows: Rows, values: Float, variances: Float) -> list[MeasuredCells]:
     """The tables in order, each with what its sources say."""
-    found: dict[tuple[int, str], _Measured] = {}
+    found: dict[tuple[int, str], tuple[Table, str | LevelTable, list[SourceTable]]] = {}
     start = 0
     for block in rows.blocks:
         shape, table, name = rows.shape(block), rows.tables[block.table], rows.name(block)
         cells = slice(start, start + int(np.prod(shape)))
-        own = found.setdefault((block.level, table.name), _Measured(name, table, []))
-        if block.source in (other.source for other in own.given):
-            raise ValueError(f"{own.name!r} and {name!r} are names of one table: give it once")
-        turned = [0, *(1 + table.axes.index(axis) for axis in own.table.axes)]
+        own, called, given = found.setdefault((block.level, table.name), (table, name, []))
+        if block.source in (other.source for other in given):
+            raise ValueError(f"{called!r} and {name!r} are names of one table: give it once")
+        turned = [0, *(1 + table.axes.index(axis) for axis in own.axes)]
         said = (column[cells].reshape(shape).transpose(turned) for column in (values, variances))
-        own.given.append(SourceTable(block.source, *said))
+        given.append(SourceTable(block.source, *said))
         start = cells.stop
-    return list(found.values())
+    return [
+        MeasuredCells("" if isinstance(name, str) else name[0], table, *together(name, given), name, tuple(given))
+        for table, name, given in found.values()
+    ]
 
 
-def _observed(found: Sequence[_Measured], spine: Spine | None) -> dict[str, Any]:
+def _observed(found: Sequence[MeasuredCells], spine: Spine | None) -> dict[str, Any]:
     if spine is None:
         return {str(own.name): own.variances[0] for own in found}
     observed: dict[str, dict[str, Float]] = {}
@@ -213,7 +175,7 @@ def _observed(found: Sequence[_Measured], spine: Spine | None) -> dict[str, Any]
     return observed
 
 
-def _compare_children(schema: Schema, spine: Spine, found: Sequence[_Measured]) -> None:
+def _compare_children(schema: Schema, spine: Spine, found: Sequence[MeasuredCells]) -> None:
     """Refuse tables of geounits whose children are not all there."""
     variances: dict[str, dict[str, Float]] = {}
     totals: dict[str, dict[str, Float]] = {}

@@ -18,10 +18,9 @@ import polars as pl
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.averaged_tables import AveragedTables
-from constraint_builders.files.exact_totals import ExactTotal, totals_by_geounit, with_sums
-from constraint_builders.files.expected_rows import only_children_below
+from constraint_builders.description.table import parse_table
+from constraint_builders.files.exact_totals import ExactTotal, refuse_doubtful, totals_by_geounit, with_sums
+from constraint_builders.files.expected_rows import AveragedTables, only_children_below
 from constraint_builders.files.facility_bounds import ImpliedTotal, facility_remarks
 from constraint_builders.files.kept_variables import KeptVariables
 from constraint_builders.files.measured_level import Keep, Ledger, MeasuredLevel
@@ -46,11 +45,10 @@ from constraint_builders.files.naming import naming
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.spine_of_codes import spine_of_codes
-from constraint_builders.files.stated_totals import refuse_doubtful
 from constraint_builders.files.tabulated_places import Outside
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-Begin: TypeAlias = Callable[[Spine, Mapping[str, Sequence[Table]]], None]
+Begin: TypeAlias = Callable[[Spine], None]
 Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
 TOTAL = "total"
 BYTES_A_GEOUNIT = 1_000  # of a spine while it is made: codes, parents, and the tables that find them
@@ -108,7 +106,7 @@ def read_outline(
         there is; for some rows of a file after others. Where there is a share it returns the squares of what values
         and those before differ by, summed over cells, (G,).
     begin : callable, optional
-        Called before, with the spine and by geolevel with the tables that rows of measurements name.
+        Called before, with the spine.
     memory : float, optional
         Bytes that reading may take; by default there is no limit, and files are read whole.
 
@@ -142,7 +140,7 @@ def read_outline(
         spine = with_sums(spine, totals)
     require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
     if begin is not None:
-        begin(spine, {name: level.tables_named() for name, level in levels.items() if level.geocodes.len()})
+        begin(spine)
     only_children = only_children_below(spine)
     remarks += in_part.remarks()
     for number, (name, level) in enumerate(levels.items()):
@@ -256,7 +254,7 @@ def _read_levels(
     """All geolevels, with their geocodes only."""
     levels = {}
     for name, place in level_folders(folder, kept.source.geolevels).items():
-        files, geocodes, named = [], pl.Series("geocode", [], dtype=pl.String), set[str]()
+        files, geocodes = [], pl.Series("geocode", [], dtype=pl.String)
         for kind in (MEASUREMENTS, CONSTRAINTS):
             for path in files_of(place, kind):
                 own, names, height = read_keys(path, within, outside)
@@ -264,11 +262,10 @@ def _read_levels(
                 geocodes = pl.concat([geocodes, own]).unique()
                 if own.len():
                     files.append((kind, path))
-                    named.update(names.to_list() if kind == MEASUREMENTS else [])
                 else:
                     accounts.saw(name, kind, height)
                     leave_outside(name, kind, height, within, accounts)
-        levels[name] = MeasuredLevel(name, files, geocodes.sort(), named, kept, within, accounts, ledger, averaged)
+        levels[name] = MeasuredLevel(name, files, geocodes.sort(), kept, within, accounts, ledger, averaged)
     return levels
 
 

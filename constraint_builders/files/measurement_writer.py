@@ -17,6 +17,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
+    LARGEST,
     LEVEL_SUFFIX,
     MEASUREMENTS,
     require_free_names,
@@ -29,7 +30,6 @@ from constraint_builders.files.measurement_queries import (
 )
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.parquet import write_parquet
-from constraint_builders.files.row_lists import LARGEST
 from constraint_builders.files.safe_paths import path_component
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout

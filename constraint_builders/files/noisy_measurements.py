@@ -20,6 +20,8 @@ variable        optional for measurements
 Files may differ in the order of columns and the width of numbers, and may lie in any partitions, whose names are not
 read. Other columns are ignored, but for ``query_shape``, which must be the table's. A geounit in which nothing was
 measured may be in Constraint only.
+
+Measured values are put in their places in one vector as files are read.
 """
 
 from __future__ import annotations
@@ -32,15 +34,45 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.spine import Spine
 from constraint_builders.files.exact_totals import ExactTotal
-from constraint_builders.files.kept_variables import keep_variables
-from constraint_builders.files.measured_vector import MeasuredVector
+from constraint_builders.files.kept_variables import blended, keep_variables
 from constraint_builders.files.measurement_outline import Progress, read_outline
 from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.row_accounts import Unused
 from constraint_builders.files.settings import Settings
 from constraint_builders.problem import Problem
+
+
+class MeasuredVector:
+    """Blocks of tables as they are met, put in order at the end."""
+
+    def __init__(self) -> None:
+        self._geounits: dict[str, int] = {}
+        self._blocks: dict[tuple[str, str], Float] = {}
+
+    def begin(self, spine: Spine) -> None:
+        """Take note of how many geounits every geolevel has."""
+        self._geounits = {name: members.size for name, members in zip(spine.levels, spine.members, strict=True)}
+
+    def keep(self, level: str, table: str, geounits: Index, values: NDArray, share: Float | None) -> Float | None:
+        """Put in the values, (G, cells), of some geounits; as `read_outline` hands them on, and wants to know."""
+        if (level, table) not in self._blocks:
+            self._blocks[level, table] = np.zeros((self._geounits[level], values.shape[1]))
+        block, rows, apart = self._blocks[level, table], as_slice(geounits), None
+        if share is not None:
+            values, apart = blended(values, block[rows], share)
+        block[rows] = values
+        return apart
+
+    def vector(self, layout: Layout) -> Float:
+        """All of them over a layout, 0 where nothing was kept; nothing can be kept after it."""
+        y = np.zeros(layout.size)
+        for key in list(self._blocks):
+            y[layout.slice(key)] = self._blocks.pop(key).ravel()
+        return y
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.documents import parse_toml
 from constraint_builders.files.schema_file import build_schema
-from constraint_builders.files.settings import parse_partition
 
 PRODUCTS = ("pl94_persons", "pl94_units", "dhc_persons", "dhc_households", "dhc_tenvacgq")
 OF_SETTINGS = {
@@ -182,12 +181,7 @@ def published_tables(product: str) -> PublishedTables:
     ('Under 5 years', 'A', {'sex': 1, 'age': 5})
     """
     document = _document(product)
-    plain = build_schema(document.variables, {})
-    recodes = {
-        variable: {name: parse_partition(text, plain.size_of(variable)) for name, text in named.items()}
-        for variable, named in document.recodes.items()
-    }
-    schema = build_schema(document.variables, recodes)
+    schema = build_schema(document.variables, document.recodes)
     tables: dict[str, PublishedTable] = {}
     for name, told in document.tables.items():
         lines = _iteration(name, told, tables[told.of], schema) if told.of else _lines(name, told, schema)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from constraint_builders.files.facility_bounds import ImpliedTotal
 from constraint_builders.files.remarks import Remark
 from constraint_builders.files.row_accounts import RowCount, Unused
@@ -59,27 +61,10 @@ class ReadingReport:
 
     def to_json(self) -> dict[str, Any]:
         """For a file; `of_json` reads it."""
-        return {
-            "rows": [list(own) for own in self.rows],
-            "unused": [list(own) for own in self.unused],
-            "facilities": dict(self.facilities),
-            "implied": [list(own) for own in self.implied],
-            "summed_out": list(self.summed_out),
-            "is_lossless": self.is_lossless,
-            "in_part": self.in_part.to_json(),
-            "remarks": [list(own) for own in self.remarks],
-        }
+        said: dict[str, Any] = msgspec.to_builtins(self)
+        return said
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> ReadingReport:
         """What `to_json` gave."""
-        return cls(
-            tuple(RowCount(*own) for own in said["rows"]),
-            tuple(Unused(*own) for own in said["unused"]),
-            dict(said["facilities"]),
-            tuple(ImpliedTotal(*own) for own in said["implied"]),
-            tuple(said["summed_out"]),
-            bool(said["is_lossless"]),
-            PlacesInPart.of_json(said["in_part"]),
-            tuple(Remark(*own) for own in said["remarks"]),
-        )
+        return msgspec.convert(said, cls)

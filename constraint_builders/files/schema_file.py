@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -34,6 +34,7 @@ from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.replacing import replacing
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 Levels = Annotated[int | list[str | int], Meta(description="a number of levels, or a list of labels")]
 GROUPS = "a list with one group a level, all text or all numbers"
@@ -157,14 +158,17 @@ def _require_tables(schema: Schema, desired: list[str] | str | None) -> None:
 
 
 def build_schema(
-    variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, list | LabelledGroups]]
+    variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, str | list | LabelledGroups]]
 ) -> Schema:
     """The schema that sections of a file describe; `ValueError` names the key of what is wrong."""
     plain: dict[str, dict[str, list]] = {}
     labels: dict[str, tuple[str, ...]] = {}
+    levels = Schema(variables)
     for variable, named in recodes.items():
         for recode, own in named.items():
             groups = own.groups if isinstance(own, LabelledGroups) else own
+            if isinstance(groups, str):
+                groups = _partition(levels, variable, recode, groups)
             if len({type(group) for group in groups}) > 1:
                 raise ValueError(f"recodes.{variable}.{recode} must be {GROUPS}: got {shown(groups)}")
             plain.setdefault(variable, {})[recode] = groups
@@ -172,6 +176,54 @@ def build_schema(
                 labels[recode] = tuple(own.labels)
     found = Schema(variables, plain)
     return _labelled(found, labels) if labels else found
+
+
+def _partition(schema: Schema, variable: str, recode: str, text: str) -> list:
+    if variable not in schema.names:
+        raise ValueError(f"recodes.{variable}: there is no such variable: there are {', '.join(schema.names)}")
+    try:
+        return parse_partition(text, schema.size_of(variable))
+    except ValueError as error:
+        raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
+
+
+def parse_partition(text: str, size: int) -> list[str] | list[int]:
+    """Read a partition of the levels 0 to size - 1, such as ``"0-17 | 18-64 | 65-99,110"``.
+
+    Returns
+    -------
+    list, (size,)
+        For every level the part that it falls in: as written, or, where parts are not in the order of their first
+        levels, by number, since a `Schema` numbers labelled groups in order of first appearance.
+
+    Raises
+    ------
+    ValueError
+        If a part is not made of ranges of existing levels, or a level is in no part, or in two.
+    """
+    parts = ["".join(part.split()) for part in text.split("|")]
+    groups = [-1] * size
+    for number, part in enumerate(parts):
+        for level in levels_in(part, size):
+            if groups[level] >= 0:
+                raise ValueError(f"level {level} is in both {parts[groups[level]]!r} and {part!r}")
+            groups[level] = number
+    if -1 in groups:
+        raise ValueError(f"level {groups.index(-1)} is in no part")
+    in_order = list(dict.fromkeys(groups)) == list(range(len(parts)))
+    return [parts[group] for group in groups] if in_order else groups
+
+
+def levels_in(part: str, size: int) -> Iterator[int]:
+    """The levels of one part of a partition."""
+    for piece in part.split(","):
+        match = _RANGE.fullmatch(piece)
+        if match is None:
+            raise ValueError(f"{piece!r} is not a level nor a range such as 18-64")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < size:
+            raise ValueError(f"{piece!r} is not a range within the levels 0 to {size - 1}")
+        yield from range(first, last + 1)
 
 
 def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:

@@ -45,8 +45,7 @@ Instead of ``total``, ``[budget.geolevels]`` and ``[budget.tables]`` a section `
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import resources
@@ -62,7 +61,14 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.schema_file import LabelledGroups, Levels, build_schema, format_schema, toml_value
+from constraint_builders.files.schema_file import (
+    LabelledGroups,
+    Levels,
+    build_schema,
+    format_schema,
+    levels_in,
+    toml_value,
+)
 
 PRODUCTION = (
     "pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons", "dhc_pr_persons",
@@ -112,9 +118,6 @@ class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):
     recodes: dict[str, dict[str, Partition]] = {}
     selections: dict[str, dict[str, Selection]] = {}
     constraints: ConstraintsSection = ConstraintsSection()
-
-
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,7 @@ def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
     if not geolevels or len(set(geolevels)) < len(geolevels):
         raise ValueError(f"geolevels must be a list of different names, from the root down: got {shown(geolevels)}")
     require_law(document.noise, "noise")
-    schema = _schema(document.variables, document.recodes)
+    schema = build_schema(document.variables, document.recodes)
     try:
         budget = _budget(document.budget, geolevels, schema)
     except TypeError as error:  # of a float, which is not exact
@@ -313,67 +316,6 @@ def with_recodes_of(schema: Schema, other: Schema) -> Schema:
     return schema
 
 
-def parse_partition(text: str, size: int) -> list[str] | list[int]:
-    """Read a partition of the levels 0 to size - 1, such as ``"0-17 | 18-64 | 65-99,110"``.
-
-    Returns
-    -------
-    list, (size,)
-        For every level the part that it falls in: as written, or, where parts are not in the order of their first
-        levels, by number, since a `Schema` numbers labelled groups in order of first appearance.
-
-    Raises
-    ------
-    ValueError
-        If a part is not made of ranges of existing levels, or a level is in no part, or in two.
-    """
-    parts = ["".join(part.split()) for part in text.split("|")]
-    groups = [-1] * size
-    for number, part in enumerate(parts):
-        for level in _levels(part, size):
-            if groups[level] >= 0:
-                raise ValueError(f"level {level} is in both {parts[groups[level]]!r} and {part!r}")
-            groups[level] = number
-    if -1 in groups:
-        raise ValueError(f"level {groups.index(-1)} is in no part")
-    in_order = list(dict.fromkeys(groups)) == list(range(len(parts)))
-    return [parts[group] for group in groups] if in_order else groups
-
-
-def _levels(part: str, size: int) -> Iterator[int]:
-    """The levels of one part of a partition."""
-    for piece in part.split(","):
-        match = _RANGE.fullmatch(piece)
-        if match is None:
-            raise ValueError(f"{piece!r} is not a level nor a range such as 18-64")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last < size:
-            raise ValueError(f"{piece!r} is not a range within the levels 0 to {size - 1}")
-        yield from range(first, last + 1)
-
-
-def _schema(
-    variables: Mapping[str, int | list], recodes: Mapping[str, Mapping[str, str | list | LabelledGroups]]
-) -> Schema:
-    plain = build_schema(variables, {})
-    groups = {
-        variable: {name: _groups(plain, variable, name, value) for name, value in named.items()}
-        for variable, named in recodes.items()
-    }
-    return build_schema(variables, groups)
-
-
-def _groups(schema: Schema, variable: str, recode: str, value: str | list | LabelledGroups) -> list | LabelledGroups:
-    if not isinstance(value, str):
-        return value
-    if variable not in schema.names:
-        raise ValueError(f"recodes.{variable}: there is no such variable: there are {', '.join(schema.names)}")
-    try:
-        return parse_partition(value, schema.size_of(variable))
-    except ValueError as error:
-        raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
-
-
 def _selections(section: Mapping[str, Mapping[str, str | list]], schema: Schema) -> Selections:
     """Sets of levels, given by their labels or as ranges, as positions."""
     found: dict[str, Mapping[str, tuple[int, ...]]] = {}
@@ -389,7 +331,7 @@ def _selections(section: Mapping[str, Mapping[str, str | list]], schema: Schema)
 def _selection(schema: Schema, variable: str, name: str, levels: str | list) -> tuple[int, ...]:
     if isinstance(levels, str):
         try:
-            return tuple(sorted(set(_levels("".join(levels.split()), schema.size_of(variable)))))
+            return tuple(sorted(set(levels_in("".join(levels.split()), schema.size_of(variable)))))
         except ValueError as error:
             raise ValueError(f"selections.{variable}.{name}: {error}") from None
     labels = schema.labels_of(variable)

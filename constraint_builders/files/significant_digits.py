@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.arrays import Flags, Float
-from constraint_builders.files.source_columns import without_source
+from constraint_builders.files.columns import without_source
 
 ROUNDED = ("estimate", "std_error", "lower", "upper", "nonnegative", "adjustment")
 RATIOS = ("adjustment_z",)

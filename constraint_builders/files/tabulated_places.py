@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from constraint_builders.files.exact_totals import TOGETHER
@@ -127,14 +128,10 @@ class PlacesInPart:
     def __or__(self, other: PlacesInPart) -> PlacesInPart:
         return PlacesInPart({**self.cut, **other.cut}, tuple(dict.fromkeys(self.absent + other.absent)))
 
-    def to_json(self) -> dict[str, Any]:
-        """For a file; `of_json` reads it."""
-        return {"cut": dict(self.cut), "absent": list(self.absent)}
-
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> PlacesInPart:
-        """What `to_json` gave; nothing of an empty mapping."""
-        return cls(dict(said.get("cut", {})), tuple(said.get("absent", ())))
+        """What `ReadingReport.to_json` says of it; nothing of an empty mapping."""
+        return msgspec.convert(said, cls)
 
 
 class Outside:

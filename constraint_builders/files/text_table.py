@@ -1,4 +1,14 @@
-"""Tables in text, as spreadsheets and programs export them: every cell as text, every row by its number."""
+"""Tables in text, as spreadsheets and programs export them: every cell as text, every row by its number.
+
+Text that a spreadsheet would run as a formula is written so that it does not, and read back as it was. A spreadsheet
+that opens a CSV file runs every cell that begins with ``=``, ``+``, ``-`` or ``@``; labels come from strangers. As
+OWASP advises such cells are written with an apostrophe before them, also where they would begin only after another
+delimiter than the comma. Reading takes one apostrophe away again, so that nothing is lost. Numbers stay as they are.
+
+References
+----------
+OWASP, "CSV Injection".
+"""
 
 from __future__ import annotations
 
@@ -18,7 +28,6 @@ from numpy.typing import NDArray
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
 from constraint_builders.files.columns import names_measurements
-from constraint_builders.files.spreadsheet_cells import with_formulas, without_formulas
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -237,3 +246,27 @@ def _what_is_wrong(text: bytes, delimiter: str, skipped: int) -> str:
     finally:
         csv.field_size_limit(limit)
     return "its quotation marks do not match: write two of them within text"
+
+
+_START = r"(^|[,;|\t\r\n])"
+_FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """Put an apostrophe before what a spreadsheet would run, in text and in the names of columns."""
+    texts = [name for name, dtype in frame.schema.items() if dtype in (pl.String, pl.Categorical, pl.Enum)]
+    frame = frame.with_columns(_escaped(frame[name].cast(pl.String)) for name in texts)
+    return frame.rename(dict(zip(frame.columns, _escaped(pl.Series(frame.columns, dtype=pl.String)), strict=True)))
+
+
+def _escaped(text: pl.Series) -> pl.Series:
+    escaped = text.str.replace_all(_START + _FORMULA, "$1'$2")
+    return text.zip_with(text.str.contains(_NUMBER).fill_null(True), escaped)
+
+
+def with_formulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """The inverse of `without_formulas`, of a frame of text."""
+    has_one = frame.select(pl.all().str.contains("'", literal=True).any()).row(0)
+    apostrophes = [name for name, has in zip(frame.columns, has_one, strict=True) if has]
+    return frame.with_columns(frame[name].str.replace_all(f"{_START}'{_FORMULA}", "$1$2") for name in apostrophes)

@@ -14,9 +14,8 @@ from blue_solvers.results.checksums import seal_json
 from blue_solvers.results.store import estimates_digest
 from constraint_builders import Problem, Spine
 from constraint_builders.files import Settings, production_settings
-from constraint_builders.files.kept_variables import keep_variables
+from constraint_builders.files.kept_variables import keep_variables, tied_settings
 from constraint_builders.files.published_tables import product_of
-from constraint_builders.files.tied_histograms import tied_settings
 
 
 def stored(folder: Path, settings: Settings, variables: list[str]) -> tuple[Result, np.ndarray, np.ndarray]:

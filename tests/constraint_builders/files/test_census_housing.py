@@ -10,7 +10,7 @@ import pytest
 
 from blue_solvers import blue
 from constraint_builders.files import production_settings, read_noisy_measurements
-from constraint_builders.files.tied_histograms import tied_settings
+from constraint_builders.files.kept_variables import tied_settings
 from tests.helpers.census_files import Block, Written, geocodes
 from tests.helpers.census_housing import write_housing_files
 from tests.helpers.census_products import dhc_households

@@ -13,7 +13,7 @@ import pytest
 
 from blue_solvers.streaming import estimate_measurements
 from constraint_builders.files import production_settings, read_noisy_measurements
-from constraint_builders.files.tied_histograms import households_of_units, tied_settings
+from constraint_builders.files.kept_variables import households_of_units, tied_settings
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_housing import UNITS, write_housing_files
 from tests.helpers.census_products import PL94_PERSONS, dhc_households

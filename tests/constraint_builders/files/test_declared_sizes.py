@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders.declared_size import MOST_COLUMNS
-from constraint_builders.files import arrow_messages, excel
+from constraint_builders.files import arrow_file, excel
 from constraint_builders.files.parquet import declared, open_parquet
 from constraint_builders.files.source import open_source
 from constraint_builders.opening import open_file, read_bytes
@@ -65,7 +65,7 @@ def test_arrow_files_declare_what_is_in_them(frame: pl.DataFrame, compression: s
     file = io.BytesIO()
     write = frame.write_ipc_stream if stream else frame.write_ipc
     write(file, compression=compression, compat_level=level)
-    found = arrow_messages.declared(file.getvalue())
+    found = arrow_file.declared(file.getvalue())
     lists = sum(len(column) for column in frame if column.dtype == LISTS)
     assert found.cells == numbers_in(frame) + lists
     assert found.columns == frame.width + frame.dtypes.count(LISTS)

@@ -15,8 +15,7 @@ import pytest
 from blue_solvers.streaming import estimate_measurements
 from constraint_builders import Spine
 from constraint_builders.files import read_noisy_measurements
-from constraint_builders.files.averaged_tables import AveragedTables
-from constraint_builders.files.expected_rows import ExpectedRows, only_children_below
+from constraint_builders.files.expected_rows import AveragedTables, ExpectedRows, only_children_below
 from constraint_builders.files.facility_bounds import FacilityBounds, facility_remarks
 from constraint_builders.files.kept_variables import blended
 from constraint_builders.files.remarks import Remark

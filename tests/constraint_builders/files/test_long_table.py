@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
 from constraint_builders.files import estimates_frame, infer_schema, measurements_frame, read_long_table, write_frame
-from constraint_builders.files.measured_table import read_measured_table
+from constraint_builders.files.measured_table import measured
 from constraint_builders.files.replacing import replacing
+from constraint_builders.files.source import open_source
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
 PROBLEM = Problem(
@@ -389,9 +390,9 @@ def test_without_polars_the_extra_is_named() -> None:
 def test_tables_of_several_sources_are_named_as_combined() -> None:
     rows = [("sex", "female", 9.0, "one"), ("sex", "male", 11.0, "one"), ("total", "*", 21.0, "one")]
     frame = pl.DataFrame(rows, ("table", "sex", "value", "source"), orient="row").with_columns(variance=2.0)
-    assert read_measured_table(frame).combined == ()
+    assert measured(open_source(frame)).combined == ()
     again = frame.filter(pl.col("table") == "total").with_columns(value=pl.lit(25.0), source=pl.lit("two"))
-    found = read_measured_table(pl.concat([frame, again]))
+    found = measured(open_source(pl.concat([frame, again])))
     assert found.combined == ("total",)
     assert found.problem.observed.tables(found.y)["total"] == 23.0
 

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.files import measurements_frame, read_long_table, write_frame, write_schema_file
-from constraint_builders.files.measured_table import read_measured_table
+from constraint_builders.files import (
+    measured_table,
+    measurements_frame,
+    read_long_table,
+    write_frame,
+    write_schema_file,
+)
+from constraint_builders.files.source import open_source
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
@@ -339,7 +345,7 @@ def test_geounits_are_never_cut_apart_in_silence(found: list[str], data: st.Data
     levels = data.draw(st.sets(st.sampled_from(sorted({len(own) for own in found})), min_size=1))
     codes = {own: change(own) if len(own) in levels else own for own in found}
     try:
-        table = read_measured_table(told(codes, NAMED), SEX, undetermined="nan")
+        table = measured_table.measured(open_source(told(codes, NAMED)), SEX, undetermined="nan")
     except ValueError:
         return
     expected = {(NAMED[len(own)], codes[own]): codes.get(above) for own, above in of_geoids(found).items()}
@@ -356,5 +362,5 @@ def test_unlike_geolevels_at_the_top_are_refused(told_by: str) -> None:
 
 
 def test_the_spine_is_told() -> None:
-    table = read_measured_table(pl.read_csv(ROWS.encode(), schema_overrides={"geocode": pl.String}))
+    table = measured_table.measured(open_source(pl.read_csv(ROWS.encode(), schema_overrides={"geocode": pl.String})))
     assert table.spine == "1 State > 2 County > 3 Tract, by codes that begin with those of their parents"

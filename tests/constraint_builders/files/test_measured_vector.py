@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from constraint_builders import Schema, Spine
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.measured_vector import MeasuredVector
+from constraint_builders.files.noisy_measurements import MeasuredVector
 from tests.helpers.effort import examples
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["State", "County", "County", "Block", "Block", "Block"], list("abcdef"))
@@ -21,12 +21,10 @@ KEYS = [(level, table) for level in ("State", "County", "Block") for table in ("
 @examples(60)
 def test_values_come_to_their_places(data: st.DataObject) -> None:
     laid_out = data.draw(st.lists(st.sampled_from(KEYS), min_size=1, unique=True), "layout")
-    named = data.draw(st.lists(st.sampled_from(KEYS), unique=True), "named")
     met = laid_out if data.draw(st.booleans(), "in order") else data.draw(st.permutations(laid_out), "met")
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    tables = {level: [parse_table(SCHEMA, table) for own, table in named if own == level] for level in SPINE.levels}
     vector, expected = MeasuredVector(), {}
-    vector.begin(SPINE, tables)
+    vector.begin(SPINE)
     for level, table in met:
         size = parse_table(SCHEMA, table).size
         count = SPINE.members[SPINE.level_index(level)].size

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
 from constraint_builders.files import measurements_frame, read_long_table, write_frame
-from constraint_builders.files.spreadsheet_cells import with_formulas, without_formulas
-from constraint_builders.files.text_table import named_columns
+from constraint_builders.files.text_table import named_columns, with_formulas, without_formulas
 
 hostile = st.text(st.sampled_from("=+-@'1.e;|,\tab\uff1d"), min_size=1, max_size=8)
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

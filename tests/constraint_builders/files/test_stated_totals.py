@@ -9,9 +9,8 @@ import pytest
 
 from constraint_builders import Schema, Spine
 from constraint_builders.files import read_noisy_measurements, read_state_totals
-from constraint_builders.files.exact_totals import ExactTotal
+from constraint_builders.files.exact_totals import ExactTotal, refuse_doubtful
 from constraint_builders.files.settings import parse_settings
-from constraint_builders.files.stated_totals import refuse_doubtful
 from tests.helpers.effort import first_of, lengths
 from tests.helpers.small_census import SETTINGS, persons_in, write_small_census
 
