@@ -24,6 +24,16 @@ from constraint_builders.arrays import Index
 from constraint_builders.declared_size import MOST_COLUMNS, NUMBER_BYTES, DeclaredSize
 from constraint_builders.opening import read_whole
 
+MARK = b"\xff\xff\xff\xff"  # before a message
+TAIL = 10  # bytes at the end of a file: the length of its last table, and its name
+LAST_SCHEMA, LAST_BLOCKS = 1, (2, 3)  # fields of that table; of a message, a dictionary, a schema, a column, a batch
+KIND, HEADER, BODY_BYTES = 1, 2, 3
+IN_DICTIONARY = 1
+FIELDS = 1
+CHILDREN = 5
+NODES, BUFFERS, COMPRESSION = 1, 2, 3
+OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
+
 
 def read_arrow(file: BinaryIO) -> pl.DataFrame:
     """The rows of an Arrow IPC file or stream.
@@ -56,17 +66,6 @@ def write_arrow(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     with pyarrow.ipc.new_file(os.path.abspath(path), table.schema) as writer:
         writer.write_table(table)
-
-
-MARK = b"\xff\xff\xff\xff"  # before a message
-TAIL = 10  # bytes at the end of a file: the length of its last table, and its name
-LAST_SCHEMA, LAST_BLOCKS = 1, (2, 3)  # fields of that table; of a message, a dictionary, a schema, a column, a batch
-KIND, HEADER, BODY_BYTES = 1, 2, 3
-IN_DICTIONARY = 1
-FIELDS = 1
-CHILDREN = 5
-NODES, BUFFERS, COMPRESSION = 1, 2, 3
-OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
 
 
 class _FlatTable:

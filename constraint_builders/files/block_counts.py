@@ -10,7 +10,7 @@ import polars as pl
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.measurement_files import LARGEST
+from constraint_builders.files.measurement_queries import LARGEST
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import NotANumberError, read_codes, read_labels, read_numbers
 from constraint_builders.files.source import Source, open_source

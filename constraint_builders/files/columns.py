@@ -30,6 +30,8 @@ UNIT = re.compile(r"_(in_)?(percent|pct)")
 PERCENT_SIGN = re.compile(r"(?<![\d\s])\s*%")  # that is no level of confidence's
 LEAST_LEVEL = 50  # of a margin of error, in percent: smaller ones say how often it is missed
 HOW_PRECISE = "variance, std_error, moe_90 (a margin of error of 90 %) or cv_percent"
+MEASURED = ("value", "variance", "adjustment", "adjustment_z")
+OF_SOURCE = re.compile(rf"({'|'.join(MEASURED)}) \((.*)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -266,10 +268,6 @@ def _require_variables(
             raise ValueError(f"column {variable!r} is missing: {seen}")
     if strange:
         raise ValueError(f"column {strange[0]!r} is no variable of the schema: it has {', '.join(schema.names)}")
-
-
-MEASURED = ("value", "variance", "adjustment", "adjustment_z")
-OF_SOURCE = re.compile(rf"({'|'.join(MEASURED)}) \((.*)\)", re.DOTALL)
 
 
 def with_source(name: str, source: str) -> str:

@@ -21,6 +21,10 @@ from constraint_builders.files.source import Source, open_source
 
 GEOCODE, TOTAL = "geocode", "total"
 TOGETHER = "+"  # between the codes of geounits that are counted together
+ByTable = Mapping[str, Mapping[str, Float]]
+BELOW = 2  # generations below a geounit that are looked at: those further down tell little of its total
+MOST_DEVIATIONS = {"gaussian": 6.0, "discrete_gaussian": 6.0}  # so far from one total its noise does not come
+OF_OTHER_LAWS = 20.0
 
 
 class ExactTotal(NamedTuple):
@@ -172,12 +176,6 @@ def _parent_of_all(units: Sequence[int], known: ExactTotal, spine: Spine) -> int
         codes = TOGETHER.join(known.codes)
         raise ValueError(f"{known.place}: {codes} are not all children of one geounit, so no geounit has this total")
     return above.pop()
-
-
-ByTable = Mapping[str, Mapping[str, Float]]
-BELOW = 2  # generations below a geounit that are looked at: those further down tell little of its total
-MOST_DEVIATIONS = {"gaussian": 6.0, "discrete_gaussian": 6.0}  # so far from one total its noise does not come
-OF_OTHER_LAWS = 20.0
 
 
 def refuse_doubtful(

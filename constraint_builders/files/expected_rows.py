@@ -30,6 +30,7 @@ ROUNDING = 1e-5  # relative; files hold variances in 32 bits
 SHRINKING = 1 / 6  # variances of discrete laws are smaller by so much at most
 NEARLY_CONTINUOUS = 1.0  # the variance from which that of the discrete Gaussian is its parameter
 MOST_BYPASSED = {"zcdp": 1, "pure": 3}  # children of one parent that may be
+DOUBTFUL = 1e-4  # probability under all tables below which they do not agree
 
 
 def only_children_below(spine: Spine) -> Index:
@@ -156,9 +157,6 @@ class ExpectedRows:
 def _by_table(settings: Settings, numbers: Mapping[str, Any]) -> dict[str, float]:
     """Numbers under the canonical names of their tables."""
     return {parse_table(settings.schema, name).in_schema_order().name: float(own) for name, own in numbers.items()}
-
-
-DOUBTFUL = 1e-4  # probability under all tables below which they do not agree
 
 
 class AveragedTables:

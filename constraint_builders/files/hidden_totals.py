@@ -14,42 +14,20 @@ import numpy as np
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table
 from constraint_builders.files.labels import is_total
 from constraint_builders.files.naming import shown
-from constraint_builders.sources import SourceTable
+from constraint_builders.files.rows import MeasuredCells
 
 DEVIATIONS = 3.5  # so far from zero noise comes
 MOST_CHANCE = 0.35  # with which a sum may come about by chance that is asked about
 ROUNDING = 1e-12  # of a sum
 MOST_MISSING = 0.25  # of a total, in levels that were not measured
+MOST_PARTS = 60  # side by side, of a subtotal
+MOST_ROWS = 16  # of a table, the largest, in which sums are looked for that hold in all
+REFUSED = 0.05  # with which a sum may come about by chance that is refused
+NAMED = 0.5  # and one that is named
 
 IF_LEVEL = "say total= '*' or give a schema if it is a level"
-
-
-@dataclass(frozen=True)
-class MeasuredCells:
-    """A table at a geolevel, over plain variables.
-
-    Attributes
-    ----------
-    level : str
-        Empty without a geography.
-    table : Table
-    values, variances : ndarray, (geounits, *shape)
-        Of all sources together.
-    name : str or (str, str)
-        What a problem calls it.
-    given : tuple of SourceTable
-        What each source says.
-    """
-
-    level: str
-    table: Table
-    values: Float
-    variances: Float
-    name: str | tuple[str, str] = ""
-    given: tuple[SourceTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -272,12 +250,6 @@ def _nearly_all(column: TableColumn) -> int | None:
     fits = (others <= own + noise) & (others >= (1 - MOST_MISSING) * own - noise) & (own > noise)
     several = known[:, level] & (known.sum(axis=1) > 2)
     return level if (fits & several).all() and not known.all() else None
-
-
-MOST_PARTS = 60  # side by side, of a subtotal
-MOST_ROWS = 16  # of a table, the largest, in which sums are looked for that hold in all
-REFUSED = 0.05  # with which a sum may come about by chance that is refused
-NAMED = 0.5  # and one that is named
 
 
 class Nested(NamedTuple):

@@ -14,9 +14,9 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.description.understood import Understood
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.columns import HOW_PRECISE, VALUES, plain_name, spreads_by_stem, with_unit
-from constraint_builders.files.hidden_totals import MeasuredCells, nested_levels, perhaps_totals, refuse_hidden_totals
+from constraint_builders.files.hidden_totals import nested_levels, perhaps_totals, refuse_hidden_totals
 from constraint_builders.files.labels import in_order, is_total, may_be_total
-from constraint_builders.files.rows import variances_of
+from constraint_builders.files.rows import MeasuredCells, variances_of
 from constraint_builders.problem import Problem
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from constraint_builders.files.columns import find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.geography_columns import read_geography
 from constraint_builders.files.hidden_totals import (
-    MeasuredCells,
     geounit_of_all,
     nested_levels,
     perhaps_totals,
@@ -29,7 +28,7 @@ from constraint_builders.files.labels import with_totals
 from constraint_builders.files.missing_partitions import refuse_missing_children
 from constraint_builders.files.naming import naming
 from constraint_builders.files.overlapping_ranges import refuse_overlapping
-from constraint_builders.files.rows import LevelTable, Rows, as_written, infer, read_measurements
+from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
 from constraint_builders.files.source import Source
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.measurement_files import CONSTRAINTS, Values, batches, groups, leave_outside
-from constraint_builders.files.measurement_queries import CONSTRAINT_SUFFIX, Query, other_histogram, query_of
+from constraint_builders.files.measurement_files import CONSTRAINTS, batches, leave_outside
+from constraint_builders.files.measurement_queries import (
+    CONSTRAINT_SUFFIX,
+    Query,
+    Values,
+    groups,
+    other_histogram,
+    query_of,
+)
 from constraint_builders.files.naming import naming
 from constraint_builders.files.row_accounts import RowAccounts
 from constraint_builders.files.settings import Settings

@@ -15,16 +15,11 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.layout import by_table
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.measurement_files import (
-    CONSTRAINTS,
-    LARGEST,
-    LEVEL_SUFFIX,
-    MEASUREMENTS,
-    require_free_names,
-)
+from constraint_builders.files.measurement_files import CONSTRAINTS, LEVEL_SUFFIX, MEASUREMENTS, require_free_names
 from constraint_builders.files.measurement_queries import (
     CONSTRAINT_SUFFIX,
     DETAILED,
+    LARGEST,
     MEASUREMENT_SUFFIX,
     SUMMED_OUT,
 )

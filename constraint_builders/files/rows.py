@@ -25,6 +25,7 @@ from constraint_builders.files.labels import LabelNumbers, inferred_levels, read
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source
+from constraint_builders.sources import SourceTable
 
 LevelTable = tuple[str, str]
 
@@ -82,6 +83,31 @@ class Block:
     level: int
     table: int
     source: str
+
+
+@dataclass(frozen=True)
+class MeasuredCells:
+    """A table at a geolevel, over plain variables.
+
+    Attributes
+    ----------
+    level : str
+        Empty without a geography.
+    table : Table
+    values, variances : ndarray, (geounits, *shape)
+        Of all sources together.
+    name : str or (str, str)
+        What a problem calls it.
+    given : tuple of SourceTable
+        What each source says.
+    """
+
+    level: str
+    table: Table
+    values: Float
+    variances: Float
+    name: str | tuple[str, str] = ""
+    given: tuple[SourceTable, ...] = ()
 
 
 class Rows:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 from constraint_builders.files.columns import VALUES, spreads_by_stem
 from constraint_builders.files.labels import is_total, plain_label
 
+NOT_MEASURED, EXACT = np.inf, 0.0
+CENSUS_MARKS = tuple(-111_111_111 * digit for digit in range(2, 10))  # in place of numbers, in files of the ACS
+
 
 @dataclass(frozen=True)
 class _Cell:
@@ -146,10 +149,6 @@ def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequenc
             f"variables: give names_sep, or rename it with columns={{{stem!r}: ...}}"
         )
     return levels
-
-
-NOT_MEASURED, EXACT = np.inf, 0.0
-CENSUS_MARKS = tuple(-111_111_111 * digit for digit in range(2, 10))  # in place of numbers, in files of the ACS
 
 
 @dataclass(frozen=True)

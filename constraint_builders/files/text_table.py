@@ -42,6 +42,9 @@ ROWS_WRITTEN = 1 << 18  # at once
 LONGEST_HEADER = 4 << 20  # bytes: the library that reads it copies names some forty times
 _HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
 DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
+_START = r"(^|[,;|\t\r\n])"
+_FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 @dataclass(frozen=True)
@@ -246,11 +249,6 @@ def _what_is_wrong(text: bytes, delimiter: str, skipped: int) -> str:
     finally:
         csv.field_size_limit(limit)
     return "its quotation marks do not match: write two of them within text"
-
-
-_START = r"(^|[,;|\t\r\n])"
-_FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
