@@ -168,10 +168,14 @@ def add_up(
     for row in range(cells.shape[0]):
         for k in range(starts[row], starts[row + 1]):
             area, weight, i = areas[k], weights[k], 0
-            while i < cells.shape[1]:
-                j = into[i] if into.size else i
-                high, low, end = total[area, j], lost[area, j], min(i + TOGETHER, cells.shape[1])
-                while i < end and (into[i] if into.size else i) == j:
+            if not into.size:  # in lanes
+                for j in range(cells.shape[1]):
+                    term, rest = _product(weight, cells[row, j])
+                    total[area, j], lost[area, j] = _plus(total[area, j], lost[area, j] + rest, term)
+            while i < into.size:
+                j = into[i]
+                high, low, end = total[area, j], lost[area, j], min(i + TOGETHER, into.size)
+                while i < end and into[i] == j:
                     term, rest = _product(weight, cells[row, i])
                     whole = high + term
                     part = whole - high

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.verification.compensated_sums import add, spread
+from blue_solvers.verification.compensated_sums import Cells, add, spread
 from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal
 from constraint_builders import Problem
@@ -86,17 +86,18 @@ class LeafSums:
                 add(own, reach if power is None else reach.to_power(power), total[above])
         found = np.zeros(self.figures)
         for level, whole in zip(self._places.levels, total, strict=True):
+            known = dict[str, Cells]()
             for sheet in level.sheets:
-                found[sheet.place] = level.sums_of(sheet, whole[:1])[0].ravel()
+                found[sheet.place] = level.sums_of(sheet, whole[:1], known)[0].ravel()
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
         """(figures,), or the first of them, to (N,)."""
         said = [level.room() for level in self._places.levels]
         for level, own in zip(self._places.levels, said, strict=True):
-            for sheet in level.sheets:
-                if sheet.place.stop <= figures.size:
-                    level.spread(sheet, figures[sheet.place].reshape(1, level.rows, -1), own)
+            told = [sheet for sheet in level.sheets if sheet.place.stop <= figures.size]
+            amounts = {sheet.key: figures[sheet.place].reshape(1, level.rows, -1) for sheet in told}
+            level.spread(level.sheets, amounts, own)
         found = np.empty(self.size)
         for (cut, _), some in zip(self.cuts, self._places.leaves, strict=True):
             rows = said[some.level][:, some.rows]

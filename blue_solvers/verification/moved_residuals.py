@@ -80,19 +80,21 @@ class MovedResiduals:
         Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; `number` is
         that of some leaves, of which they are these cells themselves.
         """
-        said = level.room(rows.size)
+        said, residuals, known = level.room(rows.size), dict[str, Cells](), dict[str, Cells]()
         if sums is not None:
             cells, error = sums
-            error = error + sum_rounding(1, level.width) * sizes_of(cells)
+            error = error + len(level.sheets) * sum_rounding(1, level.width) * sizes_of(cells)
         for sheet in level.sheets:
             x = None if sheet.x is None else sheet.x[rows]
             if x is not None and sums is not None:
                 own = number is not None and sheet is level.own(sheet.holder)
-                self._judge(level, sheet, rows, x, level.sums_of(sheet, cells), error, number if own else None)
-            rho, rounding = _weighted(sheet, rows, x)
+                total = level.sums_of(sheet, cells, known)
+                self._judge(level, sheet, rows, x, total, error, number if own else None)
+            rho, rounding = _weighted(sheet, rows, x, sums is not None)
             if rho is not None:
-                level.spread(sheet, rho[None], said)
-                self.tally.weighted += rounding if sums is not None else 0.0
+                residuals[sheet.key] = rho[None]
+                self.tally.weighted += rounding
+        level.spread(level.sheets, residuals, said)
         return said
 
     def _judge(
@@ -145,7 +147,7 @@ class MovedResiduals:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
         error = sum_rounding(len(level.sheets) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = float((finite(variance) * error**2).sum())
+        self._rounded[number] = float(finite(variance).sum(axis=1) @ error[:, 0] ** 2)
         self._drop(some, level, said, variance)
         return said, variance
 
@@ -243,58 +245,90 @@ class MovedResiduals:
         square, levels = self._left(careful=False), range(first, len(self.places.levels))
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
-            if np.sqrt(square) <= max(NEAR * np.sqrt(self.tally.cells), MOST_BESIDE * np.sqrt(self.tally.apart)):
+            if self._is_little(square):
                 break
-            for number in tried:
-                self._take_back(number, free=tried is exact)
-            before, square = square, self._left(careful=tried is not exact)
-            if square > before / 4 and tried is not exact:
-                break
+            for numbers in [tried] if self.places.nest else [[number] for number in tried]:
+                self._take_back(numbers, free=tried is exact)
+            before, square = square, self._left(careful=False)
+            if tried is not exact and not self._is_little(square):
+                square = self._left(careful=True)
+                if square > before / 4:
+                    break
+
+    def _is_little(self, square: float) -> bool:
+        """Whether what is left is next to nothing, or to what figures disagree by."""
+        least = max(NEAR * np.sqrt(self.tally.cells), MOST_BESIDE * np.sqrt(self.tally.apart))
+        return bool(np.sqrt(square) <= least)
 
     def _measured(self, number: int) -> list[Sheet]:
         """Tables of a level that were measured in places that are no leaves."""
         sheets, rows = self.places.levels[number].sheets, self.cells.inner[number]
         return [sheet for sheet in sheets if np.isfinite(sheet.variance[rows]).any()]
 
-    def _take_back(self, number: int, free: bool) -> None:
-        """Move to the tables of a level what the cells of its places have in common; if `free`, at no cost."""
-        level, rows, said = self.places.levels[number], self.cells.inner[number], self._said[number]
-        if said is None:
-            return
-        mean, variance = self._mean(number, self._free_below(number) if free else None)
-        mean = mean[:, rows]
-        changed = said[:, rows]
-        for part in -mean:
-            plus(changed, part)
-        for sheet in self._measured(number):
-            own, known = sheet.variance[rows], self._put.get(sheet.key)
-            own = np.where(own == 0, 0.0, np.inf) if free else own
-            share = level.put_back(sheet, own, mean, variance[rows], known)
-            self._put[sheet.key] = share if known is None else known + share
-        for part in mean:
-            plus(changed, part)
-        said[:, rows] = changed
+    def _take_back(self, numbers: Sequence[int], free: bool) -> None:
+        """Move to the tables of levels what the cells of their places have in common; if `free`, at no cost.
 
-    def _mean(self, number: int, weights: Sequence[Flags] | None = None) -> tuple[Cells, Float]:
-        """What the leaves' cells in places of a level have in common, and their variance together."""
-        total, squares, unmeasured = (self.places.levels[number].room() for _ in range(3))
-        rest = np.zeros(total[0].shape)
+        Those of several levels nest: what places above take is no longer in common.
+        """
+        means, taken = self._means(numbers, free), dict[int, Cells]()
+        for number, level in enumerate(self.places.levels):
+            rows, said = self.cells.inner[number], self._said[number]
+            if said is None:
+                continue
+            taken[number] = level.room()
+            for above, reach in level.above.items():
+                if above in taken:
+                    spread(taken[above], reach, taken[number])
+            if number not in means:
+                continue
+            mean, variance = means[number]
+            for part in taken[number]:
+                plus(mean, part)
+            before, mean = mean[:, rows], mean[:, rows]
+            for sheet in self._measured(number):
+                own, known = sheet.variance[rows], self._put.get(sheet.key)
+                own = np.where(own == 0, 0.0, np.inf) if free else own
+                share = level.put_back(sheet, own, mean, variance[rows], known)
+                self._put[sheet.key] = share if known is None else known + share
+            changed, moved = said[:, rows], taken[number][:, rows]
+            for own, sign in ((before, -1), (mean, 1)):
+                for part in own:
+                    plus(changed, sign * part)
+                    plus(moved, sign * part)
+            said[:, rows], taken[number][:, rows] = changed, moved
+
+    def _means(self, numbers: Sequence[int], free: bool = False) -> dict[int, tuple[Cells, Float]]:
+        """What the leaves' cells in places of levels have in common, and their variance together.
+
+        If `free`, of leaves in no places below of which a table is known exactly.
+        """
+        found = {number: np.zeros((3, *self.places.levels[number].room().shape)) for number in numbers}
+        rest = {number: np.zeros(own.shape[2:]) for number, own in found.items()}
+        weights = {number: self._free_below(number) if free else [] for number in numbers}
         self._hand_on()
         for i, some in enumerate(self.places.leaves):
-            reach = some.reach.get(number)
-            if reach is None:
+            if some.reach.keys().isdisjoint(numbers):
                 continue
             said, variance = self._residuals(i)
-            weight = finite(variance) if weights is None else finite(variance) * weights[i][:, None]
-            add((weight * said[0])[None], reach, total)
-            add(weight[None], reach.to_power(2), squares)
-            row, cell = np.nonzero(np.isinf(variance) & (np.diff(reach.starts) > 0)[:, None])
-            area, into = reach.areas[reach.starts[row]], reach.into[cell] if reach.into.size else cell
-            unmeasured[:, area, into] = said[:, row, cell] / reach.weights[reach.starts[row]]
-            rest[area, into] = np.inf
-        mean = np.zeros(total.shape)
-        np.divide(total[0], squares[0], out=mean[0], where=squares[0] > 0)
-        return np.where(np.isinf(rest), unmeasured, mean), squares[0] + rest  # nothing else takes what is unmeasured
+            noise, infinite = finite(variance), np.isinf(variance)
+            weighted = np.stack([noise * said[0], noise])
+            for number in sorted(some.reach.keys() & found.keys()):
+                reach, (total, squares, unmeasured) = some.reach[number], found[number]
+                chosen = weighted * weights[number][i][:, None] if free else weighted
+                add(chosen[:1], reach, total)
+                add(chosen[1:], reach.to_power(2), squares)
+                if infinite.any():
+                    row, cell = np.nonzero(infinite & (np.diff(reach.starts) > 0)[:, None])
+                    area, into = reach.areas[reach.starts[row]], reach.into[cell] if reach.into.size else cell
+                    unmeasured[:, area, into] = said[:, row, cell] / reach.weights[reach.starts[row]]
+                    rest[number][area, into] = np.inf
+        means = {}
+        for number, (total, squares, unmeasured) in found.items():
+            mean = np.zeros(total.shape)
+            np.divide(total[0], squares[0], out=mean[0], where=squares[0] > 0)
+            lacks = rest[number]  # nothing else takes what is unmeasured
+            means[number] = np.where(np.isinf(lacks), unmeasured, mean), squares[0] + lacks
+        return means
 
     def _below(self) -> Below:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
@@ -306,10 +340,10 @@ class MovedResiduals:
             moved[0] = 0.0
             self._kept[0] = moved
         else:
-            free = self._free_below(0)
-            share = self._mean(0, free if any(own.any() for own in free) else None)[0][0]
+            free = any(own.any() for own in self._free_below(0))
+            share = self._means([0], free)[0][0][0]
             plus(said, -share)
-            variance, error = self._mean(0)[1], self.cells.error[0]
+            variance, error = self._means([0])[0][1], self.cells.error[0]
         whole = total.sum(axis=0, dtype=np.longdouble)
         return Below(
             share,
@@ -353,8 +387,8 @@ class MovedResiduals:
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
 
 
-def _weighted(sheet: Sheet, rows: Index, x: Float | None) -> tuple[Float | None, float]:
-    """(y - x) / variance of a table, or None where nothing was measured; and its squared rounding."""
+def _weighted(sheet: Sheet, rows: Index, x: Float | None, is_first: bool) -> tuple[Float | None, float]:
+    """(y - x) / variance of a table, or None where nothing was measured; and, the first time, its squared rounding."""
     if sheet.rho is not None:
         return sheet.rho[rows], 0.0
     variance = sheet.variance[rows]
@@ -365,13 +399,14 @@ def _weighted(sheet: Sheet, rows: Index, x: Float | None) -> tuple[Float | None,
     if not measured.all():
         q = np.where(measured, q, 0.0)
     weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
-    rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2
-    return weighted, rounding if sheet.tied is None else rounding + sheet.tied.pull(weighted, variance, rows)
+    rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2 if is_first else 0.0
+    pulled = 0.0 if sheet.tied is None else sheet.tied.pull(weighted, variance, rows)
+    return weighted, rounding + (pulled if is_first else 0.0)
 
 
 def _weighed(cells: Float, variance: Float) -> float:
     """Squares in variances; nothing is nothing however large a variance is."""
     if np.isfinite(variance).all():
-        return float((cells**2 * variance).sum())
+        return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
     with np.errstate(invalid="ignore"):
         return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

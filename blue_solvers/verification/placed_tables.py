@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, spread, summed
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, plus, spread, summed
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
@@ -125,8 +125,10 @@ class Sheet:
         Of its figures among all of a problem.
     holder : int
         Which of the tables that hold all others it is summed from.
+    through : Sheet or None
+        A smaller one that it is summed from, which is summed from the same; its `key` comes later.
     into : ndarray of int
-        For every cell of that table the cell that it is summed to; empty where they are the same.
+        For every cell of that table, or of `through`, the cell that it is summed to; empty where they are the same.
     """
 
     key: str
@@ -141,7 +143,20 @@ class Sheet:
     tied: TiedCells | None = None
     place: slice = field(default_factory=lambda: slice(0))
     holder: int = 0
+    through: Sheet | None = None
     into: Index = field(default_factory=lambda: NO_MAP)
+
+    @property
+    def path(self) -> list[Sheet]:
+        """Itself, and all that it is summed from but the table that holds it."""
+        return [self, *(() if self.through is None else self.through.path)]
+
+    @property
+    def of_holder(self) -> Index:
+        """For every cell of the table that holds it its own."""
+        if self.through is None:
+            return self.into if self.into.size else np.arange(self.table.size)
+        return self.into[self.through.of_holder] if self.into.size else self.through.of_holder
 
 
 @dataclass
@@ -207,43 +222,58 @@ class Level:
         """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
         return np.zeros((2, self.rows if rows is None else rows, self.width))
 
-    def spread(self, sheet: Sheet, amounts: Cells, said: Cells) -> None:
-        """Add what is said of a table to the cells of the one that holds it."""
-        columns = self.columns[sheet.holder]
-        held = np.ascontiguousarray(said[:, :, columns])
-        spread(amounts, Reach.itself(held.shape[1], sheet.into), held)
-        said[:, :, columns] = held
+    def spread(self, sheets: Sequence[Sheet], amounts: dict[str, Cells], said: Cells) -> None:
+        """Add what is said of tables, by their keys, to the cells of those that hold them; it is used up."""
+        for sheet in sheets:
+            own = amounts.pop(sheet.key, None)
+            if own is None:
+                continue
+            reach, through, columns = Reach.itself(own.shape[1], sheet.into), sheet.through, self.columns[sheet.holder]
+            if through is None:
+                held = np.ascontiguousarray(said[:, :, columns])
+            else:
+                held = np.zeros((2, own.shape[1], through.table.size))
+                for part in amounts.get(through.key, ()):
+                    plus(held, part)
+            spread(own, reach, held)
+            if through is None:
+                said[:, :, columns] = held
+            else:
+                amounts[through.key] = held
 
-    def sums_of(self, sheet: Sheet, cells: Cells) -> Cells:
-        """A table as sums of the leaves' cells."""
-        return summed(sheet.into, sheet.table.size, cells[:, :, self.columns[sheet.holder]])
+    def sums_of(self, sheet: Sheet, cells: Cells, known: dict[str, Cells]) -> Cells:
+        """A table as sums of the leaves' cells; those of others that it is summed from are `known` once worked out."""
+        if sheet.key not in known:
+            held = cells[:, :, self.columns[sheet.holder]]
+            held = held if sheet.through is None else self.sums_of(sheet.through, cells, known)
+            known[sheet.key] = summed(sheet.into, sheet.table.size, held)
+        return known[sheet.key]
 
     def put_back(self, sheet: Sheet, own: Float, said: Cells, variance: Float, known: Float | None = None) -> Float:
         """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
 
         `known` is what was moved there before.
         """
-        columns, size = self.columns[sheet.holder], sheet.table.size
-        held, variance = said[:, :, columns], variance[:, columns]
-        own = np.broadcast_to(own, (len(variance), size))
-        weight, total = (
-            summed(sheet.into, size, cells[None])[0] for cells in (finite(variance), finite(variance) * held[0])
-        )
+        noise = finite(variance)
+        own = np.broadcast_to(own, (len(variance), sheet.table.size))
+        weight, total = (self.sums_of(sheet, cells[None], {})[0] for cells in (noise, noise * said[0]))
         usable = np.isfinite(own) & (weight > 0)
         if known is not None:
             total = total - np.where(usable, own, 0.0) * known
         share = np.zeros((2, *own.shape))
         np.divide(total, weight + own, out=share[0], where=usable)
-        into = sheet.into if sheet.into.size else np.arange(size)
-        row, cell = np.nonzero(np.isinf(variance) & np.isfinite(own[:, into]))
-        share[:, row, into[cell]] = held[:, row, cell]  # nothing else takes it there
-        self.spread(sheet, -share, said)
+        if np.isinf(variance).any():
+            columns, into = self.columns[sheet.holder], sheet.of_holder
+            row, cell = np.nonzero(np.isinf(variance[:, columns]) & np.isfinite(own[:, into]))
+            share[:, row, into[cell]] = said[:, row, columns.start + cell]  # nothing else takes it there
+        self.spread(sheet.path, {sheet.key: -share}, said)
         return share[0]
 
 
 def finite(variance: Float) -> Float:
     """0 where nothing was measured."""
-    return np.where(np.isfinite(variance), variance, 0.0)
+    measured = np.isfinite(variance)
+    return variance if measured.all() else np.where(measured, variance, 0.0)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.marginals import cell_map, refines
 
-PART = 2**16  # cells of leaves worked on at a time
+PART = 2**17  # cells of leaves worked on at a time
 MOST_HOLDING = 40  # tables of one place, each compared with each
 MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
 
@@ -118,8 +118,7 @@ def tree_places(
     levels = []
     for number, members in enumerate(tree.members):
         own = [sheet for sheet in sheets if sheet.level == number]
-        for sheet in own:
-            sheet.into = _map(schema, finest[number], sheet.table)
+        _lay_steps(schema, (finest[number],), own)
         alone = (siblings[members] == 1) | (tree.parent[members] < 0)
         inner = np.where(tree.child_counts[members] > 0, members, -1)
         above = _areas(schema, tree, finest, number, inner, all_above=False)
@@ -266,7 +265,19 @@ def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], wher
                 "its counts are too many to list, and no table that was measured in all leaves holds "
                 f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
             )
-        sheet.holder, sheet.into = holder, _map(schema, tables[holder], sheet.table)
+        sheet.holder = holder
+    _lay_steps(schema, tables, sheets)
+
+
+def _lay_steps(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet]) -> None:
+    """Say of every sheet what it is summed from: the smallest with one factor more, or the table that holds it."""
+    by_factors = {(sheet.holder, frozenset(sheet.table.factors)): sheet for sheet in sheets}
+    for sheet in sheets:
+        whole, own = tables[sheet.holder], frozenset(sheet.table.factors)
+        more = (by_factors.get((sheet.holder, own | {factor})) for factor in whole.factors if factor not in own)
+        between = [other for other in more if other is not None and sheet.table.size < other.table.size < whole.size]
+        sheet.through = min(between, key=lambda other: other.table.size, default=None)
+        sheet.into = _map(schema, whole if sheet.through is None else sheet.through.table, sheet.table)
 
 
 def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
