@@ -283,17 +283,16 @@ def _first_of(
     problem: Problem, reduced: ReducedSchema, variances: Mapping[LayerTable, Float], wanted: Iterable[LayerTable]
 ) -> Problem:
     """A problem of one component; cells that nothing determines as if they had been measured as 0."""
-    areas = problem.domain.areas
-    observed: dict[str, dict[str, Float]] = {}
-    for (layer, name), own in variances.items():
-        observed.setdefault(layer, {})[name] = own.reshape(-1, *parse_table(reduced.schema, name).shape)
-    desired: dict[str, list[str]] = {}
-    for layer, name in wanted:
-        desired.setdefault(layer, []).append(name)
+    areas, schema = problem.domain.areas, reduced.schema
+    given = {
+        (layer, name): own.reshape(-1, *parse_table(schema, name).shape) for (layer, name), own in variances.items()
+    }
+    observed = {layer: {name: given[own, name] for own, name in given if own == layer} for layer, _ in given}
+    desired = {layer: [name for own, name in wanted if own == layer] for layer, _ in wanted}
     anything_will_do = problem.desired is problem.observed and problem.has_unmeasured  # see `Problem.observing`
     undetermined: Literal["nan", "error"] = "nan" if anything_will_do else "error"
     zeros = reduced.zeros(problem.known_empty, areas) if problem.has_zeros else None
-    return Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
+    return Problem(schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
 def _together(own: Float) -> tuple[Float, Float]:
