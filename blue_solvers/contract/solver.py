@@ -130,17 +130,15 @@ class Solver(ABC):
     def _prepared(self, problem: Problem) -> Prepared:
         """Plan the plain problem, and make of that the estimate of any."""
         order = in_schema_order(problem.determined)
-        ordered = order.problem if order else problem.determined
-        plain = plain_problem(ordered)
+        ordered, plain = order.problem, plain_problem(order.problem)
         prepared = self.plan(plain)
         if plain is not ordered:
             same = plain.desired.names == plain.observed.names
             prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self.plan(plain.observing()))
         if ordered is problem:
             return prepared
-        sizes = problem.observed.size, problem.desired.size
-        places = map(np.argsort, (order.observed, order.desired)) if order else map(np.arange, sizes)
-        return InOtherLayout(problem, prepared, *places)
+        layouts = (problem.observed, order.observed), (problem.desired, order.desired)
+        return InOtherLayout(problem, prepared, *(np.argsort(np.arange(own.size)[turn]) for own, turn in layouts))
 
 
 @dataclass(frozen=True)
@@ -168,8 +166,7 @@ class Capability:
 
 def plain_problem(problem: Problem) -> Problem:
     """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""
-    order = in_schema_order(problem.determined)
-    ordered = order.problem if order else problem.determined
+    ordered = in_schema_order(problem.determined).problem
     return ordered.replace(noise=ordered.noise.own) if ordered.noise.is_shared else ordered
 
 
