@@ -214,5 +214,4 @@ class Measurements:
     @cached_property
     def noise_covariance(self) -> LinearOperator:
         """The covariance of the noise over the observed layout as an operator, (n, n); unmeasured cells count as 0."""
-        covariance = self.covariance
-        return aslinearoperator(self.noise.entries() if covariance is None else covariance)
+        return aslinearoperator(self.covariance if self.is_correlated else self.noise.entries())
