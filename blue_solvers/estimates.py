@@ -130,7 +130,7 @@ class Estimate:
         P, sources = self.operator.over_observed, self.problem.sources_of(self.y)
 
         def residuals(generator: np.random.Generator) -> Float:
-            if sources is None:
+            if not sources:
                 noise = draw_noise(P.problem, 1, generator)[:, 0]
                 return noise - P @ noise
             noise = draw(P.problem.noise.law, sources.variances, generator, 1)[:, 0]
@@ -152,7 +152,7 @@ class Estimate:
     def adjustments_by_source(self) -> Mapping[str, Adjustments]:
         """The same of what each source measured; empty where no cell was measured by several."""
         sources = self.problem.sources_of(self.y)
-        if sources is None:
+        if not sources:
             return {}
         return {name: self._adjustments(*sources.by(i, self.y.size)) for i, name in enumerate(sources.names)}
 
@@ -225,7 +225,7 @@ class Estimate:
         return tied_together(self.problem)
 
     def __repr__(self) -> str:
-        proof = "" if self.proof is None else f"; {self.proof}"
+        proof = f"; {self.proof}" if self.proof else ""
         what = f"{len(self.problem.desired.names)} tables, {self.values.size:,} cells"
         return f"Estimate({what}; {self.info.reason}{proof}; {self.tied})"
 

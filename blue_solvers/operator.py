@@ -21,7 +21,7 @@ from blue_solvers.estimates import Estimate
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.proving import Judge, bound_of, certified, is_exact, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
-from blue_solvers.verification import Certificate
+from blue_solvers.verification import Certificate, certify
 from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -238,7 +238,7 @@ class BlueOperator(OverLayouts):
         """
         y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
         if self._is_over_observed:
-            return certified(self.problem, y, values)
+            return certify(self.problem, y, values)
         if observed is None:
             observed = self.over_observed.estimate(y).values
         observed = self.problem.observed.flat(observed, "observed")
@@ -326,7 +326,7 @@ class BlueOperator(OverLayouts):
         self.problem.check_vector(vector)
         if self._has_unmeasured:
             vector = np.where(self.problem.unmeasured, 0.0, vector)
-        elif vector.base is not None or vector.flags.writeable:  # somebody may write to it
+        elif vector.flags.writeable or not vector.flags.owndata:  # somebody may write to it
             vector = vector.copy()
         vector.flags.writeable = False
         return vector

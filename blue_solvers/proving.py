@@ -50,10 +50,10 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
     return x, certificate
 
 
-def certified(problem: Problem, y: Float, x: Float, desired: Float | None = None) -> Certificate:
-    """As `certify`; where `desired` says what is wanted, cells of x that were not measured may stay unjudged."""
+def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
+    """As `certify`, of what is wanted: cells of x that were not measured may stay unjudged."""
     certificate = certify(problem, y, x, desired)
-    if is_exact(certificate) or not problem.has_unmeasured or desired is None:
+    if is_exact(certificate) or not problem.has_unmeasured:
         return certificate
     measured = certify(problem, y, where_measured(problem, x), desired)
     return measured if bound_of(measured) < bound_of(certificate) else certificate

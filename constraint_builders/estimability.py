@@ -97,7 +97,7 @@ def _refuse_undetermined_cells(record: Record) -> None:
         record.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
     if record.places is not None or not record.relations.partly_measured:
         return
-    if record.relations.tree is not None:
+    if record.is_tree_of_sums:
         lost = record.relations.tree.undetermined(record.variances)
         if lost is not None:
             raise ValueError(f"row {lost} of S is not estimable: it was not measured, and no other rows determine it")

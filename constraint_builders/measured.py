@@ -29,6 +29,11 @@ class Measured(Measurements):
         return relations_of(self)
 
     @property
+    def is_tree_of_sums(self) -> bool:
+        """Whether it is of a summing matrix whose nodes form a tree, and noise is uncorrelated."""
+        return self.relations.nested.parent.size > 0
+
+    @property
     def recodes_cross(self) -> bool:
         """Whether recodes of a variable cross so that no basis of group sums serves all of them."""
         return self.relations.recodes_cross
@@ -73,18 +78,18 @@ class Measured(Measurements):
 
         C is (n, n), the identity on measured cells.
         """
-        return self.relations.completion
+        return self.relations.completion if self.relations.must_be_completed else None
 
     def completed(self, X: Float, constants: bool = False) -> Float:
         """All observed cells from those that were measured, (n, K), without what does not depend on them or with it."""
-        if self.completion is None:
+        if not self.relations.must_be_completed:
             return X
-        C, c = self.completion
+        C, c = self.relations.completion
         return C @ X + c[:, None] if constants else C @ X
 
     def completed_transpose(self, U: Float) -> Float:
         """The transpose of the linear part of `completed`, (n, K)."""
-        return U if self.completion is None else self.completion[0].T @ U
+        return self.relations.completion[0].T @ U if self.relations.must_be_completed else U
 
     @property
     def exact_equations(self) -> tuple[sparse.csr_array, Float]:

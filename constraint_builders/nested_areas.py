@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Index, as_slice
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.schema import Schema
@@ -42,11 +42,23 @@ class OverSpine:
 
 def over_spine(record: Record) -> OverSpine | None:
     """A problem of areas over a spine; None where those that have tables do not nest, or noise is correlated."""
-    if record.areas is None or record.covariance is not None:
+    if record.is_correlated:
         return None
     levels = sorted({*record.observed_levels, *record.desired_levels})
-    tree = NestedAreas.of(record.areas, levels)
-    return None if tree is None else tree.problem(record)
+    tree = NestedAreas.of(record.domain.areas, levels)
+    return tree.problem(record) if tree else None
+
+
+def sums_over_spine(record: Record) -> tuple[Spine, dict[str, dict[str, Float]], Index]:
+    """Nodes that form a tree of sums as a spine, the variances of their totals there, and where each sits in those."""
+    spine, first = spine_of(record.relations.nested)
+    nodes = slice(first, first + record.observed.size)
+    variances = np.full(spine.size, np.inf)
+    variances[nodes] = record.variances
+    observed = {level: {"total": variances[own]} for level, own in zip(spine.levels, spine.members, strict=True)}
+    starts = np.cumsum([0, *(members.size for members in spine.members)])
+    places = (starts[spine.level_of[nodes]] + spine.rank_in_level[nodes]).astype(np.intp)
+    return spine, observed, places
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from constraint_builders.description.noise_covariance import read_noise, read_va
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
-from constraint_builders.nested_areas import over_spine, spine_of
+from constraint_builders.nested_areas import over_spine, sums_over_spine
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
 from constraint_builders.record import NOTHING_ASSUMED, Record
 
@@ -214,27 +214,21 @@ class Problem(Record):
         Noise must be uncorrelated. Of a summing matrix its one table is the total at every depth, also of leaves not
         measured.
         """
-        if self.areas is not None:
-            nested = over_spine(self)
-            if nested is None:
-                return None
-            return ProblemOverSpine(Problem(nested.record), nested.observed, nested.desired)
-        if self.relations.tree is None or self.summing is None or self.summing.nested is None:
-            return None
-        spine, first = spine_of(self.summing.nested)
-        nodes = slice(first, first + self.summing.size)
-        variances = np.full(spine.size, np.inf)
-        variances[nodes] = self.variances
-        own = zip(spine.levels, spine.members, strict=True)
-        observed = {level: {"total": variances[members]} for level, members in own}
-        starts = np.cumsum([0, *(members.size for members in spine.members)])
-        places = (starts[spine.level_of[nodes]] + spine.rank_in_level[nodes]).astype(np.intp)
-        return ProblemOverSpine(Problem(Schema({"node": 1}), observed, spine=spine), places, places)
+        if self.is_tree_of_sums:
+            spine, tables, places = sums_over_spine(self)
+            return ProblemOverSpine(Problem(Schema({"node": 1}), tables, spine=spine), places, places)
+        nested = over_spine(self) if self.has_areas else None
+        return ProblemOverSpine(Problem(nested.record), nested.observed, nested.desired) if nested else None
+
+    @property
+    def nests(self) -> bool:
+        """Whether there is such a `tree`."""
+        return bool(self.tree)
 
     @cached_property
     def determined(self) -> Problem:
         """The same problem, had the cells of `assumed` been measured, with any precision; itself without any."""
-        if self.undetermined is None:
+        if not self.assumed.size:
             return self
         return self.replace(noise=self.noise.had_been_measured(self.assumed, ASSUMED_VARIANCE), **NOTHING_ASSUMED)
 

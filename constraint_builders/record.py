@@ -48,17 +48,17 @@ class Record(Measured):
         """The same with other values of some fields; of the noise also by the name of its law."""
         if isinstance(law := changes.get("noise"), str):
             changes["noise"] = self.noise.of_law(law)
-        if changes.get("equalities") is not None:
-            E, b = changes["equalities"]
+        if equalities := changes.get("equalities"):
+            E, b = equalities
             changes["equalities"] = (E := sparse.csr_array(E, copy=True)), b
             E.sum_duplicates()  # and says so: whoever uses it would note that on it, and in its pickle
         return Record(**_values(self, Record) | changes)
 
     def sources_of(self, y: Float) -> SourceValues | None:
         """What every source measured, of which values, (n,), are the combination; None where nothing is known of it."""
-        if self.sources is None or not self.sources.are_of(self.noise, y):
-            return None
-        return self.sources.completed(self.noise, y)
+        if self.sources and self.sources.are_of(self.noise, y):
+            return self.sources.completed(self.noise, y)
+        return None
 
     @property
     def lost(self) -> NDArray[np.bool_]:

@@ -7,8 +7,7 @@ the schema's, the same problem in the schema's order has the same cells at other
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,62 +18,66 @@ from constraint_builders.description.table import Table
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout, table_layout
 
+AS_IT_IS = slice(None)  # cells of tables none of which is turned
 
-@dataclass(frozen=True)
-class SchemaOrder:
+
+class SchemaOrder(NamedTuple):
     """A problem in the schema's order, and where its cells are in that which it was made from.
 
     Attributes
     ----------
     problem : Problem
         Under canonical names.
-    observed : ndarray of int, (n,)
+    observed : ndarray of int, (n,), or slice
         ``y[observed]`` is a vector over its observed layout, for y over that of the problem it was made from.
-    desired : ndarray of int, (m,)
+    desired : ndarray of int, (m,), or slice
         The same for the desired layout.
     """
 
     problem: Problem
-    observed: Index
-    desired: Index
+    observed: Index | slice = AS_IT_IS
+    desired: Index | slice = AS_IT_IS
 
 
-def in_schema_order(problem: Problem) -> SchemaOrder | None:
-    """The same problem with all tables in the schema's order; None where they are in it already."""
+def in_schema_order(problem: Problem) -> SchemaOrder:
+    """The same problem with all tables in the schema's order: itself, vectors as they are, if nothing is turned."""
     if not problem.has_turned_tables:
-        return None
+        return SchemaOrder(problem)
     observed_tables, observed_layout, observed = _turned(problem, problem.observed, problem.observed_tables)
     desired_tables, desired_layout, desired = observed_tables, observed_layout, observed
     if problem.desired is not problem.observed:
         desired_tables, desired_layout, desired = _turned(problem, problem.desired, problem.desired_tables)
-    changes: dict[str, Any] = {}
-    if problem.equalities is not None:
-        matrix, b = problem.equalities
-        changes["equalities"] = sparse.csr_array(matrix[:, observed]), b
+    matrix, b = problem.equality_rows
+    changes: dict[str, Any] = {"equalities": (sparse.csr_array(matrix[:, observed]), b)} if b.size else {}
     turned = problem.replace(
         observed=observed_layout,
         observed_tables=observed_tables,
         desired=desired_layout,
         desired_tables=desired_tables,
         noise=problem.noise.at(observed),
-        undetermined=None if problem.undetermined is None else problem.undetermined[desired],
+        undetermined=_at(desired, problem.undetermined),
         assumed=np.flatnonzero(np.isin(observed, problem.assumed)),
-        truth=None if problem.truth is None else problem.truth[observed],
+        truth=_at(observed, problem.truth),
         sources=None,
         **changes,
     )
     return SchemaOrder(turned, observed, desired)
 
 
+def _at(cells: Index, values: Any) -> Any:
+    """What some cells have, where that is known of any."""
+    return values if values is None else values[cells]
+
+
 def _turned(problem: Problem, layout: Layout, tables: Sequence[Table]) -> tuple[tuple[Table, ...], Layout, Index]:
     """Tables in the schema's order, how they lie, and for every cell its position in the layout that was given."""
     turned, domain = tuple(table.in_schema_order() for table in tables), problem.domain
     names = [table.name for table in tables]
-    if problem.places is None:
-        ordered = table_layout(domain.schema, names, turned)
-    else:
+    if problem.is_placed:
         levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
         ordered = spine_layout(domain.schema, domain.places, list(zip(levels, names, strict=True)))
+    else:
+        ordered = table_layout(domain.schema, names, turned)
     positions = np.arange(layout.size)
     cells = [
         positions[layout.block(index)].reshape(-1, table.size)[:, own.places_in(table)].ravel()

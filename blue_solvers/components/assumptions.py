@@ -47,7 +47,7 @@ def flat_refusal(problem: Problem) -> str | None:
 
 def tree_refusal(problem: Problem) -> str | None:
     """Why the two passes do not take a problem, or None: equal variances within every table of every geounit."""
-    if problem.relations.tree is not None:
+    if problem.is_tree_of_sums:
         return None
     if problem.has_areas and problem.tree is not None:
         return tree_refusal(problem.tree.problem)

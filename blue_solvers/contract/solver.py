@@ -15,7 +15,7 @@ from blue_solvers.contract.shared_noise import SharedNoiseEstimate
 from blue_solvers.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.relations.equations import UnsolvableError
-from constraint_builders.schema_order import in_schema_order
+from constraint_builders.schema_order import SchemaOrder, in_schema_order
 
 
 class Solver(ABC):
@@ -85,7 +85,7 @@ class Solver(ABC):
         that a covariance operator is not one, or that iterations to what cells share do not come to an end, shows only
         in the work: such problems are prepared to find out.
         """
-        reason = self._reason(problem)
+        reason = self._reason(plain_problem(problem), problem.noise.is_shared)
         if reason is not None or not _shows_late(problem):
             return reason
         try:
@@ -108,39 +108,36 @@ class Solver(ABC):
         MemoryError
             If that would not fit.
         """
-        reason = self._reason(problem)
+        order = in_schema_order(problem.determined)
+        plain = plain_problem(order.problem)
+        reason = self._reason(plain, problem.noise.is_shared)
         if reason is not None:
             raise UnsupportedProblemError(reason)
         try:
-            return self._prepared(problem)
+            return self._prepared(problem, order, plain)
         except UnsolvableError as error:
             raise UnsupportedProblemError(str(error)) from None
 
-    def _reason(self, problem: Problem) -> str | None:
-        """Why it does not take a problem, as far as that shows without the work."""
-        plain = plain_problem(problem)
+    def _reason(self, plain: Problem, is_shared: bool) -> str | None:
+        """Why it does not take a problem, of which this is the plain one, as far as that shows without the work."""
         inexact = self.why_inexact(plain)
-        if inexact is not None and problem.noise.is_shared:
+        if inexact is not None and is_shared:
             return Refusal(f"shared noise needs the exact estimate without it, but {inexact}", "use solver='auto'")
         if plain.noise.is_singular and not self.takes_singular_noise:
             why = "its covariance is singular: combinations of cells without noise are known exactly"
             return Refusal(why, "use solver='dense'")
         return self.refusal(plain)
 
-    def _prepared(self, problem: Problem) -> Prepared:
+    def _prepared(self, problem: Problem, order: SchemaOrder, plain: Problem) -> Prepared:
         """Plan the plain problem, and make of that the estimate of any."""
-        order = in_schema_order(problem.determined)
-        ordered = order.problem if order else problem.determined
-        plain = plain_problem(ordered)
-        prepared = self.plan(plain)
+        ordered, prepared = order.problem, self.plan(plain)
         if plain is not ordered:
             same = plain.desired.names == plain.observed.names
             prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self.plan(plain.observing()))
         if ordered is problem:
             return prepared
-        sizes = problem.observed.size, problem.desired.size
-        places = map(np.argsort, (order.observed, order.desired)) if order else map(np.arange, sizes)
-        return InOtherLayout(problem, prepared, *places)
+        layouts = (problem.observed, order.observed), (problem.desired, order.desired)
+        return InOtherLayout(problem, prepared, *(np.argsort(np.arange(own.size)[turn]) for own, turn in layouts))
 
 
 @dataclass(frozen=True)
@@ -168,8 +165,7 @@ class Capability:
 
 def plain_problem(problem: Problem) -> Problem:
     """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""
-    order = in_schema_order(problem.determined)
-    ordered = order.problem if order else problem.determined
+    ordered = in_schema_order(problem.determined).problem
     return ordered.replace(noise=ordered.noise.own) if ordered.noise.is_shared else ordered
 
 

@@ -2,11 +2,11 @@
 
 The components of the schema do not mix (`components`): those with contrasts along a set T of variables, and sums over
 groups along the others, are a problem of their own over the areas, of one number in each, or of one for every group
-cell where recodes are in use. All cells of a component share it:
+cell where recodes are in use. All cells of a component share it, and so do components that the same tables see:
 
     X_T = Y_T - Sigma_T A_T' (A_T Sigma_T A_T')^-1 A_T Y_T
 
-with one sparse Cholesky factor for every component. A_T says what holds between the measured areas, as sparse as it
+with one sparse Cholesky factor for all of these. A_T says what holds between the measured areas, as sparse as it
 comes. Exact variances are selected entries of the inverse from the same equations.
 """
 
@@ -24,8 +24,16 @@ from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal, UnsupportedProblemError
-from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Key, component_estimate, gathered
-from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots, axes_of, contrasts_of
+from blue_solvers.crossing_areas.component_problem import (
+    ComponentEstimate,
+    Contrasts,
+    Key,
+    TableSlots,
+    component_estimate,
+    gathered,
+    shared_problems,
+    spread,
+)
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
@@ -52,37 +60,41 @@ class AreaForm:
     def __init__(self, problem: Problem, groupings: Sequence[Grouping] | None = None) -> None:
         self._problem = problem
         schema, groupings = problem.domain.schema, groupings or groupings_in_use(problem)
-        tables = [*problem.observed_tables, *problem.desired_tables]
-        self._slots = {table.name: TableSlots(axes_of(schema, groupings, table)) for table in tables}
+        by_axis = {own.axis: own for own in groupings}
+        tables = {table.name: table for table in (*problem.observed_tables, *problem.desired_tables)}
+        self._slots = {name: TableSlots(schema, by_axis, table) for name, table in tables.items()}
         self._observed = TablesInSlots(problem.observed, [self._slots[table.name] for table in problem.observed_tables])
         self._desired = TablesInSlots(problem.desired, [self._slots[table.name] for table in problem.desired_tables])
+        wanted = subsets({own.contrasts for own in self._desired.tables})
+        told = [own for own in wanted if any(own <= table.contrasts for table in self._observed.tables)]  # else 0
         made: dict[Key, ConstrainedEstimate] = {}
-        seen = subsets({self._slots[table.name].contrasts for table in problem.desired_tables})
-        found = (component_estimate(problem, groupings, self._slots, component, made) for component in seen)
-        self._components = list(filter(None, found))
-        self._variances_of = cache(ConstrainedEstimate.variances)
+        self._shared = [
+            component_estimate(problem, groupings, self._slots, own, made)
+            for own in shared_problems(groupings, self._slots, told)
+        ]
+        self._variances = cache(ConstrainedEstimate.variances)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         return self._estimate(Y)[0]
 
     def violation(self, Y: Float) -> float:
-        """Largest disagreement between areas, of any component, in orthonormal contrasts and sums over groups."""
+        """Largest disagreement between areas, of any component, in sums over groups and contrasts of as many cells."""
         return self._estimate(Y)[1]
 
     def _estimate(self, Y: Float) -> tuple[Float, float]:
         result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
         given, found = self._observed.slots(Y), self._desired.blocks(result)
-        for own in self._components:
-            X, info = own.estimate.apply(gathered(own.observed, given))
-            if not info.exact:
-                raise UnsupportedProblemError(
-                    "its variances, with the weights of areas, are so unequal that rounding decides what is known "
-                    "well: use solver='dense'"
-                )
-            worst = max(worst, info.violation or 0.0)
-            for part in own.desired:
-                part.put(found, X)
+        for own in self._shared:
+            for run in own.runs(given):
+                X, info = own.estimate.apply(gathered(own.observed, given, run))
+                if not info.exact:
+                    raise UnsupportedProblemError(
+                        "its variances, with the weights of areas, are so unequal that rounding decides what is known "
+                        "well: use solver='dense'"
+                    )
+                worst = max(worst, info.violation or 0.0)
+                spread(own.desired, found, run, X)
         self._desired.to_cells(found)
         return result, worst
 
@@ -90,10 +102,9 @@ class AreaForm:
         """P' V, (n, K)."""
         result = np.zeros((self._problem.observed.size, V.shape[1]))
         given, pulls = self._desired.slots(V), self._observed.blocks(result)
-        for own in self._components:
-            W = own.estimate.adjoint(gathered(own.desired, given))
-            for part in own.observed:
-                part.put(pulls, W)
+        for own in self._shared:
+            for run in own.runs(given):
+                spread(own.observed, pulls, run, own.estimate.adjoint(gathered(own.desired, given, run)))
         self._observed.to_cells(pulls)
         return result
 
@@ -102,17 +113,17 @@ class AreaForm:
         result, tables = np.zeros((self._problem.desired.size, 1)), self._desired.tables
         blocks = self._desired.blocks(result)
         by_group = [np.zeros((len(block), *own.groups)) for own, block in zip(tables, blocks, strict=True)]
-        for own in self._components:
-            found = self._component_variances(own)
-            for part in own.desired:
-                by_group[part.block] += part.slots.shared(found[part.place], own.component)
+        for own in self._shared:
+            for component, found in zip(own.components, self._variances_of(own), strict=True):
+                for part in own.desired:
+                    by_group[part.block] += tables[part.block].shared(found[part.place], component)
         for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
-            block[..., 0] = slots.spread_groups(of_groups)
+            block[..., 0] = slots.spread_groups(of_groups).reshape(len(block), -1)
         return result[:, 0]
 
-    def _component_variances(self, own: ComponentEstimate) -> Float:
-        """Variances over the desired layout of a component's problem."""
-        return self._variances_of(own.estimate)
+    def _variances_of(self, own: ComponentEstimate) -> Iterable[Float]:
+        """Of every component variances over the desired layout of the problem that they share."""
+        return [self._variances(own.estimate)] * len(own.components)
 
 
 class TablesInSlots:
@@ -122,20 +133,20 @@ class TablesInSlots:
         self._layout, self.tables = layout, tables
 
     def blocks(self, X: Float) -> list[Float]:
-        """The tables of vectors, (n, K), in their place, each (areas, *shape, K)."""
-        return [X[self._layout.block(i)].reshape(-1, *own.shape, X.shape[1]) for i, own in enumerate(self.tables)]
+        """The tables of vectors, (n, K), in their place, each (areas, cells, K)."""
+        return [X[self._layout.block(i)].reshape(-1, own.size, X.shape[1]) for i, own in enumerate(self.tables)]
 
     def slots(self, X: Float) -> list[Float]:
         """From cells, (n, K), a copy."""
         blocks = self.blocks(np.array(X, order="C"))
         for own, block in zip(self.tables, blocks, strict=True):
-            own.basis.to_slots(block)
+            own.basis.to_slots(block.reshape(len(block), *own.shape, block.shape[-1]))
         return blocks
 
     def to_cells(self, slots: list[Float]) -> None:
         """The inverse, and the transpose, in their place."""
         for own, block in zip(self.tables, slots, strict=True):
-            own.basis.to_cells(block)
+            own.basis.to_cells(block.reshape(len(block), *own.shape, block.shape[-1]))
 
 
 def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:
@@ -156,10 +167,10 @@ def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components
     """
     if not problem.has_areas:
         areas, zeros = Areas.from_spine(problem.domain.spine), problem.zeros
-        if zeros is not None:
-            empty = np.zeros((areas.size, *zeros.empty.shape[1:]), dtype=bool)
-            empty[areas.members[-1]] = zeros.empty[problem.domain.leaves]
-            zeros = StructuralZeros.of(problem.domain.schema, zeros.axes, empty)
+        if problem.has_zeros:
+            empty = np.zeros((areas.size, *problem.known_empty.empty.shape[1:]), dtype=bool)
+            empty[areas.members[-1]] = problem.known_empty.empty[problem.domain.leaves]
+            zeros = StructuralZeros.of(problem.domain.schema, problem.zero_axes, empty)
         problem = problem.replace(spine=None, areas=areas, zeros=zeros)
     return conditioned(problem, known, AreaForm)
 
@@ -172,9 +183,9 @@ def areas_refusal(problem: Problem) -> str | None:
         return Refusal(f"it has variances below {LEAST_NOISE:g}, which measurements put together have less of", GENERAL)
     if not problem.has_areas and calls_others_leaves(problem.domain.spine):
         return Refusal(f"its geolevel {LEAF!r} is not of all geounits without children", f"rename it, or {GENERAL}")
-    schema, groupings = problem.domain.schema, groupings_in_use(problem)
-    contrasts = {contrasts_of(axes_of(schema, groupings, table)) for table in problem.desired_tables}
-    count = sum(2 ** len(own) for own in contrasts)
+    names, divided = problem.domain.schema.names, [own.axis for own in groupings_in_use(problem) if own.has_contrasts]
+    seen = {tuple(axis for axis in divided if names[axis] in table.factors) for table in problem.desired_tables}
+    count = sum(2 ** len(own) for own in seen)
     if count > MOST_COMPONENTS:
         return Refusal(f"its tables have up to {count:,} components, more than {MOST_COMPONENTS:,}", GENERAL)
     return uneven_refusal(problem) or too_many_groups(problem)

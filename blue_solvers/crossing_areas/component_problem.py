@@ -1,95 +1,167 @@
-"""The problem of one component: one number, or one for every group cell, in every area.
+"""The problems of components: one number, or one for every group cell, in every area.
 
 Under A1 to A3 in each area the components of the schema do not mix, and all cells of one share its problem: the same
 areas, and for every table the sums over groups along the variables that have no contrasts. What tables of an area tell
 of the same sums is one measurement, weighed by precision.
+
+In units in which a contrast counts as the sum of all levels does, components that the same tables see differ in
+nothing but what has contrasts along a variable with several groups: they share one problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
-from blue_solvers.crossing_areas.table_slots import Contrasts, TableSlots
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.noisy_equations import equations_of, with_noise_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import Table, factors_of, parse_table
 from constraint_builders.description.zeros import EmptyCells
 
+Contrasts: TypeAlias = frozenset[int]  # the variables along which a component has contrasts, by their axes
 Key: TypeAlias = tuple[Hashable, ...]
 LayerTable: TypeAlias = tuple[str, str]
-COMPONENT = Info("cholesky", exact=True, reason="one component")
+COMPONENT = Info("cholesky", exact=True, reason="components that share a problem")
 NOTHING = "number"  # the variable of a component that has one number in every area
+MOST_NUMBERS = 2**18  # of components, in all areas, that are solved for at once
+
+
+class TableSlots:
+    """A table's cells in orthonormal slots along every variable that it keeps whole, and what components have of these.
+
+    Along such a variable contrasts come first, then a sum over every group by the root of its size.
+
+    Parameters
+    ----------
+    schema : Schema
+    groupings : mapping of int to Grouping
+        How every variable in use is divided, by its axis. Cells of a recode stay as they are, each a group of its own.
+    table : Table
+        In the schema's order.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    size : int
+    groups : tuple of int
+        Number of groups along every axis.
+    contrasts : Contrasts
+        The variables along which it has contrasts.
+    basis : Basis
+        From cells (G, *shape, K) to slots and back, in place.
+    """
+
+    def __init__(self, schema: Schema, groupings: Mapping[int, Grouping], table: Table) -> None:
+        self.shape, self.size = table.shape, table.size
+        self._axes = [
+            groupings[axis] if factor == schema.names[axis] else Grouping(axis, np.arange(length))
+            for axis, factor, length in zip(table.axes, table.factors, table.shape, strict=True)
+        ]
+        self.groups = tuple(own.sizes.size for own in self._axes)
+        self.contrasts = frozenset(own.axis for own in self._axes if own.has_contrasts)
+        self.basis = Basis(self._axes)
+
+    def places(self, component: Contrasts) -> Index:
+        """Which of its slots a component has, (group cells, contrasts)."""
+        along = [own.axis in component for own in self._axes]
+        parts = zip(self.shape, self.groups, along, strict=True)
+        own = tuple(slice(n - r) if contrast else slice(n - r, None) for n, r, contrast in parts)
+        slots = np.arange(self.size).reshape(self.shape)[own].transpose(np.argsort(along, kind="stable"))
+        return slots.reshape(self.roots(component).size, -1)
+
+    def roots(self, component: Contrasts) -> Float:
+        """What turns slots into sums over groups, of every group cell, and contrasts into units of all levels."""
+        return _outer([np.sqrt(own.levels if own.axis in component else own.sizes) for own in self._axes]).ravel()
+
+    def shared(self, variances: Float, component: Contrasts) -> Float:
+        """What a component's variances, (G * group cells,), are of a cell's, (G, *groups along every axis)."""
+        along = [own.axis in component for own in self._axes]
+        pairs = list(zip(self._axes, along, strict=True))
+        shares = _outer([(1 - 1 / own.sizes) / own.levels if contrast else 1 / own.sizes**2 for own, contrast in pairs])
+        return variances.reshape(-1, *(1 if contrast else own.sizes.size for own, contrast in pairs)) * shares
+
+    def spread_groups(self, by_group: Float) -> Float:
+        """From (G, *groups along every axis) to (G, *shape): every level has what its group has."""
+        for i, own in enumerate(self._axes, start=1):
+            by_group = np.take(by_group, own.groups, axis=i)
+        return by_group
+
+
+def _outer(factors: Sequence[Float]) -> Float:
+    """Products of the entries of some vectors, an axis for each."""
+    return reduce(np.multiply.outer, factors, np.ones(()))
 
 
 class TablePart(NamedTuple):
-    """What a table has of a component.
+    """What a table has of components that share a problem.
 
     Attributes
     ----------
     block : int
         The table, by its number.
-    slots : TableSlots
-    part : Component
-        The component's part of its slots.
+    slots : ndarray of int, (group cells, contrasts)
+        Where that is in its slots, the contrasts of one component after those of another.
     place : slice
-        Where that is in a layout of the component's problem.
+        Where it is in a layout of the shared problem.
     weights : ndarray, (areas of the layer * group cells, 1)
-        Of an observed table its share in what is measured there, by precision, and the roots of the sizes of groups,
-        which turn slots into sums over groups; of a desired one what turns these back.
+        Of an observed table its share in what is measured there, by precision, and what turns slots into sums over
+        groups; of a desired one what turns these back.
     """
 
     block: int
-    slots: TableSlots
-    part: Component
+    slots: Index
     place: slice
     weights: Float
 
-    def of(self, slots: Sequence[Float]) -> Float:
-        """From slots of all tables, each (areas, *shape, K), to a layout of the component's problem."""
-        own = self.part.to_front(slots[self.block][self.part.place], self.part.size)
-        return self.weights * own.reshape(self.weights.size, -1)
-
-    def put(self, slots: Sequence[Float], X: Float) -> None:
-        """The transpose, into slots."""
-        self.part.put_front(slots[self.block][self.part.place], self.weights * X[self.place])
-
 
 class ComponentEstimate(NamedTuple):
-    """The estimate of a component, which those share whose problems are the same, and what tables have of it.
+    """The estimate of components that share a problem, and what tables have of them.
 
     Attributes
     ----------
-    component : Contrasts
+    components : list of Contrasts
     estimate : ConstrainedEstimate
     observed, desired : list of TablePart
-        Of the tables that see the component.
+        Of the tables that see the components.
     """
 
-    component: Contrasts
+    components: list[Contrasts]
     estimate: ConstrainedEstimate
     observed: list[TablePart]
     desired: list[TablePart]
 
+    def runs(self, slots: Sequence[Float]) -> Iterator[slice]:
+        """Contrasts of all components, of slots with so many vectors, as many at once as there is room for."""
+        width = max(1, MOST_NUMBERS // (self.estimate.problem.observed.size * slots[0].shape[-1]))
+        return (slice(start, start + width) for start in range(0, self.observed[0].slots.shape[1], width))
 
-def gathered(parts: Sequence[TablePart], slots: Sequence[Float]) -> Float:
-    """What tables in slots have of a component, added up over the layout of its problem."""
-    found = [own.of(slots) for own in parts]
+
+def gathered(parts: Sequence[TablePart], slots: Sequence[Float], run: slice = slice(None)) -> Float:
+    """From slots of all tables, each (areas, cells, K), to a layout of a shared problem: what is there is added up."""
+    found = [own.weights * slots[own.block][:, own.slots[:, run]].reshape(own.weights.size, -1) for own in parts]
     result = np.zeros((max(own.place.stop for own in parts), found[0].shape[1]))
     for own, part in zip(parts, found, strict=True):
         result[own.place] += part
     return result
+
+
+def spread(parts: Sequence[TablePart], slots: Sequence[Float], run: slice, X: Float) -> None:
+    """The transpose of `gathered`, into slots of all tables."""
+    for own in parts:
+        chosen, table = own.slots[:, run], slots[own.block]
+        table[:, chosen] = (own.weights * X[own.place]).reshape(len(table), *chosen.shape, table.shape[-1])
 
 
 class ReducedSchema:
@@ -129,88 +201,98 @@ class ReducedSchema:
         """What a table is called whose other variables are summed out, or along which it has contrasts."""
         return " * ".join(self._names[factor] for factor in table.factors if factor in self._names) or "total"
 
-    def zeros(self, zeros: EmptyCells | None, areas: Areas) -> dict[LayerTable, Flags] | None:
+    def zeros(self, zeros: EmptyCells, areas: Areas) -> dict[LayerTable, Flags]:
         """Cells of leaves that are known to be empty, by a table of the variables that tell them apart."""
-        if zeros is None:
-            return None
         kept = [self._variables[axis] for axis in zeros.axes if axis in self._variables]
         empty = zeros.empty[areas.members[-1]]
         return {(LEAF, " * ".join(kept) or "total"): empty.reshape(len(empty), *map(self.schema.size_of, kept))}
+
+
+def shared_problems(
+    groupings: Sequence[Grouping], slots: Mapping[str, TableSlots], components: Iterable[Contrasts]
+) -> Iterable[list[Contrasts]]:
+    """Components, those together that share a problem: the same tables see them, and the same groups are summed."""
+    recoded = {own.axis for own in groupings if own.sizes.size > 1}
+    found: dict[Key, list[Contrasts]] = {}
+    for component in components:
+        seen = (name for name, own in slots.items() if component <= own.contrasts)
+        found.setdefault((component & recoded, *seen), []).append(component)
+    return found.values()
 
 
 def component_estimate(
     problem: Problem,
     groupings: Sequence[Grouping],
     slots: Mapping[str, TableSlots],
-    component: Contrasts,
+    components: list[Contrasts],
     made: dict[Key, ConstrainedEstimate],
-) -> ComponentEstimate | None:
-    """The estimate of a component that some desired table sees; None where nothing was measured of it, so that it is 0.
+) -> ComponentEstimate:
+    """The estimate of components that share a problem; see `shared_problems`.
 
-    That is where all such tables are of areas without leaves. `made` keeps those of every structure, which problems
-    have in common that differ in the sizes of their noise alone: their equations are the same.
+    `made` keeps those that are the same for others, and one of every structure, which problems have in common that
+    differ in the sizes of their noise alone: their equations are the same.
     """
-    areas, of_places = problem.domain.areas, equal_variances(problem)
+    component, areas, of_places = components[0], problem.domain.areas, equal_variances(problem)
     tables = (*problem.observed_tables, *problem.desired_tables)
     reduced = ReducedSchema(problem.domain.schema, groupings, tables, component)
+    parts = {
+        name: (np.concatenate([own.places(each) for each in components], axis=1), own.roots(component))
+        for name, own in slots.items()
+        if component <= own.contrasts
+    }
 
-    def seeing(levels: Iterable[int], tables: Iterable[Table]) -> dict[LayerTable, list[tuple[int, TableSlots, Float]]]:
-        """Tables by what they are called, with the roots of the sizes of their groups, of every area."""
-        found: dict[LayerTable, list[tuple[int, TableSlots, Float]]] = {}
-        for block, (level, table) in enumerate(zip(levels, tables, strict=True)):
-            if component <= (own := slots[table.name]).contrasts:
-                roots = np.tile(own.roots(component), areas.members[level].size)
-                found.setdefault((areas.levels[level], reduced.name(table)), []).append((block, own, roots))
+    def seeing(levels: Sequence[int], tables: Sequence[Table]) -> dict[LayerTable, list[tuple[int, Index, Float]]]:
+        """Tables by what they are called, as layouts have them, with what turns their slots into sums over groups."""
+        found: dict[LayerTable, list[tuple[int, Index, Float]]] = {}
+        for level, block in sorted(zip(levels, range(len(levels)), strict=True)):
+            if (table := tables[block]).name in parts:
+                places, roots = parts[table.name]
+                own = block, places, np.tile(roots, areas.members[level].size)
+                found.setdefault((areas.levels[level], reduced.name(table)), []).append(own)
         return found
 
     given = seeing(problem.observed_levels, problem.observed_tables)
-    if not given:
-        return None
     wanted = seeing(problem.desired_levels, problem.desired_tables)
-    variances, shares = dict[LayerTable, Float](), dict[LayerTable, Float]()
+    variances, shares = dict[LayerTable, Float](), list[Float]()
     for name, seen in given.items():
         noise = [roots**2 * np.repeat(of_places[i], roots.size // of_places[i].size) for i, _, roots in seen]
-        variances[name], shares[name] = _together(np.array(noise))
-    known = [np.sign(np.where(np.isinf(own), -1.0, own)).tobytes() for own in variances.values()]
-    structure = *variances, *known, *wanted
-    alike = made.get(structure)
-    first = alike.problem if alike else _first_of_structure(problem, reduced, variances, wanted)
-    sizes = np.empty(first.observed.size)
-    for name, own in variances.items():
-        sizes[first.observed.slice(name)] = own
-    key = *structure, sizes.tobytes()
-    if key not in made:
-        like = first.with_sizes_of_noise(sizes)
+        variances[name], share = _together(np.array(noise))
+        shares.append(share)
+    sizes = np.concatenate(list(variances.values()))
+    structure = *given, *wanted, np.sign(np.where(np.isinf(sizes), -1.0, sizes)).tobytes()
+    if (key := (*structure, sizes.tobytes())) not in made:
+        alike = made.get(structure)
+        like = alike.problem.with_sizes_of_noise(sizes) if alike else _first_of(problem, reduced, variances, wanted)
         equations = with_noise_of(like, alike.equations) if alike else equations_of(like, "independent")
         made[key] = made[structure] = ConstrainedEstimate(like, equations, sparse_solver, COMPONENT)
+    of_observed, of_desired = made[key].problem.observed, made[key].problem.desired
     observed = [
-        TablePart(i, own, own.component(component), first.observed.slice(name), (roots * share)[:, None])
-        for name, seen in given.items()
-        for (i, own, roots), share in zip(seen, shares[name], strict=True)
+        TablePart(i, places, of_observed.block(k), (roots * share)[:, None])
+        for k, seen in enumerate(given.values())
+        for (i, places, roots), share in zip(seen, shares[k], strict=True)
     ]
     desired = [
-        TablePart(i, own, own.component(component), first.desired.slice(name), 1 / roots[:, None])
-        for name, seen in wanted.items()
-        for i, own, roots in seen
+        TablePart(i, places, of_desired.block(k), 1 / roots[:, None])
+        for k, seen in enumerate(wanted.values())
+        for i, places, roots in seen
     ]
-    return ComponentEstimate(component, made[key], observed, desired)
+    return ComponentEstimate(components, made[key], observed, desired)
 
 
-def _first_of_structure(
+def _first_of(
     problem: Problem, reduced: ReducedSchema, variances: Mapping[LayerTable, Float], wanted: Iterable[LayerTable]
 ) -> Problem:
     """A problem of one component; cells that nothing determines as if they had been measured as 0."""
-    areas = problem.domain.areas
-    observed: dict[str, dict[str, Float]] = {}
-    for (layer, name), own in variances.items():
-        observed.setdefault(layer, {})[name] = own.reshape(-1, *parse_table(reduced.schema, name).shape)
-    desired: dict[str, list[str]] = {}
-    for layer, name in wanted:
-        desired.setdefault(layer, []).append(name)
+    areas, schema = problem.domain.areas, reduced.schema
+    given = {
+        (layer, name): own.reshape(-1, *parse_table(schema, name).shape) for (layer, name), own in variances.items()
+    }
+    observed = {layer: {name: given[own, name] for own, name in given if own == layer} for layer, _ in given}
+    desired = {layer: [name for own, name in wanted if own == layer] for layer, _ in wanted}
     anything_will_do = problem.desired is problem.observed and problem.has_unmeasured  # see `Problem.observing`
     undetermined: Literal["nan", "error"] = "nan" if anything_will_do else "error"
-    zeros = reduced.zeros(problem.zeros, areas)
-    return Problem(reduced.schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
+    zeros = reduced.zeros(problem.known_empty, areas) if problem.has_zeros else None
+    return Problem(schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
 def _together(own: Float) -> tuple[Float, Float]:

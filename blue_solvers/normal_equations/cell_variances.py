@@ -12,9 +12,9 @@ from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.factorisation import FactorSolver, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
-from blue_solvers.normal_equations.stage import Stage
+from blue_solvers.normal_equations.stage import Stage, stage_of
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
@@ -77,7 +77,7 @@ def variances_given(equations: Equations, problem: Problem) -> Float:
     condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
     cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
     if cancelled.size:
-        stage = Stage(equations, lambda own: FactorSolver(own, factor.solve, factor.label))
+        stage = stage_of(equations, FactorSolver(equations, factor.solve, factor.label))
         weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
         variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
     if problem.has_exact_knowledge and not equations.uneven:  # weights in extended precision are 0 themselves
@@ -95,18 +95,5 @@ def _weights(stage: Stage, T: sparse.csr_array, nothing: float, units: Float) ->
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
     """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
-    m, n = problem.desired.size, problem.observed.size
-    T = sparse.csr_array(sparse.eye_array(n, format="csr"))
-    if problem.desired is not problem.observed and problem.tabulation is not None:
-        T = sparse.csr_array(problem.tabulation)
-    elif problem.desired.names != problem.observed.names or not problem.measured_tables.all():
-        rows, cells = list[Index](), list[Index]()
-        for block in map(problem.desired.slice, problem.desired.names):
-            numbers = np.zeros((m, 1))  # spread over the observed cells, those of desired ones name the cell of each
-            numbers[block, 0] = np.arange(block.start, block.stop) + 1
-            member = problem.tabulate_transpose(numbers)[:, 0].astype(np.intp)
-            cells.append(np.flatnonzero(member))
-            rows.append(member[cells[-1]] - 1)
-        pairs = np.concatenate(rows), np.concatenate(cells)
-        T = sparse.csr_array((np.ones(pairs[0].size), pairs), shape=(m, n))
+    T = sparse.csr_array(problem.sums.entries())
     return sparse.csr_array(problem.completed_transpose(T.T).T)

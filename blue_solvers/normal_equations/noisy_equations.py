@@ -182,8 +182,7 @@ def with_noise_of(problem: Problem, alike: list[Equations]) -> list[Equations]:
 
 
 def _covariance(problem: Problem) -> sparse.csr_array | LinearOperator:
-    entries = problem.noise.entries()
-    return problem.noise_covariance if entries is None else entries
+    return problem.noise.entries() if problem.noise.has_entries else problem.noise_covariance
 
 
 def variance_spread(problem: Problem, power: int = 2) -> float:
@@ -237,8 +236,10 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
 
 def _squared_ratio(problem: Problem) -> float:
     """The square of the largest ratio of what an equality, or a row of A, weighs cells by; infinite if beyond."""
-    is_given = not problem.is_tabular and problem.summing is None
-    least, greatest = extreme_weights(problem.constraint_matrix("all") if is_given else problem.equality_rows[0])
+    of_tables_or_sums = problem.relations.independent
+    least, greatest = extreme_weights(
+        problem.equality_rows[0] if of_tables_or_sums else problem.constraint_matrix("all")
+    )
     with np.errstate(over="ignore"):
         return float(((greatest / least) ** 2).max(initial=1.0))
 

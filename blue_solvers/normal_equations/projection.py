@@ -17,7 +17,7 @@ from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
 from blue_solvers.normal_equations.cell_variances import variances_given
 from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolverFactory, equations_of
-from blue_solvers.normal_equations.stage import Stage
+from blue_solvers.normal_equations.stage import stage_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
@@ -45,7 +45,7 @@ class ConstrainedEstimate(Prepared):
         self.problem, self.equations = problem, equations
         if not problem.relations.independent and problem.constraint_matrix("all").nnz <= CHECKED_ENTRIES:
             _require_told_apart(equations_of(problem, "independent")[-1])
-        self._stages = [Stage(own, make_solver) for own in equations if own.A.shape[0]]
+        self._stages = [stage_of(own, make_solver(own)) for own in equations if own.A.shape[0]]
         labels = dict.fromkeys(stage.solver.label for stage in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))

@@ -24,10 +24,9 @@ from blue_solvers.normal_equations.noisy_equations import (
     ROUNDING,
     Equations,
     NormalSolver,
-    NormalSolverFactory,
     largest_of_columns,
 )
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Float
 
 SWEEPS = 6
 DIRECT_SWEEPS = 2
@@ -45,14 +44,11 @@ Long = NDArray[np.longdouble]
 
 
 class Stage:
-    """One projection onto A x = b."""
+    """One projection onto A x = b, by what solves with A Sigma A'; see `stage_of`."""
 
-    def __init__(self, equations: Equations, make_solver: NormalSolverFactory) -> None:
-        self.equations = equations
-        self.solver = make_solver(equations)
+    def __init__(self, equations: Equations, solver: NormalSolver) -> None:
+        self.equations, self.solver = equations, solver
         self._deviations = equations.deviations[:, None]
-        extended = equations.uneven and not self.solver.rtol and equations.A.shape[0]
-        self._extended = ExtendedSweeps(equations, self.solver) if extended else None
         self._may_move = equations.independent and equations.is_rounded
 
     def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
@@ -62,11 +58,6 @@ class Stage:
         """
         equations = self.equations
         b = equations.b[:, None] * affine
-        if self._extended is not None:
-            X, settled = self._extended.project(Y, b)
-            violation = float(abs(equations.A @ X - b).max(initial=0.0))
-            is_exact = bool(settled.all()) and self._is_told(X, b)
-            return X, Info(self.solver.label, is_exact, "", violation=violation)
         steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
@@ -107,8 +98,6 @@ class Stage:
     def adjoint(self, U: Float) -> Float:
         """The transpose of the linear part of `project`, (n, K)."""
         equations = self.equations
-        if self._extended is not None:
-            return self._extended.adjoint(U)
 
         def correct(W: Float, R: Float, target: Float) -> Float:
             return W - equations.A_transposed @ self.solver.solve(R, target)[0]
@@ -173,14 +162,8 @@ class Stage:
         return np.sqrt(np.einsum("ij,ij->j", standardised, standardised))
 
 
-class ExtendedSweeps:
-    """Projections in extended precision, by a direct solver of A Sigma A'.
-
-    Parameters
-    ----------
-    equations : Equations
-        Whose Sigma has entries.
-    solver : NormalSolver
+class ExtendedStage(Stage):
+    """A projection in extended precision, by a direct solver of A Sigma A', Sigma having entries.
 
     Raises
     ------
@@ -189,14 +172,16 @@ class ExtendedSweeps:
     """
 
     def __init__(self, equations: Equations, solver: NormalSolver) -> None:
-        self._equations, self._solver = equations.extended, solver
+        super().__init__(equations, solver)
+        self._equations = equations.extended
         self._require_gain()
 
-    def project(self, Y: Float, b: Float) -> tuple[Float, Flags]:
-        """Cells X with A X = b, (n, K), and for every column whether the last sweep moved roundings only."""
-        own = self._equations
+    def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
+        """As of any stage; exact where the last sweep moved roundings only."""
+        own, b = self._equations, self.equations.b[:, None] * affine
         X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: own.A @ X - b, own.moved_by, b)
-        return X, settled
+        violation = float(abs(self.equations.A @ X - b).max(initial=0.0))
+        return X, Info(self.solver.label, settled and self._is_told(X, b), "", violation=violation)
 
     def adjoint(self, U: Float) -> Float:
         """U - A' (A Sigma A')^-1 A Sigma U; without weight of moving cells where all of that is rounding."""
@@ -210,8 +195,8 @@ class ExtendedSweeps:
 
     def _swept(
         self, Y: Long, residual: Callable[[Long], Long], moved_by: Callable[[Long], Long], b: Float
-    ) -> tuple[Float, Long, Flags]:
-        """Y less what Z moves, Z, and for every column whether the last sweep moved roundings only."""
+    ) -> tuple[Float, Long, bool]:
+        """Y less what Z moves, Z, and whether the last sweep moved roundings only."""
         X, Z = Y, np.zeros((self._equations.A.shape[0], Y.shape[1]), dtype=np.longdouble)
         largest = np.maximum(largest_of_columns(Y.astype(float)), abs(b).max(initial=0.0))
         before = np.full(Y.shape[1], np.inf)
@@ -223,10 +208,10 @@ class ExtendedSweeps:
             if (step <= EPSILON**2 * largest).all() or not (step < before).any():
                 break
             before = step
-        return X.astype(float), Z, step <= ROUNDING * EPSILON * largest
+        return X.astype(float), Z, bool((step <= ROUNDING * EPSILON * largest).all())
 
     def _solved(self, R: Long) -> Long:
-        return self._solver.solve(R.astype(float), np.zeros(R.shape[1]))[0].astype(np.longdouble)
+        return self.solver.solve(R.astype(float), np.zeros(R.shape[1]))[0].astype(np.longdouble)
 
     def _require_gain(self) -> None:
         """Refuse a factor by which what is left of any right-hand side does not become much less with every sweep."""
@@ -242,6 +227,12 @@ class ExtendedSweeps:
                 "its variances, with the weights of areas and equalities, are so unequal that rounding would "
                 "decide what is known well: give weights and variances nearer to one another"
             )
+
+
+def stage_of(equations: Equations, solver: NormalSolver) -> Stage:
+    """A projection by a solver of A Sigma A', in extended precision where a direct one would lose digits."""
+    extended = equations.uneven and not solver.rtol and equations.A.shape[0]
+    return ExtendedStage(equations, solver) if extended else Stage(equations, solver)
 
 
 def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:

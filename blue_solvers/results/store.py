@@ -111,7 +111,7 @@ def write_result(
         if own is not None and own.shape != (problem.desired.size,):
             raise ValueError(f"{what} must have shape ({problem.desired.size},), the desired layout's: got {own.shape}")
     order = in_schema_order(problem)
-    if order is not None:
+    if problem.has_turned_tables:
         std_error = np.sqrt(P.variances()) if std_error is None else std_error
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
     errors = _exact_errors(P) if std_error is None else errors_of(problem, std_error)

@@ -73,10 +73,10 @@ class Auto(Solver):
         is_wide = problem.is_placed and holds_many_times_its_tables(problem, problem.domain.places.size)
         for solver, suits, why in (
             (Dense(), problem.noise.is_singular, "its covariance is singular"),
-            (TwoPass(), problem.relations.tree is not None, "its nodes form a tree of sums: two sweeps, exact"),
+            (TwoPass(), problem.is_tree_of_sums, "its nodes form a tree of sums: two sweeps, exact"),
             (SeaBlue(), True, f"{equal} tables (A1-A3): closed form"),
             (AreaSolver(), is_wide, "all variables together have many times the cells of the tables, exact"),
-            (TwoPass(), problem.has_areas and problem.tree is not None, "its areas form a tree: two passes, exact"),
+            (TwoPass(), problem.has_areas and problem.nests, "its areas form a tree: two passes, exact"),
             (TwoPass(), not problem.has_only_tables, f"{equal} every table of a geounit: two passes, exact"),
             (AreaSolver(), problem.has_areas, f"{equal} every table of an area: exact"),
         ):

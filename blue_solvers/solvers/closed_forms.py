@@ -78,12 +78,11 @@ class TwoPass(Solver):
 
     def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
-        if problem.relations.tree is not None:
+        if problem.is_tree_of_sums:
             reason = "two sweeps over the tree of sums, exact"
             return TreeOfSums(problem, problem.relations.tree, Info(self.name, exact=True, reason=reason))
-        if problem.tree is not None:
-            over, observed, desired = problem.tree
-            return InOtherLayout(problem, self.plan(over), observed, desired)
+        if tree := problem.tree:
+            return InOtherLayout(problem, self.plan(tree.problem), tree.observed, tree.desired)
         info = Info(self.name, exact=True, reason="two passes over the spine, exact")
         if problem.has_equalities:
             return FormEstimate(problem, conditioned(problem), info)

@@ -108,7 +108,7 @@ class ConjugateGradient(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Build A, and the preconditioner; or plan the nearest structured problem."""
         if self.preconditioner == "two_pass":
-            rtol, most_error = (USUAL, PROMISE) if self.rtol is None else (self.rtol, np.inf)
+            rtol, most_error = (self.rtol, np.inf) if self.rtol else (USUAL, PROMISE)
             reason = f"conjugate gradients around the exact estimate for equal variances, to {rtol:g} of the adjustment"
             info = _info(f"{self.name} (two_pass preconditioner)", problem, reason)
             return NearestStructuredEstimate(problem, rtol, most_error, self.max_iterations, info)
@@ -170,11 +170,10 @@ class _KrylovNormalSolver(NormalSolver):
     def __init__(self, equations: Equations, options: ConjugateGradient) -> None:
         self._equations = equations
         self._options = options
-        inverse = 1.0 if options.preconditioner is None else 1 / equations.deviations[:, None] ** 2
+        inverse = 1 / equations.deviations[:, None] ** 2 if options.preconditioner else 1.0
         is_scaled = options.preconditioner != "multigrid"
         self._precondition: Product = partial(np.multiply, inverse) if is_scaled else _multigrid_cycle(equations)
-        self.rtol = USUAL if options.rtol is None else options.rtol
-        self.goal = 0.0 if options.rtol is None else options.rtol
+        self.rtol, self.goal = options.rtol or USUAL, options.rtol or 0.0
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
@@ -195,7 +194,7 @@ class _KrylovNormalSolver(NormalSolver):
 
 
 def _in_words(rtol: float | None) -> str:
-    return "rounding" if rtol is None else f"a relative residual of {rtol:g}"
+    return f"a relative residual of {rtol:g}" if rtol else "rounding"
 
 
 def _multigrid_cycle(equations: Equations) -> Product:

@@ -76,8 +76,6 @@ class SingularEstimate(_DenseEstimate):
     ----------
     problem : Problem
         Whose noise is singular.
-    F : ndarray, (n, k)
-        Its factor.
     info : Info
 
     Raises
@@ -86,7 +84,8 @@ class SingularEstimate(_DenseEstimate):
         If dense matrices over the observed layout would not fit.
     """
 
-    def __init__(self, problem: Problem, F: Float, info: Info) -> None:
+    def __init__(self, problem: Problem, info: Info) -> None:
+        F = problem.noise.factor
         super().__init__(problem, info, "give every combination some noise")
         sizes = np.sqrt(self._A.power(2) @ problem.variances)
         units = np.where(sizes > 0, sizes, 1.0)

@@ -72,8 +72,8 @@ class Dense(Solver):
         if not problem.noise.has_entries:
             problem = _with_entries(problem)
         orthogonal = Info(f"{self.name} (LAPACK)", exact=True, reason=REASON)
-        if (F := problem.noise.factor) is not None:
-            return SingularEstimate(problem, F, orthogonal)
+        if problem.noise.is_singular:
+            return SingularEstimate(problem, orthogonal)
         if variance_spread(problem) > WIDE_SPREAD and not is_uneven(problem):
             return OrthogonalEstimate(problem, orthogonal)
         needed = 3.0 * 8 * problem.rank**2

@@ -28,9 +28,7 @@ from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.crossing_areas.component_problem import ComponentEstimate, gathered
-from blue_solvers.crossing_areas.table_slots import Contrasts
-from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts, gathered
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.siblings import names_not_in
 from blue_solvers.streaming.subtrees import SubtreeForm
@@ -87,17 +85,14 @@ class CrossingForm(AreaForm):
     def message(self) -> Upward:
         """What the part knows of its root, whose estimate is zero along directions that nothing determines."""
         slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out())
-        array = np.zeros((1, *self._design.finest.shape, 1))
+        array = np.zeros((slots.size, 1))
         told: dict[Contrasts, Message] = {}
-        known: dict[tuple[ConstrainedEstimate, bytes], tuple[Message, Float]] = {}
-        for own in self._components:
-            key = own.estimate, self._scales(own.component).tobytes()
-            if key not in known:
-                known[key] = self._told(own)
-            told[own.component], shares = known[key]
-            part = slots.component(own.component)
-            part.put_front(array[part.place], shares.T @ gathered(own.observed, given))
-        slots.basis.to_cells(array)
+        for own in self._shared:
+            message, shares = self._told(own)
+            told |= dict.fromkeys(own.components, message)
+            places = np.concatenate([slots.places(component) for component in own.components], axis=1)
+            array[places, 0] = shares.T @ gathered(own.observed, given)
+        slots.basis.to_cells(array.reshape(1, *slots.shape, 1))
         return Upward(array.reshape(-1, 1), [[told[own]] for own in self._order], self._part.least)
 
     def estimates(self, variances: bool) -> Estimates:
@@ -107,24 +102,27 @@ class CrossingForm(AreaForm):
         spreads = self._cut(without_rounding(self.variances(), nothing)) if variances else {}
         return Estimates(cells, spreads, {}, {})
 
-    def _scales(self, component: Contrasts) -> Float:
-        """What turns orthonormal group sums of the root into sums over groups, (m,)."""
-        return self._slots[self._design.finest.name].roots(component)
+    def _scales(self, own: ComponentEstimate) -> Float:
+        """What turns orthonormal group sums of the root into those of a component's problem, (m,)."""
+        return self._slots[self._design.finest.name].roots(own.components[0])
 
     def _anchored(self, layout: Layout) -> slice:
         """The anchor in a layout of a component's problem."""
         (name,) = (name for name in layout.names if isinstance(name, tuple) and name[0] == self._anchor)
         return layout.slice(name)
 
-    def _component_variances(self, own: ComponentEstimate) -> Float:
-        layout, above = own.estimate.problem.observed, self._roots[self._order.index(own.component)][0]
-        anchors = np.zeros((layout.size, len(above)))
-        anchors[self._anchored(layout)] = self._scales(own.component)[:, None] * above
-        return super()._component_variances(own) + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
+    def _variances_of(self, own: ComponentEstimate) -> Iterator[Float]:
+        """With what the root adds to those of measurements inside."""
+        layout = own.estimate.problem.observed
+        for component, inside in zip(own.components, super()._variances_of(own), strict=True):
+            above = self._roots[self._order.index(component)][0]
+            anchors = np.zeros((layout.size, len(above)))
+            anchors[self._anchored(layout)] = self._scales(own)[:, None] * above
+            yield inside + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
 
     def _told(self, own: ComponentEstimate) -> tuple[Message, Float]:
-        """What a component tells of the root's group sums, and the shares of its measurements in their estimate."""
-        problem, scales, variance = own.estimate.problem, self._scales(own.component), self._variance
+        """What each component tells of the root's group sums, and the shares of its measurements in their estimate."""
+        problem, scales, variance = own.estimate.problem, self._scales(own), self._variance
         pulls = np.zeros((problem.desired.size, scales.size))
         pulls[self._anchored(problem.desired)] = np.diag(1 / scales)
         U, anchor = own.estimate.adjoint(pulls), self._anchored(problem.observed)

@@ -130,7 +130,7 @@ class WeighedNoise:
             return cls(noisy, sd, sd, None)
         if noise.shared is not None:
             return cls(noisy, sd, np.sqrt(np.where(noisy, noise.shared.diagonal, 0.0)), noise)
-        if noise.factor is not None:
+        if noise.is_singular:
             raise NotCertifiedError("its covariance is singular: residuals cannot be weighed by its inverse")
         entries = noise.entries()
         if entries is not None:

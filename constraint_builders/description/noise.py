@@ -38,6 +38,8 @@ class Noise(Described, ABC):
     ----------
     has_entries : bool
         Whether `entries` gives a matrix.
+    is_singular : bool
+        Whether Sigma is known to have no inverse: combinations of noisy cells are known exactly.
 
     Raises
     ------
@@ -46,6 +48,7 @@ class Noise(Described, ABC):
     """
 
     has_entries: ClassVar[bool] = True
+    is_singular: ClassVar[bool] = False
 
     def __init__(self, law: str, variances: Float) -> None:
         self.law, self._variances = require_law(law), variances
@@ -124,14 +127,9 @@ class Noise(Described, ABC):
         return self.shared is not None
 
     @property
-    def is_singular(self) -> bool:
-        """Whether Sigma is known to have no inverse: combinations of noisy cells are known exactly."""
-        return self.factor is not None
-
-    @property
-    def factor(self) -> Float | None:
-        """F with Sigma = F F', (n, k), where Sigma is singular; None where it has an inverse, or nobody knows."""
-        return None
+    def factor(self) -> Float:
+        """F with Sigma = F F', (n, k), where `is_singular`; without columns where it is not, or nobody knows."""
+        return np.zeros((self.variances.size, 0))
 
     def by_geounit(self, observed: Layout, cells: Sequence[int]) -> list[Float] | None:
         """The one variance of every table in every geounit, (geounits,) for each table; None where they are not equal.

@@ -23,6 +23,8 @@ class SingularNoise(SparseNoise):
         F with Sigma = F F'.
     """
 
+    is_singular = True
+
     def __init__(self, law: str, covariance: sparse.csr_array, factor: Float) -> None:
         super().__init__(law, covariance)
         self._factor = factor

@@ -79,8 +79,7 @@ def write_noisy_measurements(
     problem.check_vector(values)
     variances = _checked_variances(problem, values)
     order = in_schema_order(problem)
-    if order is not None:
-        problem, values = order.problem, values[order.observed]
+    problem, values = order.problem, values[order.observed]
     spine = problem.domain.spine
     empty = _by_position(problem, zeros or {})
     with new_folder(folder) as temporary:

@@ -41,9 +41,9 @@ class TableRelations(Relations):
 
     def _structure(self, variances: list[Float]) -> SelfConsistency | PlacedConsistency:
         m = self._measured
-        if m.places is None:
-            return SelfConsistency(self._schema, m.observed_tables, [float(v[0]) for v in variances])
-        return consistency_of(self._schema, m.places, m.observed_levels, m.observed_tables, variances)
+        if m.is_placed:
+            return consistency_of(self._schema, self._domain.places, m.observed_levels, m.observed_tables, variances)
+        return SelfConsistency(self._schema, m.observed_tables, [float(v[0]) for v in variances])
 
     def _structure_of_all(self) -> SelfConsistency | PlacedConsistency:
         """The same of tables that were not measured too."""
@@ -57,7 +57,7 @@ class TableRelations(Relations):
     @property
     def _special(self) -> bool:
         """Whether something else than self-consistency between the tables' own cells holds."""
-        return self._measured.zeros is not None or self._measured.equalities is not None or self.recodes_cross
+        return self._measured.has_zeros or self._measured.has_equalities or self.recodes_cross
 
     @cached_property
     def partly_measured(self) -> bool:
@@ -65,7 +65,7 @@ class TableRelations(Relations):
         m = self._measured
         if self._special or not m.has_unmeasured:
             return m.has_unmeasured
-        if m.places is not None:
+        if m.is_placed:
             sizes = [table.size for table in m.observed_tables]
             typical = zip(sizes, m.typical_variances(), strict=True)
             whole = sum(size * int(np.isinf(v).sum()) for size, v in typical)
@@ -98,14 +98,14 @@ class TableRelations(Relations):
     def between_cells(self, rows: str) -> Equations:
         """Self-consistency, of unmeasured cells too where equalities or zeros may speak of them."""
         m = self._measured
-        if m.zeros is not None or self.recodes_cross:
+        if m.has_zeros or self.recodes_cross:
             return _homogeneous(self._between_possible_cells(rows))
-        if m.equalities is None or not m.has_unmeasured:
+        if not m.has_equalities or not m.has_unmeasured:
             return _homogeneous(self.structure.matrix(rows))
         return _homogeneous(self._structure_of_all().matrix(rows))
 
     def _between_any_cells(self) -> sparse.csr_array:
-        if self._measured.zeros is not None or self.recodes_cross:
+        if self._measured.has_zeros or self.recodes_cross:
             return self._between_possible_cells("independent")
         return self._structure_of_all().matrix()
 
@@ -115,11 +115,11 @@ class TableRelations(Relations):
         That takes the cells themselves among the observed ones, each leaf's. Where some leaf has none, and where
         recodes cross, the detailed cells are eliminated.
         """
-        zeros, first = self._measured.zeros, None if self.recodes_cross else self._detailed_cells()
-        if zeros is None or first is None:
+        first = self._detailed_cells()
+        if self.recodes_cross or (first < 0).any():
             return self._of_possible_cells()
         numbers, cells = self._domain.leaves, np.arange(self._domain.size // first.size)
-        empty = (first[:, None] + cells).ravel()[zeros.detailed(numbers)]
+        empty = (first[:, None] + cells).ravel()[self._measured.known_empty.detailed(numbers)]
         size = self._measured.observed.size
         possible = np.ones(size)
         possible[empty] = 0
@@ -128,8 +128,8 @@ class TableRelations(Relations):
         units = sparse.csr_array((np.ones(empty.size), (np.arange(empty.size), empty)), shape=(empty.size, size))
         return sparse.csr_array(sparse.vstack([between, units], format="csr"))
 
-    def _detailed_cells(self) -> Index | None:
-        """Of every leaf the first cell of an observed detailed table of that leaf alone; None if some leaf has none."""
+    def _detailed_cells(self) -> Index:
+        """Of every leaf the first cell of an observed detailed table of that leaf alone; -1 if it has none."""
         m, names = self._measured, self._schema.names
         first = np.full(self._domain.leaves.size, -1, dtype=np.intp)
         for index, (level, table) in enumerate(zip(m.observed_levels, m.observed_tables, strict=True)):
@@ -140,27 +140,27 @@ class TableRelations(Relations):
             own = places.indptr[alone]
             alone, own = alone[places.data[own] == 1], own[places.data[own] == 1]
             first[places.indices[own]] = m.observed.offsets[index] + alone * table.size
-        return None if (first < 0).any() else first
+        return first
 
     def _of_possible_cells(self) -> sparse.csr_array:
         """What holds between observed cells: the detailed cells, but for structural zeros, are eliminated."""
         m = self._measured
         M = self.marginal_matrix()
-        if m.zeros is not None:
-            M = M[:, np.flatnonzero(~m.zeros.detailed(self._domain.leaves))]
+        if m.has_zeros:
+            M = M[:, np.flatnonzero(~m.known_empty.detailed(self._domain.leaves))]
         return relations_between_rows(M)
 
     def marginal_matrix(self) -> sparse.csr_array:
         """The 0/1 matrix from the detailed histograms, of leaves, to all observed cells."""
         m = self._measured
-        if m.places is not None:
-            return placed_marginal_matrix(self._schema, m.places, m.observed_levels, m.observed_tables)
+        if m.is_placed:
+            return placed_marginal_matrix(self._schema, self._domain.places, m.observed_levels, m.observed_tables)
         return marginal_matrix(self._schema, m.observed_tables)
 
-    @cached_property
-    def completion(self) -> Equations | None:
-        """How cells that were not measured follow from others; with a geography desired cells never rest on them."""
-        return None if self._measured.places is not None else super().completion
+    @property
+    def must_be_completed(self) -> bool:
+        """Whether cells that were not measured take part; with a geography desired cells never rest on them."""
+        return not self._measured.is_placed and self.partly_measured
 
     @cached_property
     def between_exact(self) -> Equations:

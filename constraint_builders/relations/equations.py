@@ -13,6 +13,7 @@ from constraint_builders.arrays import Flags, Float
 from constraint_builders.relations.elimination import Elimination, eliminate
 from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.node_tree import NodeTree
+from constraint_builders.relations.summing import NO_NODES, NestedNodes
 
 Equations = tuple[sparse.csr_array, Float]
 
@@ -32,15 +33,20 @@ class Relations(ABC):
     ----------
     independent : bool
         Whether `between_cells` gives independent rows where these are asked for.
-    tree : NodeTree or None
-        The nodes of a summing matrix, where they form a tree and their noise is uncorrelated.
+    nested : NestedNodes
+        The nodes of a summing matrix, where they form a tree and their noise is uncorrelated; otherwise none.
     """
 
     independent: ClassVar[bool] = True
-    tree: NodeTree | None = None
+    nested: NestedNodes = NO_NODES
 
     def __init__(self, measured: Measurements) -> None:
         self._measured = measured
+
+    @cached_property
+    def tree(self) -> NodeTree:
+        """The `nested` nodes, generation after generation."""
+        return NodeTree.of(self.nested)
 
     @abstractmethod
     def between_cells(self, rows: str) -> Equations:
@@ -74,7 +80,7 @@ class Relations(ABC):
     def equations(self, rows: str) -> Equations:
         """A and b of the rows "independent" or "all"."""
         m, extended = self._measured, self._between_measured(rows)
-        if rows == "independent" and (m.equalities is not None or not self.independent):
+        if rows == "independent" and (m.has_equalities or not self.independent):
             elimination = eliminate(extended, np.arange(m.observed.size))
             if elimination.nearly_dependent.size:
                 raise UnsolvableError(
@@ -96,8 +102,8 @@ class Relations(ABC):
     def _of_all_cells(self, rows: str) -> sparse.csr_array:
         """``[A, -b]``, so that b takes part in eliminations."""
         A, b = self.between_cells(rows)
-        if self._measured.equalities is not None:
-            E, value = self._measured.equalities
+        if self._measured.has_equalities:
+            E, value = self._measured.equality_rows
             A, b = sparse.vstack([A, E], format="csr"), np.concatenate([b, value])
         return sparse.csr_array(sparse.hstack([A, sparse.csr_array(-b[:, None])], format="csr"))
 
@@ -109,8 +115,8 @@ class Relations(ABC):
         """
         m = self._measured
         A = self._between_any_cells()
-        if m.equalities is not None:
-            A = sparse.csr_array(sparse.vstack([A, m.equalities[0]], format="csr"))
+        if m.has_equalities:
+            A = sparse.csr_array(sparse.vstack([A, m.equality_rows[0]], format="csr"))
         return eliminate(A, np.flatnonzero(m.unmeasured))
 
     def _between_any_cells(self) -> sparse.csr_array:
@@ -121,16 +127,18 @@ class Relations(ABC):
         """The 0/1 matrix from the detailed histograms, of leaves, to all observed cells."""
         raise ValueError("a problem made from a matrix has no detailed table: there is no marginal matrix")
 
+    @property
+    def must_be_completed(self) -> bool:
+        """Whether cells that were not measured take part, which then must follow from the others."""
+        return self.partly_measured
+
     @cached_property
-    def completion(self) -> Equations | None:
-        """How cells that were not measured follow from the others: x = C x + c; None if no such cell is needed.
+    def completion(self) -> Equations:
+        """How cells that were not measured follow from the others: x = C x + c.
 
         C is (n, n), the identity on measured cells.
         """
-        m = self._measured
-        if not self.partly_measured:
-            return None
-        elimination = self.elimination("independent")
+        m, elimination = self._measured, self.elimination("independent")
         n = m.observed.size
         solved, cells = elimination.solved, elimination.solved_columns
         placement = sparse.csr_array((np.ones(cells.size), (cells, np.arange(cells.size))), shape=(n, cells.size))

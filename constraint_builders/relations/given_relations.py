@@ -10,8 +10,7 @@ from scipy import sparse
 from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.equations import Equations, Relations
 from constraint_builders.relations.measurements import Measurements
-from constraint_builders.relations.node_tree import NodeTree
-from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.relations.summing import NO_NODES, NestedNodes, SummingMatrix
 
 
 class MatrixRelations(Relations):
@@ -41,16 +40,15 @@ class SummingRelations(Relations):
         A = self._summing.relations
         return A, np.zeros(A.shape[0])
 
-    @cached_property
-    def tree(self) -> NodeTree | None:  # type: ignore[override]
-        """The nodes as a tree, where they form one and their noise is uncorrelated."""
-        nested = self._summing.nested
-        return None if nested is None or self._measured.covariance is not None else NodeTree.of(nested)
+    @property
+    def nested(self) -> NestedNodes:  # type: ignore[override]
+        """The nodes, where they form a tree and their noise is uncorrelated."""
+        return (not self._measured.is_correlated and self._summing.nested) or NO_NODES
 
     @cached_property
     def between_exact(self) -> Equations:
         """The equations that hold between exactly known nodes alone."""
-        if self.tree is None:
+        if not self.nested.parent.size:
             return super().between_exact
         A = self.tree.between_exact(self._measured.variances)
         return A, np.zeros(A.shape[0])

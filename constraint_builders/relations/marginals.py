@@ -82,7 +82,7 @@ class Margin:
         array = cells.reshape(self._fine_shape + cells.shape[1:])
         for axis, indicator in self._regrouped:
             array = _along(indicator, array, axis)
-        sums = array.sum(axis=self._summed)
+        sums = array.sum(axis=self._summed) if self._summed else array
         turned = sums.transpose(*self._turn, *range(len(self._turn), sums.ndim))
         return turned.reshape(prod(turned.shape[: len(self._turn)]), *cells.shape[1:])
 

@@ -116,10 +116,16 @@ class Measurements:
         """Whether cells are known to be empty."""
         return self.zeros is not None
 
+    @cached_property
+    def known_empty(self) -> StructuralZeros:
+        """The cells of tables that are known to be empty: none, of no variables, where nothing is said of that."""
+        domain = self.domain
+        return self.zeros or StructuralZeros.of(domain.schema, (), np.zeros(domain.places.size, dtype=bool))
+
     @property
     def zero_axes(self) -> tuple[int, ...]:
         """The schema's variables that decide whether a cell is known to be empty."""
-        return () if self.zeros is None else self.zeros.axes
+        return self.zeros.axes if self.zeros else ()
 
     @property
     def has_equalities(self) -> bool:
@@ -208,5 +214,4 @@ class Measurements:
     @cached_property
     def noise_covariance(self) -> LinearOperator:
         """The covariance of the noise over the observed layout as an operator, (n, n); unmeasured cells count as 0."""
-        covariance = self.covariance
-        return aslinearoperator(self.noise.entries() if covariance is None else covariance)
+        return aslinearoperator(self.covariance if self.is_correlated else self.noise.entries())

@@ -50,6 +50,9 @@ class NestedNodes:
         return sparse.csr_array((values, (rows, columns)), shape=(parents.size, self.parent.size))
 
 
+NO_NODES = NestedNodes(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=bool))
+
+
 class SummingMatrix(Described):
     """Which leaves every node sums: x = S leaves.
 

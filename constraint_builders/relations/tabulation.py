@@ -12,7 +12,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.relations.bases import factors_cross
-from constraint_builders.relations.marginals import Margin, refines
+from constraint_builders.relations.marginals import Margin, cell_map, refines
 from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.spine_sums import SpineSums
 from constraint_builders.relations.spine_tables import spine_layout
@@ -52,33 +52,44 @@ class Tabulation:
         """Sum consistent values over the observed layout, (n, K), to the desired layout, (m, K)."""
         if self._same:
             return X.copy()
-        if self.matrix is not None:
-            return self.matrix @ X
+        if self._by_matrix:
+            return self.entries() @ X
         result = np.empty((self._wanted.layout.size, X.shape[1]))
         for target, source, margin in self._margins:
-            result[target] = X[source] if margin is None else margin.apply(X[source])
+            result[target] = margin.apply(X[source])
         return result
 
     def transpose(self, V: Float) -> Float:
         """The transpose of `apply`: (m, K) over the desired layout to (n, K) over the observed one."""
         if self._same:
             return V.copy()
-        if self.matrix is not None:
-            return self.matrix.T @ V
+        if self._by_matrix:
+            return self.entries().T @ V
         result = np.zeros((self._measured.observed.size, V.shape[1]))
         for target, source, margin in self._margins:
-            result[source] += V[target] if margin is None else margin.transpose(V[target])
+            result[source] += margin.transpose(V[target])
         return result
 
+    def entries(self) -> sparse.csr_array:
+        """Desired cells in terms of observed ones, (m, n), for consistent values."""
+        m, w = self._measured, self._wanted
+        if self._same:
+            return sparse.csr_array(sparse.eye_array(m.observed.size, format="csr"))
+        if self._by_matrix:
+            return self._matrix
+        pairs = zip(self._sources, w.tables, w.layout.offsets[:-1], strict=True)
+        rows = [cell_map(m.domain.schema, m.observed_tables[i], table) + start for i, table, start in pairs]
+        places = np.concatenate(rows), m.observed.cells(self._sources)
+        return sparse.csr_array((np.ones(places[0].size), places), shape=(w.layout.size, m.observed.size))
+
     @cached_property
-    def _margins(self) -> tuple[tuple[slice, slice, Margin | None], ...]:
-        """For every desired table: its place, its source's place, and the margin between them (None: the same)."""
-        m, w, found = self._measured, self._wanted, []
-        for index, (table, source) in enumerate(zip(w.tables, self._sources, strict=True)):
-            fine = m.observed_tables[source]
-            margin = None if fine == table else Margin(m.domain.schema, fine, table)
-            found.append((w.layout.block(index), m.observed.block(source), margin))
-        return tuple(found)
+    def _margins(self) -> tuple[tuple[slice, slice, Margin], ...]:
+        """For every desired table: its place, its source's place, and the margin between them."""
+        m, w = self._measured, self._wanted
+        return tuple(
+            (w.layout.block(index), m.observed.block(source), Margin(m.domain.schema, m.observed_tables[source], table))
+            for index, (table, source) in enumerate(zip(w.tables, self._sources, strict=True))
+        )
 
     @cached_property
     def _sources(self) -> list[int]:
@@ -106,13 +117,21 @@ class Tabulation:
             found.append(source)
         return found
 
-    @cached_property
+    @property
     def matrix(self) -> sparse.csr_array | None:
         """Desired cells in terms of measured ones, (m, n); None where each table is summed from one observed table."""
-        m, w = self._measured, self._wanted
-        if m.places is not None:
-            return self._sums().matrix(w.layout, w.levels, w.tables)
-        return None if len(self._sources) == len(w.tables) else self._of_several()
+        return self._matrix if self._by_matrix else None
+
+    @cached_property
+    def _by_matrix(self) -> bool:
+        """Whether some desired table may not be summed from one observed table."""
+        return self._measured.is_placed or len(self._sources) < len(self._wanted.tables)
+
+    @cached_property
+    def _matrix(self) -> sparse.csr_array:
+        """Desired cells in terms of measured ones, (m, n), each perhaps of several tables."""
+        w = self._wanted
+        return self._sums().matrix(w.layout, w.levels, w.tables) if self._measured.is_placed else self._of_several()
 
     def _of_several(self) -> sparse.csr_array:
         """The matrix without a geography, where a table follows from several observed ones together."""
@@ -142,5 +161,5 @@ class Tabulation:
             m.typical_variances(),
             m.unmeasured,
             factors_cross(m.domain.schema, [*m.observed_tables, *w.tables]),
-            None if m.zeros is None else ~m.zeros.detailed(m.domain.leaves),
+            ~m.zeros.detailed(m.domain.leaves) if m.zeros else None,
         )

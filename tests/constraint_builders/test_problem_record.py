@@ -112,9 +112,9 @@ def test_what_was_worked_out_is_not_carried_over() -> None:
     assert problem.with_variances(exact).exact_equations[0].shape[0] == problem.rank
     assert problem.replace(equalities=(sparse.csr_array(np.eye(9)[[0]]), np.ones(1))).rank == problem.rank + 1
     assert problem.observing().tabulation is None
-    turned = in_schema_order(problem)
-    assert turned is not None
-    assert turned.problem.rank == problem.rank
+    turned = in_schema_order(problem).problem
+    assert turned is not problem
+    assert turned.rank == problem.rank
     assert of_tables(problem, [0], [0]).rank == 0
 
 

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, UnsupportedProblemError, blue, estimate
+from blue_solvers.crossing_areas import component_problem
+from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.testing import check_solver
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
@@ -297,6 +299,25 @@ CROSSED = Areas(8, {"Region": [0, 0, 0, 0, 1, 1, 1, 1], "Product": ["x", "y"] * 
 def crossing(**options: object) -> Problem:
     observed = {"Region": {"a": 2.0, "detailed": 3.0}, "Product": {"total": 0.5}, "Leaf": {"detailed": 9.0}}
     return Problem(SCHEMA, observed, areas=CROSSED, desired="all", **options)  # type: ignore[arg-type]
+
+
+def test_components_that_the_same_tables_see_share_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 components those along c alone are apart, for the recode has groups of c; solved a few at a time as all."""
+    schema = Schema({"a": 3, "b": 4, "c": 5}, recodes={"c": {"r": [0, 0, 1, 1, 1]}})
+    areas = Areas(6, {"R": [0, 0, 0, 1, 1, 1], "D": [0, 1, 1, 1, 2, 2]})
+    tables = {"r": 2.0, "detailed": [1.0, 3.0]}
+    problem = Problem(schema, {"R": tables, "D": {"detailed": 0.5}, "Leaf": {"detailed": 4.0}}, areas=areas)
+    form = AreaForm(problem)
+    shared = [sorted(map(sorted, own.components)) for own in form._shared]
+    assert sorted(shared) == [[[]], [[0], [0, 1], [1]], [[0, 1, 2], [0, 2], [1, 2], [2]]]
+    Y = np.random.default_rng(0).normal(size=(problem.observed.size, 3))
+    X, W, dense = form.apply(Y), form.adjoint(Y), blue(problem, "dense")
+    np.testing.assert_allclose(X, dense @ Y, atol=1e-12)
+    np.testing.assert_allclose(W, dense.T @ Y, atol=1e-12)
+    np.testing.assert_allclose(form.variances(), dense.variances(), rtol=1e-10)
+    monkeypatch.setattr(component_problem, "MOST_NUMBERS", 1)
+    np.testing.assert_allclose(form.apply(Y), X, atol=1e-13)
+    np.testing.assert_allclose(form.adjoint(Y), W, atol=1e-13)
 
 
 def test_auto_takes_areas_that_cross_and_two_passes_where_they_nest() -> None:

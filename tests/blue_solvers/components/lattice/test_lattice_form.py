@@ -36,8 +36,7 @@ FORMS = [LatticeForm, uncompiled, TreeForm, MatrixForm]
 
 def in_order(problem: Problem) -> Problem:
     """The problem as `blue` hands it to solvers."""
-    order = in_schema_order(problem)
-    return problem if order is None else order.problem
+    return in_schema_order(problem).problem
 
 
 def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
