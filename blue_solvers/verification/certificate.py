@@ -111,9 +111,8 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
     wanted = None if desired is None else _wanted(problem, desired)
     order = in_schema_order(problem)
-    if order is not None:
-        problem, y, x = order.problem, y[order.observed], x[order.observed]
-        wanted = None if wanted is None else wanted[order.desired]
+    problem, y, x = order.problem, y[order.observed], x[order.observed]
+    wanted = None if wanted is None else wanted[order.desired]
     tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
     if tree is not None and holds_all(tree.problem, []):  # of others of the spine nothing is said
         problem = tree.problem
