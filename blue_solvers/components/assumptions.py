@@ -7,8 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.components.lattice.axes import SchemaAxes
+from blue_solvers.components.grouping import Grouping, SchemaAxes, groupings_of
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal

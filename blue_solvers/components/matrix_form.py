@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
+from blue_solvers.components.orthogonal import kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.subspaces import kronecker
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table, factors_of
 

@@ -23,16 +23,15 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks
+from blue_solvers.components.component_products import TableAccess
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, WantedTables
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
-from constraint_builders.arrays import Float, Index, Int32, as_slice
+from constraint_builders.arrays import Float, Index, Int32, as_slice, chunks
 from constraint_builders.description.distinct_numbers import distinct_numbers
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
@@ -146,7 +145,7 @@ class TreeForm:
     def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
         self.plan = plan = self._make_plan()
-        self.coefficients = solve_components(plan, self._boundary())
+        self.coefficients = solve_components(plan, range(len(plan.components)), self._boundary())
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._basis = Basis(plan.groupings)
         numbers = range(len(plan.levels))
@@ -172,7 +171,7 @@ class TreeForm:
         """Of slots with what multiplies the sum of children, and with gains."""
         plan, pairs = self.plan, list(zip(self.plan.components, self.coefficients, strict=True))
         return {
-            name: TableAccess(plan, plan.finest, [(component, own.matrices[name]) for component, own in pairs])
+            name: TableAccess(plan.map_of(plan.finest), [(component, own.matrices[name]) for component, own in pairs])
             for name in ("children", "gain")
         }
 
