@@ -85,17 +85,23 @@ class TableMap:
     schema : Schema
     groupings : sequence of Grouping
         Of the variables in use.
+    components : sequence of Component
+        All that these have.
     table : Table
 
     Attributes
     ----------
+    seen : list of int
+        The components that it sees, by their numbers: it keeps every variable whole that they are contrasts along.
     axes : list of Grouping
         Its coordinates along each: slots of a variable that it keeps whole, of others cells, each a group by itself.
     sums : list of ndarray, (groups of `axes`, r)
         What its coordinates have of orthonormal group sums along each.
     """
 
-    def __init__(self, schema: Schema, groupings: Sequence[Grouping], table: Table) -> None:
+    def __init__(
+        self, schema: Schema, groupings: Sequence[Grouping], components: Sequence[Component], table: Table
+    ) -> None:
         self.shape, self.lengths = table.shape, tuple(own.levels for own in groupings)
         self.axes: list[Grouping] = []
         self.sums: list[Float] = []
@@ -109,11 +115,8 @@ class TableMap:
                 cells = np.array(schema.groups_of(factor)) if factor else np.zeros(own.levels, dtype=np.intp)
                 self.sums.append(own.sums_to(cells) * np.sqrt(own.sizes))
                 self.axes.append(Grouping(own.axis, np.arange(len(self.sums[-1]))))
-
-    def sees(self, component: Component) -> bool:
-        """Whether it keeps every variable whole that a component is contrasts along."""
-        pairs = zip(self.axes, component.contrasts, strict=True)
-        return all(own.has_contrasts or not contrast for own, contrast in pairs)
+        summed = {place for place, own in enumerate(self.axes) if not own.has_contrasts}
+        self.seen = [i for i, own in enumerate(components) if not any(own.contrasts[place] for place in summed)]
 
     def part(self, component: Component) -> Component:
         """A component that it sees, among its coordinates."""

@@ -90,7 +90,7 @@ def functional_covariance(
     if not weights or not count:
         return total.covariance()
     branches = Branches(plan, np.concatenate([own.geounits for own in weights]))
-    for number in sorted({number for own in weights for number in plan.seen(own.table)}):
+    for number in sorted({number for own in weights for number in plan.map_of(own.table).seen}):
         slots = _slots(plan, weights, count, number, branches)
         for piece, own in coefficients[number].pieces:
             on_piece = np.stack([piece.of_weights(each) for each in slots])
@@ -113,7 +113,7 @@ class PlaceCovariances:
     def __init__(self, plan: TreePlan, table: Table, taken: sparse.csr_array) -> None:
         self._plan, self._count = plan, taken.shape[1]
         weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
-        seen = plan.seen(table)
+        seen = plan.map_of(table).seen
         slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
         # Of a piece what goes up of its numbers, (b, c), and what sums take of that, (c, rest, K):
         self._seen: list[tuple[PieceCoefficients, Float, Float]] = []
@@ -254,7 +254,7 @@ def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, number: int, 
     require_memory(needed, f"{count:,} functionals in {geounits:,} geounits", "ask for fewer at a time")
     slots = np.zeros((geounits, component.size, prod(shape) // component.size, count))
     for own in weights:
-        if number in plan.seen(own.table):
+        if number in plan.map_of(own.table).seen:
             slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
     return slots
 

@@ -39,7 +39,7 @@ class LevelTables:
     """
 
     def __init__(self, layout: Layout, blocks: Sequence[int], geounits: int) -> None:
-        self._slices, self._geounits = [layout.block(i) for i in blocks], geounits
+        self._slices, self._geounits = [slice(*layout.offsets[i : i + 2]) for i in blocks], geounits
 
     def of(self, vectors: Float) -> list[Float]:
         """Each in vectors over the layout, (n, K), in their place, (G, cells, K)."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -341,10 +342,10 @@ class TreeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        by_table = self.variances_by_table()
-        result = np.empty(self._problem.desired.size)
-        for i in range(len(self._problem.desired_tables)):
-            result[self._problem.desired.block(i)] = by_table.of(i).ravel()
+        by_table, offsets = self.variances_by_table(), self._problem.desired.offsets.tolist()
+        result = np.empty(offsets[-1])
+        for i, block in enumerate(pairwise(offsets)):
+            result[slice(*block)] = by_table.of(i).ravel()
         return result
 
     def variances_by_table(self) -> TreeVariances:

@@ -107,7 +107,6 @@ class TreePlan:
         self.groupings = groupings = groupings_of(schema, tables, zeros.axes)
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, TableMap] = {}
-        self._seen: dict[str, list[int]] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
         self.has_zeros = bool(zeros.axes or zeros.empty.any())
         self.levels = [self._level(level, problem) for level in range(len(spine.levels))]
@@ -214,32 +213,26 @@ class TreePlan:
     def map_of(self, table: Table) -> TableMap:
         """What a table sees of the variables in use."""
         if table.name not in self._maps:
-            self._maps[table.name] = TableMap(self.schema, self.groupings, table)
+            self._maps[table.name] = TableMap(self.schema, self.groupings, self.components, table)
         return self._maps[table.name]
-
-    def seen(self, table: Table) -> list[int]:
-        """The components that a table sees, by their numbers."""
-        if table.name not in self._seen:
-            own = self.map_of(table)
-            self._seen[table.name] = [i for i, component in enumerate(self.components) if own.sees(component)]
-        return self._seen[table.name]
 
     @cached_property
     def design_keys(self) -> list[DesignKey]:
         """See the class."""
-        sizes = [(own.axis, own.sizes.size) for own in self.groupings]
-        keys: list[tuple[tuple[int, ...], list[tuple[str, float]]]] = []
-        for component in self.components:
-            pairs = zip(sizes, component.contrasts, strict=True)
-            keys.append((tuple(axis for (axis, size), contrast in pairs if size > 1 and not contrast), []))
+        seeing: list[list[tuple[str, float]]] = [[] for _ in self.components]
         for table in sorted(self._speaking, key=lambda own: own.name):
+            own = self.map_of(table)
             # What its sums along variables of one group multiply a component by:
-            scales = [float(W[0, 0]) if W.shape[1] == 1 else 1.0 for W in self.map_of(table).sums]
-            for i in self.seen(table):
-                contrasts = self.components[i].contrasts
-                scale = prod(own for own, contrast in zip(scales, contrasts, strict=True) if not contrast)
-                keys[i][1].append((table.name, scale))
-        return [(several, tuple(seeing)) for several, seeing in keys]
+            scales = [float(W[0, 0]) if W.shape[1] == 1 else 1.0 for W in own.sums]
+            for i in own.seen:
+                shares = zip(scales, self.components[i].contrasts, strict=True)
+                seeing[i].append((table.name, prod(scale for scale, contrast in shares if not contrast)))
+        keys = []
+        for component, told in zip(self.components, seeing, strict=True):
+            axes = zip(self.groupings, component.contrasts, strict=True)
+            several = tuple(own.axis for own, contrast in axes if own.sizes.size > 1 and not contrast)
+            keys.append((several, tuple(told)))
+        return keys
 
     @cached_property
     def _speaking(self) -> list[Table]:

@@ -19,7 +19,7 @@ from constraint_builders.description.table import Table
 
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups
 
-KEPT = 1  # table whose variances by place are kept: its rows are asked for one after another
+KEPT = 1  # table whose variances by place are kept, and level: rows are asked for one after another
 
 
 class TreeVariances:
@@ -35,25 +35,28 @@ class TreeVariances:
 
     def __init__(self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients]) -> None:
         self._problem, self._plan, self._coefficients = problem, plan, coefficients
-        self._worked_out: Callable[[int], tuple[Float, Int32]] = lru_cache(KEPT)(self._work_out)
+        self._entries: Callable[[int], tuple[Index, Int32]] = lru_cache(KEPT)(self._entries_of_level)
+        self._worked_out: Callable[[int], Float] = lru_cache(KEPT)(self._work_out)
 
     def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells)."""
-        variances, place_of = self._worked_out(table)
-        return variances.take(place_of[rows], axis=0)
+        _, place_of = self._entries(self._problem.desired_levels[table])
+        return self._worked_out(table).take(place_of[rows], axis=0)
 
-    def _work_out(self, table: int) -> tuple[Float, Int32]:
-        """At the different entries of `TreePlan.posterior_of` of its level, and which of them every geounit has."""
-        members = self._plan.levels[self._problem.desired_levels[table]].members
-        places, place_of = distinct_numbers(self._plan.posterior_of[members])
-        return self._of_table(self._problem.desired_tables[table], places), place_of
+    def _entries_of_level(self, level: int) -> tuple[Index, Int32]:
+        """The different entries of `TreePlan.posterior_of` of a level, and which of them every geounit has."""
+        return distinct_numbers(self._plan.posterior_of[self._plan.levels[level].members])
+
+    def _work_out(self, table: int) -> Float:
+        places, _ = self._entries(self._problem.desired_levels[table])
+        return self._of_table(self._problem.desired_tables[table], places)
 
     def _of_table(self, table: Table, places: Index) -> Float:
         """Variances of a table's cells at some entries, (entries, cells)."""
         total: Float = np.zeros(())
         known: Known = {}
         own = self._plan.map_of(table)
-        for i in self._plan.seen(table):
+        for i in own.seen:
             total = total + self._of_component(self._plan.components[i], own, self._coefficients[i], places, known)
         for place, axis in enumerate(own.axes, 1):
             if axis.has_contrasts:

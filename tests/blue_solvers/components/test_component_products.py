@@ -74,7 +74,7 @@ def test_tables_to_slots_and_back(name: str, recodes: dict[str, dict[str, list[i
     lengths = [own.levels for own in seen.axes]
     coordinates, expected = rng.standard_normal((3, *lengths, 2)), np.zeros((3, 5, 2, 2))
     given = []
-    for component in (plan.components[i] for i in plan.seen(table)):
+    for component in (plan.components[i] for i in seen.seen):
         pairs = zip(component.slots, seen.axes, strict=True)
         along = [slots if own.has_contrasts else slice(None) for slots, own in pairs]
         part = coordinates[(slice(None), *along)]
