@@ -1,4 +1,4 @@
-"""Names of the arrays that everything is made of, rows of one without a copy, and rows some at a time."""
+"""Names of the arrays that everything is made of, and rows of one without a copy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,3 @@ def as_slice(rows: Index) -> slice | Index:
     """Consecutive rows as a slice, which copies nothing."""
     consecutive = rows.size and rows[-1] - rows[0] == rows.size - 1 and (rows[1:] > rows[:-1]).all()
     return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
-
-
-def chunks(stop: int, size: int) -> list[slice]:
-    """Consecutive slices of equal size."""
-    return [slice(first, min(first + size, stop)) for first in range(0, stop, size)]

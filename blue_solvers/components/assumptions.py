@@ -74,9 +74,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
     if refusal is None or too_many_groups(problem) is not None:
         return refusal
     axes = SchemaAxes(problem.domain.schema, [*problem.desired_tables, *problem.observed_tables])
-    desired, observed = (
-        [axes.of(own) for own in tables] for tables in (problem.desired_tables, problem.observed_tables)
-    )
+    tables = problem.desired_tables, problem.observed_tables
+    desired, observed = ([axes.tables[table.name] for table in own] for own in tables)
     try:
         SweepPlan(axes, observed, desired, free_memory() / SWEEP_BYTES)
     except TooManyCellsError:

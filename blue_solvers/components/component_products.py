@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.orthogonal import squares_of_sums
 from blue_solvers.components.reflections import Basis
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Index, as_slice
@@ -348,3 +349,24 @@ class Composed:
             ahead = own.toarray() @ right.toarray().reshape(width, -1)
             whole += left.toarray() @ ahead.reshape(self.entries, left.shape[1], self.columns.length)
         return whole
+
+    def squares_of_sums(self, W: Float | sparse.csr_array, places: Index) -> Float:
+        """Diagonal of W M M' W' for the matrices M of some entries, (entries, rows of W)."""
+        if self.rows.are_numbers:
+            return squares_of_sums(W, next(iter(self.pieces.values()))[places].toarray())
+        squares = np.zeros((W.shape[0], len(places)))
+        turned = sparse.csc_array(sparse.csr_array(W) @ self.rows.from_pieces)
+        for number, (place, size) in self.rows.places.items():
+            matrices = self.pieces[number][places]
+            if size == 1:  # nothing cancels
+                squares += np.outer(turned[:, place].power(2).sum(axis=1), matrices.toarray() ** 2)
+                continue
+            own = sparse.coo_array(turned[:, place])
+            copies = own.shape[1] // size
+            keys, found = np.unique(own.row * copies + own.col % copies, return_inverse=True)
+            taken = sparse.csr_array((own.data, (found, own.col // copies)), shape=(keys.size, size))
+            rows, starts = np.unique(keys // copies, return_index=True)
+            for entries, roots, kept, _ in matrices.by_lot() if keys.size else ():
+                sums = np.add.reduceat(squares_of_sums(taken[:, kept], roots), starts, axis=1)
+                squares[np.ix_(rows, entries)] += sums.T
+        return squares.T

@@ -118,6 +118,8 @@ class SchemaAxes:
         Bits of an axis and of those of its variable that are sums over it.
     told : list of ndarray of int, (levels,)
         Of an axis of levels the group of each, of another one its cell of each level of the variable.
+    tables : dict of str to tuple of int
+        The axes of every table, by its name.
     """
 
     def __init__(self, schema: Schema, tables: Sequence[Table]) -> None:
@@ -127,24 +129,25 @@ class SchemaAxes:
         self.bits: list[int] = []
         self.groups: list[int] = []
         self.provides: list[int] = []
-        self._number: dict[str, int] = {}
+        number: dict[str, int] = {}
         for grouping in groupings_of(schema, tables):
             if grouping.levels > 1:
-                self._lay(schema.names[grouping.axis], grouping)
+                self._lay(schema.names[grouping.axis], grouping, number)
+        self.tables = {own.name: tuple([number[name] for name in own.factors if name in number]) for own in tables}
         self.is_whole = [own == 1 << axis for axis, own in enumerate(self.bits)]
         self.has_groups = max(self.groups, default=-1) >= 0
         told = [self.groups[axis] if whole else axis for axis, whole in enumerate(self.is_whole)]
         self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.int64) for i, own in enumerate(told)]
 
-    def _lay(self, name: str, grouping: Grouping) -> None:
-        """The axes of a variable."""
+    def _lay(self, name: str, grouping: Grouping, number: dict[str, int]) -> None:
+        """The axes of a variable, by the factors that they are."""
         levels, first = {name: np.arange(grouping.levels)}, len(self.sizes)
         recodes = {own: cells for own, cells in grouping.recodes.items() if cells.max()}
         as_fine = {own: cells for own, cells in recodes.items() if cells.max() + 1 == grouping.sizes.size}
         groups = next(iter(as_fine.items()), ("", grouping.groups)) if grouping.has_contrasts else (name, levels[name])
         axes = (levels if grouping.has_contrasts else {}) | (dict([groups]) | recodes if recodes else {})
         for factor, cells in axes.items():
-            self._number[factor] = len(self.sizes)
+            number[factor] = len(self.sizes)
             self.sizes.append(int(cells.max()) + 1)
             self.cells.append(cells)
         own = range(first, len(self.sizes))
@@ -155,10 +158,6 @@ class SchemaAxes:
 
     def _refines(self, fine: int, coarse: int) -> bool:
         return bool((self.between(fine, coarse)[self.cells[fine]] == self.cells[coarse]).all())
-
-    def of(self, table: Table) -> Axes:
-        """The axes of a table."""
-        return tuple([self._number[factor] for factor in table.factors if factor in self._number])
 
     def size(self, axes: Axes) -> int:
         """Cells of a table."""

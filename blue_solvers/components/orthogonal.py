@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from constraint_builders.arrays import Float, Index, chunks
+from constraint_builders.arrays import Float, Index
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
 AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
@@ -95,7 +95,9 @@ def _factors(F: Float, B: Float) -> Iterator[tuple[slice, Float, Index, Float]]:
     Systems lie along the last axis, so that steps run along them.
     """
     N, k, m = F.shape
-    for some in chunks(N, 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m))):
+    count = 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m))
+    for first in range(0, N, count):
+        some = slice(first, first + count)
         own = F[some]
         rows = np.argsort(-abs(own).max(axis=2), axis=1, kind="stable")[:, :, None]
         work = np.empty((k, m + B.shape[1], len(own)))
@@ -170,7 +172,9 @@ def squares_of_sums(W: Float | sparse.csr_array, root: Float) -> Float:
     if m == q == 1:  # nothing cancels
         return np.outer(root.ravel() ** 2, (W * W).sum(axis=1))
     squares = np.empty((W.shape[0], N))
-    for some in chunks(N, max(1, PRODUCTS_AT_ONCE // max(1, W.shape[0] * q))):
+    count = max(1, PRODUCTS_AT_ONCE // max(1, W.shape[0] * q))
+    for first in range(0, N, count):
+        some = slice(first, first + count)
         sums = W @ root[some].transpose(1, 0, 2).reshape(m, -1)
         squares[:, some] = (sums**2).reshape(W.shape[0], -1, q).sum(axis=2)
     least = ROUNDING * (abs(W) @ abs(root).max(axis=2, initial=0.0).T)

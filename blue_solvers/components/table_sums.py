@@ -68,7 +68,7 @@ class TableSums:
 
     def __init__(self, schema: Schema, finest: Table, tables: list[Table]) -> None:
         axes = SchemaAxes(schema, [finest, *tables])
-        self._whole, self._own = axes.of(finest), [axes.of(table) for table in tables]
+        self._whole, *self._own = [axes.tables[table.name] for table in (finest, *tables)]
         self._plan = SweepPlan(axes, [self._whole], self._own)
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
@@ -125,7 +125,7 @@ class LeafPlan:
 
     def __init__(self, schema: Schema, tables: list[Table], precisions: Float) -> None:
         axes = SchemaAxes(schema, tables)
-        whole, *self._seen = map(axes.of, tables)
+        whole, *self._seen = [axes.tables[table.name] for table in tables]
         self._plan = plan = self._with_all_groups(axes)
         if len(set(self._seen)) < len(self._seen) or whole in plan.number:
             raise SameCellsError

@@ -55,8 +55,8 @@ class LatticeForm:
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
         self._observed, self._desired, self._room = problem.observed, problem.desired, 0
         axes = SchemaAxes(problem.schema, problem.tables)
-        tables = [axes.of(table) for table in problem.observed_tables]
-        self._wanted = [axes.of(table) for table in problem.desired_tables]
+        tables = [axes.tables[table.name] for table in problem.observed_tables]
+        self._wanted = [axes.tables[table.name] for table in problem.desired_tables]
         variances = np.concatenate(problem.geounit_variances)
         told = np.flatnonzero(variances < np.inf)
         tables, variances = [tables[i] for i in told.tolist()], variances[told]

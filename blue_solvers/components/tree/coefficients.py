@@ -19,7 +19,7 @@ from blue_solvers.components.orthogonal import compress
 from blue_solvers.components.tree.messages import Message, SumOfChildren, SumOfNumbers, Telling, combine
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index, chunks
+from constraint_builders.arrays import Float, Index
 
 STACKED = 1 << 18  # numbers in an array that several pieces share: beyond, each by itself costs no more
 Found = tuple[Index, Float, Index, Index]  # entries, matrices (pieces, entries, r, q), and which rows and columns
@@ -261,8 +261,9 @@ def solve_components(plan: TreePlan, numbers: Sequence[int], boundary: Boundary 
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
     for lot in lots.values():
         numbers_of_each = max(plan.class_rank.size, plan.pair_parent.size) * lot[0][1].size ** 2
-        for some in chunks(len(lot), max(1, STACKED // numbers_of_each)):
-            solved |= zip(lot[some], PieceSolver(plan, lot[some], boundary).solve(), strict=True)
+        count = max(1, STACKED // numbers_of_each)
+        for some in [lot[first : first + count] for first in range(0, len(lot), count)]:
+            solved |= zip(some, PieceSolver(plan, some, boundary).solve(), strict=True)
     found, entries = {}, plan.entries
     for key, i in one_of.items():
         pieces = [(piece, solved.pop((i, piece))) for piece in divisions[key].pieces]

@@ -32,7 +32,7 @@ from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, Want
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
-from constraint_builders.arrays import Float, Index, Int32, as_slice, chunks
+from constraint_builders.arrays import Float, Index, Int32, as_slice
 from constraint_builders.description.distinct_numbers import distinct_numbers
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
@@ -49,6 +49,8 @@ class SomeMembers:
     Attributes
     ----------
     rows : ndarray of int, (G,)
+    place : slice or ndarray of int
+        The same, that take no copy where they lie together.
     pairs : ndarray of int
         Their pairs with their parents.
     pair_of : ndarray of int, (G,)
@@ -60,6 +62,7 @@ class SomeMembers:
     """
 
     rows: Index
+    place: Rows
     pairs: Index
     pair_of: Int32
     inner: Rows
@@ -238,13 +241,12 @@ class TreeForm:
         held = run.targets[number].room(run.result, (count, *self._shape, K))
 
         def collect(some: SomeMembers) -> None:
-            rows = as_slice(some.rows)
-            block = source.read(tables, rows, K)
+            block = source.read(tables, some.place, K)
             children = run.sums[some.numbers]
             if not run.transpose:
                 children = self._products["children"].to_slots(children, some.numbers)
             block[some.inner] += children
-            held[rows] = block
+            held[some.place] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
@@ -269,17 +271,16 @@ class TreeForm:
         tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: SomeMembers) -> None:
-            rows = as_slice(some.rows)
-            block = held[rows]
+            block = held[some.place]
             if number:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
             children = block[some.inner]
             if run.transpose:
                 children = self._products["children"].from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
-            target.write(block, results, rows)
-            if not isinstance(rows, slice):
-                held[rows] = block
+            target.write(block, results, some.place)
+            if not isinstance(some.place, slice):
+                held[some.place] = block
 
         def estimate(kind: int, some: SomeMembers) -> None:
             if number:
@@ -317,7 +318,8 @@ class TreeForm:
             rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            yield SomeMembers(rows, *distinct_numbers(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            pairs, pair_of = distinct_numbers(level.parent_pair[rows])
+            yield SomeMembers(rows, as_slice(rows), pairs, pair_of, as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
@@ -351,3 +353,8 @@ class TreeForm:
     def variances_by_table(self) -> TreeVariances:
         """The same, some geounits of a table at a time."""
         return TreeVariances(self._problem, self.plan, self.coefficients)
+
+
+def chunks(stop: int, size: int) -> list[slice]:
+    """Consecutive slices of equal size."""
+    return [slice(first, min(first + size, stop)) for first in range(0, stop, size)]

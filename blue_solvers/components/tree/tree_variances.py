@@ -8,8 +8,8 @@ from functools import lru_cache, reduce
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.component_products import Component, Composed, TableMap
-from blue_solvers.components.orthogonal import SMALL, kronecker, squares_of_sums
+from blue_solvers.components.component_products import Component, TableMap
+from blue_solvers.components.orthogonal import SMALL, kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -84,26 +84,5 @@ class TreeVariances:
         if key not in known:
             is_small = component.size <= SMALL
             W = kronecker(matrices) if is_small else sparse.csr_array(reduce(sparse.kron, matrices))
-            known[key] = _squares(W, own.matrices["posterior"][places])
+            known[key] = own.matrices["posterior"].squares_of_sums(W, places)
         return known[key].reshape(len(places), *shape) * scale
-
-
-def _squares(W: Float | sparse.csr_array, roots: Composed) -> Float:
-    """Diagonal of W root root' W' for roots in pieces, (entries, rows of W)."""
-    if roots.rows.are_numbers:
-        return squares_of_sums(W, roots.toarray())
-    squares = np.zeros((W.shape[0], len(roots)))
-    turned = sparse.csc_array(sparse.csr_array(W) @ roots.rows.from_pieces)
-    for number, (place, size) in roots.rows.places.items():
-        if size == 1:  # nothing cancels
-            squares += np.outer(turned[:, place].power(2).sum(axis=1), roots.pieces[number].toarray() ** 2)
-            continue
-        own = sparse.coo_array(turned[:, place])
-        copies = own.shape[1] // size
-        keys, places = np.unique(own.row * copies + own.col % copies, return_inverse=True)
-        taken = sparse.csr_array((own.data, (places, own.col // copies)), shape=(keys.size, size))
-        rows, starts = np.unique(keys // copies, return_index=True)
-        for entries, matrices, kept, _ in roots.pieces[number].by_lot() if keys.size else ():
-            found = squares_of_sums(taken[:, kept], matrices)
-            squares[np.ix_(rows, entries)] += np.add.reduceat(found, starts, axis=1).T
-    return squares.T
