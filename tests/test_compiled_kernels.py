@@ -224,7 +224,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
-    "blue_solvers.components.lattice.lines.mix_lines": (_lines, 1e-13),
+    "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),

@@ -7,8 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.components.lattice.axes import SchemaAxes
+from blue_solvers.components.grouping import Grouping, SchemaAxes, groupings_of
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
@@ -75,9 +74,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
     if refusal is None or too_many_groups(problem) is not None:
         return refusal
     axes = SchemaAxes(problem.domain.schema, [*problem.desired_tables, *problem.observed_tables])
-    desired, observed = (
-        [axes.of(own) for own in tables] for tables in (problem.desired_tables, problem.observed_tables)
-    )
+    tables = problem.desired_tables, problem.observed_tables
+    desired, observed = ([axes.tables[table.name] for table in own] for own in tables)
     try:
         SweepPlan(axes, observed, desired, free_memory() / SWEEP_BYTES)
     except TooManyCellsError:

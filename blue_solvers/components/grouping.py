@@ -8,61 +8,62 @@ its groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders import Schema
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table, factors_of
 
+Axes = tuple[int, ...]  # of a table, in increasing order
+Recodes = Mapping[str, NDArray[np.intp]]
+NO_RECODES: Recodes = {}
 
-@dataclass(frozen=True)
+
 class Grouping:
     """One variable in use, and its groups.
 
-    Attributes
+    Parameters
     ----------
     axis : int
         The variable, as the schema numbers it.
     groups : ndarray of int, (n,)
         The group of every level.
+    recodes : mapping of str to ndarray of int, (n,), optional
+        The cell of every level, of the recodes that made the groups.
+
+    Attributes
+    ----------
+    levels : int
+        Their number, n.
+    sizes : ndarray of int, (r,)
+        Number of levels in each group.
     has_contrasts : bool
         Whether C is more than nothing: some group holds two levels or more.
     """
 
-    axis: int
-    groups: NDArray[np.intp]
-
-    @cached_property
-    def sizes(self) -> NDArray[np.intp]:
-        """Number of levels in each group, (r,)."""
-        return np.bincount(self.groups)
+    def __init__(self, axis: int, groups: NDArray[np.intp], recodes: Recodes = NO_RECODES) -> None:
+        self.axis, self.groups, self.recodes = axis, groups, recodes
+        self.levels, self.sizes = groups.size, np.bincount(groups)
+        self.has_contrasts = self.sizes.size < groups.size
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
         """Levels in the order of slots: of every group all but its last level, then the last ones, (n,)."""
-        last = np.array([np.flatnonzero(self.groups == group)[-1] for group in range(self.sizes.size)])
+        last = np.zeros(self.sizes.size, dtype=np.intp)
+        last[self.groups] = np.arange(self.levels)  # the last one stays
         others = np.setdiff1d(np.arange(self.levels), last)
         return np.concatenate([others[np.argsort(self.groups[others], kind="stable")], last])
 
-    @cached_property
-    def in_order(self) -> bool:
-        """Whether slots have the levels' own order."""
-        return bool((np.diff(self.order) > 0).all())
-
-    @property
-    def levels(self) -> int:
-        """Number of levels, n."""
-        return self.groups.size
-
-    @property
-    def has_contrasts(self) -> bool:
-        """Whether some group has two levels or more."""
-        return self.sizes.size < self.levels
+    def sums_to(self, cells: NDArray[np.intp]) -> Float:
+        """The 0/1 matrix, (cells, r), that sums groups to cells of a coarser factor, given that of every level."""
+        sums = np.zeros((cells.max() + 1, self.sizes.size))
+        sums[cells, self.groups] = 1
+        return sums
 
 
 def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
@@ -70,29 +71,100 @@ def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int,
 
     Variables in `told_apart` have a group for every level.
     """
-    factors: dict[int, set[str]] = {axis: {schema.names[axis]} for axis in told_apart}
-    for factor in factors_of(tables):
-        factors.setdefault(schema.axis_of(factor), set()).add(factor)
+    recodes: dict[int, dict[str, NDArray[np.intp]]] = {axis: {} for axis in told_apart}
+    names, shape, axes = schema.names, schema.shape, schema.axes_and_sizes
+    for factor in sorted(factors_of(tables)):
+        axis = axes[factor][0]
+        own = recodes.setdefault(axis, {})
+        if factor != names[axis]:
+            own[factor] = np.array(schema.groups_of(factor), dtype=np.intp)
     groupings = []
-    for axis in sorted(factors):
-        recodes = [schema.groups_of(factor) for factor in sorted(factors[axis]) if factor != schema.names[axis]]
-        if axis in told_apart:
-            groups = np.arange(schema.shape[axis])
-        elif len(recodes) > 1:
-            groups = np.unique(np.array(recodes, dtype=np.intp), axis=1, return_inverse=True)[1].ravel()
-        elif recodes:
-            groups = np.unique(recodes[0], return_inverse=True)[1]
-        else:
-            groups = np.zeros(schema.shape[axis], dtype=np.intp)
-        groupings.append(Grouping(axis, groups))
+    for axis, own in sorted(recodes.items()):
+        groups = np.arange(shape[axis]) if axis in told_apart else np.zeros(shape[axis], dtype=np.intp)
+        for cells in own.values():
+            groups = np.unique(groups * (cells.max() + 1) + cells, return_inverse=True)[1]
+        groupings.append(Grouping(axis, groups, own))
     return groupings
 
 
-def group_sums(schema: Schema, grouping: Grouping, factor: str | None) -> Float:
-    """The 0/1 matrix (cells of the factor, r) that sums groups to the factor's cells; None is the total."""
-    if factor is None:
-        return np.ones((1, grouping.sizes.size))
-    cells = np.array(schema.groups_of(factor))
-    sums = np.zeros((cells.max() + 1, grouping.sizes.size))
-    sums[cells, grouping.groups] = 1
-    return sums
+class SchemaAxes:
+    """An axis for the levels of every variable; of one with recodes also for its groups and for every recode.
+
+    Variables of one level have none. Where recodes tell all levels apart, the levels are the groups; a recode that
+    tells all groups apart is them, and gives them their order.
+
+    Parameters
+    ----------
+    schema : Schema
+    tables : sequence of Table
+
+    Attributes
+    ----------
+    sizes : list of int
+        Cells along every axis.
+    variable : list of int
+        Of every axis, as the schema numbers it.
+    cells : list of ndarray of int, (levels,)
+        Along every axis the cell of each level of its variable.
+    bits : list of int
+        Of every axis' variable the axis of levels as a bit, 0 where it has no contrasts.
+    groups : list of int
+        Of every axis' variable the axis of groups, -1 where it has one.
+    is_whole : list of bool
+        Whether an axis is of levels.
+    has_groups : bool
+        Whether some variable has several.
+    provides : list of int
+        Bits of an axis and of those of its variable that are sums over it.
+    told : list of ndarray of int, (levels,)
+        Of an axis of levels the group of each, of another one its cell of each level of the variable.
+    tables : dict of str to tuple of int
+        The axes of every table, by its name.
+    """
+
+    def __init__(self, schema: Schema, tables: Sequence[Table]) -> None:
+        self.sizes: list[int] = []
+        self.variable: list[int] = []
+        self.cells: list[Integers] = []
+        self.bits: list[int] = []
+        self.groups: list[int] = []
+        self.provides: list[int] = []
+        number: dict[str, int] = {}
+        for grouping in groupings_of(schema, tables):
+            if grouping.levels > 1:
+                self._lay(schema.names[grouping.axis], grouping, number)
+        self.tables = {own.name: tuple([number[name] for name in own.factors if name in number]) for own in tables}
+        self.is_whole = [own == 1 << axis for axis, own in enumerate(self.bits)]
+        self.has_groups = max(self.groups, default=-1) >= 0
+        told = [self.groups[axis] if whole else axis for axis, whole in enumerate(self.is_whole)]
+        self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.int64) for i, own in enumerate(told)]
+
+    def _lay(self, name: str, grouping: Grouping, number: dict[str, int]) -> None:
+        """The axes of a variable, by the factors that they are."""
+        levels, first = {name: np.arange(grouping.levels)}, len(self.sizes)
+        recodes = {own: cells for own, cells in grouping.recodes.items() if cells.max()}
+        as_fine = {own: cells for own, cells in recodes.items() if cells.max() + 1 == grouping.sizes.size}
+        groups = next(iter(as_fine.items()), ("", grouping.groups)) if grouping.has_contrasts else (name, levels[name])
+        axes = (levels if grouping.has_contrasts else {}) | (dict([groups]) | recodes if recodes else {})
+        for factor, cells in axes.items():
+            number[factor] = len(self.sizes)
+            self.sizes.append(int(cells.max()) + 1)
+            self.cells.append(cells)
+        own = range(first, len(self.sizes))
+        self.variable += [grouping.axis for _ in own]
+        self.bits += [grouping.has_contrasts << first for _ in own]
+        self.groups += [first + grouping.has_contrasts if recodes else -1 for _ in own]
+        self.provides += [sum([1 << other for other in own if self._refines(axis, other)]) for axis in own]
+
+    def _refines(self, fine: int, coarse: int) -> bool:
+        return bool((self.between(fine, coarse)[self.cells[fine]] == self.cells[coarse]).all())
+
+    def size(self, axes: Axes) -> int:
+        """Cells of a table."""
+        return prod([self.sizes[axis] for axis in axes])
+
+    def between(self, fine: int, coarse: int) -> Integers:
+        """The cell of the coarser axis of a variable that each of the finer one goes to."""
+        found = np.zeros(self.sizes[fine], dtype=np.int64)
+        found[self.cells[fine]] = self.cells[coarse]
+        return found

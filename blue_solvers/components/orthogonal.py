@@ -1,4 +1,4 @@
-"""Least squares on rows that differ by many decades, by orthogonal transformations, many small systems at once.
+"""Many small matrices at once: least squares by orthogonal transformations on rows that differ by many decades.
 
 Normal equations square the ratio of the weights; here every row keeps its own relative precision (Householder
 reflections with pivoted columns on rows sorted by size: Cox and Higham, "Stability of Householder QR factorization for
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from blue_solvers.components.batches import chunks
 from constraint_builders.arrays import Float, Index
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
 AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
+PRODUCTS_AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
+ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
 
 
 class Fitted(NamedTuple):
@@ -93,7 +95,9 @@ def _factors(F: Float, B: Float) -> Iterator[tuple[slice, Float, Index, Float]]:
     Systems lie along the last axis, so that steps run along them.
     """
     N, k, m = F.shape
-    for some in chunks(N, 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m))):
+    count = 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m))
+    for first in range(0, N, count):
+        some = slice(first, first + count)
         own = F[some]
         rows = np.argsort(-abs(own).max(axis=2), axis=1, kind="stable")[:, :, None]
         work = np.empty((k, m + B.shape[1], len(own)))
@@ -151,3 +155,27 @@ def _rows_in_place(X: Float, order: Index) -> Float:
     result = np.empty((N, m, c))
     result[np.arange(N), order] = X.transpose(0, 2, 1)
     return result
+
+
+def kronecker(matrices: list[Float]) -> Float:
+    """Kronecker product of any number of matrices."""
+    result: Float = np.ones((1, 1))
+    for matrix in matrices:
+        shape = len(result) * len(matrix), result.shape[1] * matrix.shape[1]
+        result = (result[:, None, :, None] * matrix[None, :, None, :]).reshape(shape)
+    return result
+
+
+def squares_of_sums(W: Float | sparse.csr_array, root: Float) -> Float:
+    """Diagonal of W root root' W' for a batch of roots (N, m, q), (N, rows); 0 where only rounding is left of it."""
+    N, m, q = root.shape
+    if m == q == 1:  # nothing cancels
+        return np.outer(root.ravel() ** 2, (W * W).sum(axis=1))
+    squares = np.empty((W.shape[0], N))
+    count = max(1, PRODUCTS_AT_ONCE // max(1, W.shape[0] * q))
+    for first in range(0, N, count):
+        some = slice(first, first + count)
+        sums = W @ root[some].transpose(1, 0, 2).reshape(m, -1)
+        squares[:, some] = (sums**2).reshape(W.shape[0], -1, q).sum(axis=2)
+    least = ROUNDING * (abs(W) @ abs(root).max(axis=2, initial=0.0).T)
+    return np.where(squares > least**2, squares, 0.0).T

@@ -22,17 +22,18 @@ from constraint_builders.compiled import compiled
 
 
 class Basis:
-    """Levels to slots and back along chosen axes of an array (G, ..., K), in place.
+    """Levels to slots and back along the axes of an array (G, ..., K), in place.
 
     Parameters
     ----------
-    groupings : sequence of Grouping or None
-        For every axis between the first and the last one; None leaves it as it is.
+    groupings : sequence of Grouping
+        For every axis between the first and the last one; cells that each are a group by themselves stay as they are.
     """
 
-    def __init__(self, groupings: Sequence[Grouping | None]) -> None:
-        self._axes = [(axis, g) for axis, g in enumerate(groupings, 1) if g is not None]
-        self._ordered = [(axis, np.array(g.order)) for axis, g in self._axes if not g.in_order]
+    def __init__(self, groupings: Sequence[Grouping]) -> None:
+        orders = [(axis, g.order) for axis, g in enumerate(groupings, 1)]
+        self._ordered = [(axis, order) for axis, order in orders if (np.diff(order) < 0).any()]
+        self._axes = [(axis, g) for axis, g in enumerate(groupings, 1) if g.has_contrasts]
         self._sizes = np.concatenate([np.zeros(0, dtype=np.int64), *(g.sizes for _, g in self._axes)])
         self._steps: dict[tuple[int, ...], Integers] = {}
 

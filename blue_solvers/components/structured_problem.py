@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
@@ -21,13 +23,15 @@ class StructuredProblem:
     ----------
     spine : LevelledTree
         Of one geounit where there is no geography.
+    zeros : EmptyCells
+        `no_zeros` where none are known.
     geounit_variances : list of ndarray, (geounits of the table's level,)
         The one variance of every observed table in every geounit.
     """
 
     schema: Schema
     spine: LevelledTree
-    zeros: EmptyCells | None
+    zeros: EmptyCells
     observed: Layout
     observed_tables: tuple[Table, ...]
     observed_levels: tuple[int, ...]
@@ -58,7 +62,13 @@ class StructuredProblem:
             raise ValueError(f"table {told!r} is not in the schema's order: give the problem of `in_schema_order`")
         variances, domain = equal_variances(problem), problem.domain
         read: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(cls)}
-        return cls(**read | {"schema": domain.schema, "spine": domain.spine, "geounit_variances": variances})
+        read |= {"schema": domain.schema, "spine": domain.spine, "geounit_variances": variances}
+        return cls(**read | {"zeros": problem.zeros or no_zeros(domain.spine.size)})
+
+
+def no_zeros(geounits: int) -> EmptyCells:
+    """That no cell of some geounits is known to be empty: no variable tells cells apart."""
+    return EmptyCells((), np.zeros(geounits, dtype=bool), np.zeros(1, dtype=np.intp))
 
 
 def equal_variances(problem: Problem) -> list[Float]:

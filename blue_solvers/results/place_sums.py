@@ -149,11 +149,10 @@ class PlaceSums:
         ]
         levels, tables, variances = (list(part) for part in zip(*measured, strict=True))
         layout = spine_layout(schema, spine, list(empty))
-        zeros = StructuralZeros(schema, spine, layout, empty) if empty else None
         problem = StructuredProblem(
             schema=schema,
             spine=spine,
-            zeros=zeros,
+            zeros=StructuralZeros(schema, spine, layout, empty),
             observed=Layout([], []),
             observed_tables=tuple(tables),
             observed_levels=tuple(levels),

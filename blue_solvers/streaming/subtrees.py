@@ -17,11 +17,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.components.component_products import PUT_TOGETHER
 from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.structured_problem import StructuredProblem, no_zeros
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
-from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
@@ -86,7 +86,7 @@ class Subproblem(StructuredProblem):
         return cls(
             schema=design.schema,
             spine=LevelledTree(part.parent, levels, tuple(design.levels[level] for level in present)),
-            zeros=None if part.empty is None else design.empty_cells(part.empty),
+            zeros=no_zeros(part.parent.size) if part.empty is None else design.empty_cells(part.empty),
             observed=_layout([*names, *((level, ANCHOR) for level in anchor_levels)], observed, part),
             observed_tables=tuple(table for _, table in observed),
             observed_levels=tuple(number[level] for level, _ in observed),
@@ -179,7 +179,7 @@ class SubtreeForm(TreeForm):
         chosen = range(len(design.desired)) if wanted is None else wanted
         self._subproblem = Subproblem.of_part(design, part, sorted(self._anchors), chosen)
         self._messages = {position: message.messages for position, message in (below or {}).items()}
-        self._above = None if above is None else above.roots
+        self._above = () if above is None else above.roots
         told = (message.least for message in (below or {}).values())
         self._least = min(part.least, *told, np.inf) if above is None else above.least
         super().__init__(self._subproblem)
@@ -295,7 +295,7 @@ def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -
     )
     plan = TreePlan(problem, design.divisions)
     total = np.zeros(count)
-    for key in {plan.design_key(component) for component in plan.components}:
+    for key in set(plan.design_keys):
         division = plan.division(key)
         if division.size <= PUT_TOGETHER:
             total += division.size**2

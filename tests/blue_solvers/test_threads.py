@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, blue, column_units, thread_limit
 from blue_solvers.components import LatticeForm
-from blue_solvers.components.lattice import schedule, sweeps
+from blue_solvers.components.lattice import form, sweeps
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
@@ -68,7 +68,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
     monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(column_units, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
-    monkeypatch.setattr(schedule, "WORTH_BYTES", 1e6)
+    monkeypatch.setattr(form, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
     P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
@@ -118,10 +118,10 @@ def test_steps_cut_in_parts_are_the_same_steps(
     for limit in (1, 3):
         with pytest.MonkeyPatch.context() as patch, thread_limit(limit):
             patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
-            patch.setattr(schedule, "WORTH_BYTES", 0)
-            patch.setattr(schedule, "MOST_BESIDE", most_beside)
-            patch.setattr(schedule, "LARGE", large)
-            patch.setattr(schedule, "SLICE", 20)
+            patch.setattr(form, "WORTH_BYTES", 0)
+            patch.setattr(form, "MOST_BESIDE", most_beside)
+            patch.setattr(form, "LARGE", large)
+            patch.setattr(form, "SLICE", 20)
             cut = LatticeForm(StructuredProblem.of(problem))
             X, U = cut.apply(Y), cut.adjoint(V)
             assert cut.violation(Y) <= 1e-11
@@ -209,11 +209,11 @@ def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.Monk
     names = ["detailed", "a * c * e", "a * d", "b * half * d", "b * e", "a * b * half * d * e"]
     problem = StructuredProblem.of(Problem(schema, {name: 1.0 + i for i, name in enumerate(names)}))
     for name, value in {"WORTH_BYTES": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
-        monkeypatch.setattr(schedule, name, value)
-    form = LatticeForm(problem)
-    lists = form._plan.lists
+        monkeypatch.setattr(form, name, value)
+    lattice_form = LatticeForm(problem)
+    lists = lattice_form._plan.lists
     counts = []
-    for phase in [*form._up, *form._back[0]]:
+    for phase in [*lattice_form._up, *lattice_form._back[0]]:
         touched = []
         for part in phase:
             cells: set[int] = set()

@@ -15,20 +15,25 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from blue_solvers.components.lattice.axes import Axes, SchemaAxes
-from blue_solvers.components.lattice.groups import GroupMixing
-from blue_solvers.components.lattice.lines import mix_lines
-from blue_solvers.components.lattice.plan import TABLE, TARGET, StepList, SweepPlan, information
-from blue_solvers.components.lattice.schedule import Phase, in_parts, phases
+from blue_solvers.components.grouping import Axes, SchemaAxes
+from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
+from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
 from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.threads import Workers
-from constraint_builders.arrays import Flags, Float, Integers
+from blue_solvers.threads import WORTH_BYTES, Workers
+from constraint_builders.arrays import Flags, Float, Index, Integers
 
 CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
+PARTS = 4
+SLICE = 1 << 15  # cells of a part of a large table
+LARGE = 1 << 17  # cells of a table that does not stay in cache
+MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
+
+Phase = list[StepList]
 
 
 class LatticeForm:
@@ -50,8 +55,8 @@ class LatticeForm:
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
         self._observed, self._desired, self._room = problem.observed, problem.desired, 0
         axes = SchemaAxes(problem.schema, problem.tables)
-        tables = [axes.of(table) for table in problem.observed_tables]
-        self._wanted = [axes.of(table) for table in problem.desired_tables]
+        tables = [axes.tables[table.name] for table in problem.observed_tables]
+        self._wanted = [axes.tables[table.name] for table in problem.desired_tables]
         variances = np.concatenate(problem.geounit_variances)
         told = np.flatnonzero(variances < np.inf)
         tables, variances = [tables[i] for i in told.tolist()], variances[told]
@@ -76,7 +81,6 @@ class LatticeForm:
     def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         """What components are multiplied by, and their variances, from what tables say of each."""
         plan = self._plan
-        self._mixing: GroupMixing | None = None
         density = np.array([told[table][0] if table in told else 0.0 for table in plan.tables])
         self._scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
         self._variances = np.where(self._is_known, 0.0, self._scale)
@@ -154,14 +158,13 @@ class LatticeForm:
         """What is known of every component, (rooms, K)."""
         cells = np.zeros((self._plan.cells + self._room, values.shape[1]))
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
-        if self._mixing is not None:
-            mix_lines.fastest()(cells, *self._mixing.places, self._mixing.matrices, transpose)
+        if self._plan.axes.has_groups:
+            mix_lines.fastest()(cells, *self._mixing.lines, transpose)
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
         def work(part: StepList) -> None:
-            if part.beside is not None:
-                cells[part.beside] = 0.0
+            cells[part.beside] = 0.0
             go_up.fastest()(cells, part.steps, self._plan.lists, part.factors, values)
 
         for phase in up:
@@ -192,9 +195,98 @@ class LatticeForm:
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
         plan, sizes = self._plan, self._desired.sizes
-        if self._mixing is not None:
+        if plan.axes.has_groups:
             return np.concatenate([self._mixing.variances_of(own) for own in self._wanted])
         scale = dict(zip(plan.masks, (self._variances * plan.sizes).tolist(), strict=True))
         values = np.array([scale[mask] for mask in plan.lattice.members])
         sums = plan.lattice.sums_of_contrasts(values, [plan.mask_of(table) for table in self._wanted])
         return np.repeat(sums / sizes.astype(float) ** 2, sizes)
+
+
+def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
+    """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
+    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < WORTH_BYTES:
+        return [[whole]], plan.most_room
+    found: list[Phase] = []
+    rooms = plan.most_room
+    variables = np.array([mask.bit_count() for mask in plan.masks])[whole.table]
+    for same in _runs_of(variables, whole, np.arange(variables.size)):
+        is_large = plan.sizes[same.table] >= LARGE
+        for large in _runs_of(2 * same.table + same.steps[:, KEEPS_FIRST], same, np.flatnonzero(is_large)):
+            found.append(_in_slices(plan, large))
+        small = same.at(np.flatnonzero(~is_large))
+        if len(small.table):
+            own, room = _by_table(plan, small, goes_up)
+            found, rooms = found + own, max(rooms, room)
+    return found, rooms
+
+
+def _runs_of(kind: Integers, steps: StepList, rows: Index) -> list[StepList]:
+    """Rows that follow one another and are of one kind, of some."""
+    changes = np.flatnonzero(np.diff(kind[rows])) + 1
+    return [steps.at(own) for own in np.split(rows, changes) if own.size]
+
+
+def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase], int]:
+    """Some tables a part, and the cells needed; all in one where that is too little work or too much beside."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(own.table)) + 1, [len(own.table)]])
+    sizes = plan.sizes[own.table[starts[:-1]]] * np.diff(starts)
+    cuts = starts[_even_cuts(sizes)]
+    if len(cuts) == 2:
+        return [[own]], plan.most_room
+    place, parts, added = plan.cells + PARTS * plan.most_room, [], []
+    for number, (first, last) in enumerate(pairwise(cuts.tolist())):
+        part = own.at(slice(first, last))
+        steps, beside = part.steps.copy(), part.beside
+        is_room = (steps[:, 1:3] >= plan.cells) & (steps[:, :1] < READ)
+        steps[:, 1:3] += np.where(is_room, number * plan.most_room, 0)
+        if goes_up and number:
+            lands = (steps[:, 0] == MOVE) | (steps[:, 0] == LAND)
+            targets, target_of = np.unique(steps[lands, TARGET], return_inverse=True)
+            moved = place + np.cumsum([0, *plan.sizes[targets].tolist()])
+            steps[lands, 2] = moved[target_of]
+            added += [
+                (LAND, start, plan.offsets[own], plan.sizes[own], 1, 1, -1, own, own, 1)
+                for start, own in zip(moved.tolist(), targets.tolist(), strict=False)
+            ]
+            beside, place = slice(place, int(moved[-1])), int(moved[-1])
+        parts.append(replace(part, steps=steps, beside=beside))
+    if place - plan.cells - PARTS * plan.most_room > MOST_BESIDE * plan.cells:
+        return [[own]], plan.most_room
+    return [parts, *([[StepList.of(added)]] if added else [])], place - plan.cells
+
+
+def _even_cuts(sizes: Integers) -> list[int]:
+    """Where to cut a list in parts that are about as large, those that are worth a thread."""
+    ends = np.unique(np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, PARTS) / PARTS) + 1)
+    inner = ends[ends < sizes.size].tolist() if 8 * sizes.sum() >= WORTH_BYTES else []
+    return [0, *inner, sizes.size]
+
+
+def in_parts(reads: StepList) -> Phase:
+    """Reads of tables that do not overlap."""
+    return [reads.at(slice(*own)) for own in pairwise(_even_cuts(reads.steps[:, 3]))]
+
+
+def _in_slices(plan: SweepPlan, own: StepList) -> Phase:
+    """Rows of one large table, what keeps its first axis in slices along it."""
+    table = int(own.table[0])
+    if not own.steps[0, KEEPS_FIRST] or plan.sizes[table] == 1:
+        return [own]
+    length, size = plan.axes.sizes[plan.tables[table][0]], int(plan.sizes[table])
+    count = min(length, -(-size // SLICE))
+    ends = np.unique(np.arange(count + 1) * length // count).tolist()
+    return [_slice(plan, own, length, *pair) for pair in pairwise(ends)]
+
+
+def _slice(plan: SweepPlan, part: StepList, length: int, first: int, stop: int) -> StepList:
+    """What is done of some levels of the first axis, with room of its own."""
+    steps, listed = part.steps.copy(), part.steps[:, 6]
+    each = steps[:, 3] // length
+    counts = np.where(listed < 0, 1, plan.lists[listed] if plan.lists.size else 1)
+    moves = first * (each * steps[:, 5])[:, None] * np.stack([steps[:, 4], counts], axis=1)
+    inside = steps[:, 1:3] - plan.cells
+    in_room = plan.cells + first * (plan.most_room // length) + inside // length * (stop - first)
+    steps[:, 1:3] = np.where((inside >= 0) & (steps[:, :1] < READ), in_room, steps[:, 1:3] + moves)
+    steps[:, 3] = each * (stop - first)
+    return replace(part, steps=steps)

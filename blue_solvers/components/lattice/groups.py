@@ -3,29 +3,37 @@
 Contrasts within groups are seen by the variable itself alone. Of what is left, a component's tables see the sums over
 groups, or coarser sums: a least-squares problem of as many unknowns as there are groups, solved once for all contrasts
 along the other variables. Its solution makes every table's values from those of all, by one small matrix.
+
+A line is what one table has for one set of groups: its start, and how far apart its cells are along every outer axis of
+contrasts; cells of the inner axis lie side by side. A row of `heads` is a component: its first line, how many it has,
+the inner axis' cells, and where its matrix, (lines, lines), starts; a row of `outer` the outer axes' cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain
+from functools import reduce
+from itertools import accumulate, chain
 from math import prod
+from operator import mul, or_
 from typing import Any
 
 import numpy as np
 
 from blue_solvers.components.assumptions import MOST_GROUPS
-from blue_solvers.components.lattice.axes import Axes
-from blue_solvers.components.lattice.lines import component_lines
+from blue_solvers.components.grouping import Axes
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.lattice.sets import places as bit_places
-from blue_solvers.components.subspaces import kronecker
+from blue_solvers.components.orthogonal import kronecker, squares_of_sums
 from blue_solvers.components.tree.messages import Telling, combine
-from blue_solvers.components.tree.tree_variances import squares_of_sums
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled
 
 ENTRY_BYTES = 32  # of the matrices, and three times as much while they are made
+STRIP = 64  # cells of every line that are held at once
+MANY = 24  # lines from which on a library's product takes less time; below loops take 0.3 of its time
 Component = tuple[int, Axes]  # a set of variables kept whole, and axes of groups or recodes of others
+Lines = tuple[Integers, Integers, Integers, Float]  # heads, outer axes, lines, matrices
 
 
 class GroupMixing:
@@ -47,9 +55,8 @@ class GroupMixing:
     ----------
     variances : dict of ndarray
         Of every component and its axes of groups, cell by cell.
-    places : tuple of ndarray
-        Heads, outer axes and lines, as `lattice.lines` takes them.
-    matrices : ndarray
+    lines : tuple of ndarray
+        Heads, outer axes, lines and matrices, as `mix_lines` takes them.
 
     Raises
     ------
@@ -88,27 +95,31 @@ class GroupMixing:
             asked = dict.fromkeys(seen for members in components for seen in wanted.get(plan.mask_of(members[0]), ()))
             matrices.append(self._solve(components, list(asked)).ravel())
         width = max(map(len, outer), default=0)
-        self.places = (
+        outer = [[1] * (width - len(own)) + own for own in outer]
+        lines = [[own[0], *[0] * (width + 1 - len(own)), *own[1:]] for own in lines]
+        self.lines: Lines = (
             np.array(heads, dtype=np.int64).reshape(-1, 4),
-            np.array([[1] * (width - len(own)) + own for own in outer], dtype=np.int64).reshape(len(heads), width),
-            np.array([[own[0], *[0] * (width + 1 - len(own)), *own[1:]] for own in lines], dtype=np.int64).reshape(
-                -1, width + 1
-            ),
+            np.array(outer, dtype=np.int64).reshape(len(heads), width),
+            np.array(lines, dtype=np.int64).reshape(-1, width + 1),
+            np.concatenate([np.zeros(0), *matrices]),
         )
-        self.matrices = np.concatenate([np.zeros(0), *matrices])
 
     def _lines(self, members: list[Axes]) -> tuple[list[list[int]], list[int], int]:
         """Of a component's tables every line, the lengths of outer axes, and that of the inner one."""
-        size, starts = self._axes.size, []
+        sizes, starts = self._axes.sizes, []
         contrasts = bit_places(self._plan.mask_of(members[0]))
-        steps = [{axis: size(table[place + 1 :]) for place, axis in enumerate(table)} for table in members]
-        along, lengths, inner = component_lines(
-            [self._axes.sizes[axis] for axis in contrasts],
+        steps: list[dict[int, int]] = []  # cells from one to the next along every axis
+        for table in members:
+            lengths_after = accumulate([sizes[axis] for axis in table[:0:-1]], mul, initial=1)
+            steps.append(dict(zip(reversed(table), lengths_after, strict=False)))
+        along, lengths, inner = _component_lines(
+            [sizes[axis] for axis in contrasts],
             np.array([[step[axis] for axis in contrasts] for step in steps], dtype=np.int64),
         )
         for table, step, outwards in zip(members, steps, along.tolist(), strict=True):
             groups = self._plan.groups(table)
-            cells = np.indices([self._axes.sizes[axis] for axis in groups]).reshape(len(groups), size(groups))
+            counts = [sizes[axis] for axis in groups]
+            cells = np.indices(counts).reshape(len(groups), prod(counts))
             first = self._plan.places[table] + np.array([step[axis] for axis in groups], dtype=np.int64) @ cells
             starts += [[start, *outwards] for start in first.tolist()]
         return starts, lengths, inner
@@ -177,30 +188,131 @@ class GroupMixing:
         axes, plan, found = self._axes, self._plan, []
         for mask, meet, _ in plan.lattice.contrasts_of(plan.mask_of(table)):
             groups = plan.groups(plan.within(table, mask))
-            found.append((mask, meet, tuple([axis for axis in groups if not axes.keeps(mask, axis)])))
+            found.append((mask, meet, tuple([axis for axis in groups if not axes.bits[axis] & mask])))
         return found
 
     def variances_of(self, table: Axes) -> Float:
         """Variances of a desired table's cells, (cells,), where they differ by the groups of its variables."""
-        axes, places = self._axes, range(len(table))
-        counts = [np.bincount(axes.groups_along(axis)) for axis in table]  # levels in what an axis tells apart
+        axes = self._axes
+        counts = [np.bincount(axes.told[axis]) for axis in table]  # levels in what an axis tells apart
         lengths = [count.size for count in counts]
-        counts = [counts[place].reshape(-1, *[1] * (len(table) - place - 1)) for place in places]
+        counts = [count.reshape(-1, *[1] * (len(table) - place)) for place, count in enumerate(counts, 1)]
         total, shares = np.zeros(lengths), dict[int, Any]()
+        own_bits = reduce(or_, [axes.bits[axis] for axis in table], 0)
         for mask, meet, seen in self._parts[table]:
             told = [axis in seen or axes.groups[axis] in seen for axis in table]
             shape = [length if own else 1 for length, own in zip(lengths, told, strict=True)]
             variance = self.variances[mask, seen].reshape(shape)
             share: Any = 1.0
             for axis, count in zip(table, counts, strict=True):
-                if axes.is_whole[axis] and not axes.keeps(mask, axis):
+                if axes.is_whole[axis] and not axes.bits[axis] & mask:
                     share, variance = share / count, variance / count
-                elif axes.keeps(mask, axis) and not axes.is_whole[axis]:
+                elif axes.bits[axis] & mask and not axes.is_whole[axis]:
                     variance = variance * count
-            beside = set(bit_places(mask)) - {axes.levels[axis] for axis in table}
+            beside = prod(axes.sizes[axis] for axis in bit_places(mask & ~own_bits))
             shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
-            total = total + shares[meet] * axes.size(tuple(beside)) * variance
+            total = total + shares[meet] * beside * variance
         for place, axis in enumerate(table):
             if axes.is_whole[axis]:
-                total = np.take(total, axes.groups_along(axis), axis=place)
+                total = np.take(total, axes.told[axis], axis=place)
         return total.ravel()
+
+
+def _component_lines(contrasts: Sequence[int], steps: Integers) -> tuple[Integers, list[int], int]:
+    """The steps of a component's tables along its outer axes, (tables, axes), these axes' lengths, and the inner one's.
+
+    Parameters
+    ----------
+    contrasts : sequence of int
+        Lengths of the axes of contrasts, in the order in which all tables have them.
+    steps : ndarray of int, (tables, contrasts)
+    """
+    lengths: list[int] = []
+    kept: list[int] = []
+    for axis, length in enumerate(contrasts):
+        if kept and (steps[:, kept[-1]] == length * steps[:, axis]).all():
+            length *= lengths.pop()
+            kept.pop()
+        lengths.append(length)
+        kept.append(axis)
+    inner = lengths.pop() if kept and (steps[:, kept[-1]] == 1).all() else 1
+    return steps[:, kept[: len(lengths)]], lengths, inner
+
+
+def mix_lines_in_numpy(
+    cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
+) -> None:
+    """Replace the lines of every component by sums of them all, weighted by its matrix.
+
+    Parameters
+    ----------
+    cells : ndarray, (S, K)
+        All tables, one after the other; changed in place.
+    heads : ndarray of int, (components, 4)
+    outer : ndarray of int, (components, axes)
+    lines : ndarray of int, (lines, 1 + axes)
+    matrices : ndarray
+        One after the other.
+    transpose : bool
+        Whether to take their transposes.
+    """
+    for (first, count, inner, start), lengths in zip(heads.tolist(), outer, strict=True):
+        own, matrix = lines[first : first + count], matrices[start : start + count**2].reshape(count, count)
+        steps = own[:, 1:] @ np.indices(lengths).reshape(len(lengths), lengths.prod())
+        places = (own[:, :1] + steps)[:, :, None] + np.arange(inner)
+        cells[places] = np.tensordot(matrix.T if transpose else matrix, cells[places], 1)
+
+
+@compiled(reference=mix_lines_in_numpy)
+def mix_lines(
+    cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
+) -> None:
+    """See `mix_lines_in_numpy`."""
+    flat, width, most = cells.ravel(), cells.shape[1], 0
+    for row in range(heads.shape[0]):
+        most = max(most, heads[row, 1])
+    held, mixed, places = np.empty((most, STRIP)), np.empty((most, STRIP)), np.empty(most, np.int64)
+    for row in range(heads.shape[0]):
+        first, count, size, start, turns = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3], 1
+        square = matrices[start : start + count * count].reshape((count, count))
+        if transpose:
+            square = square.T.copy()
+        for axis in range(outer.shape[1]):
+            turns *= outer[row, axis]
+        for turn in range(turns):
+            for line in range(count):
+                place, rest = lines[first + line, 0], turn
+                for axis in range(outer.shape[1] - 1, -1, -1):
+                    place += rest % outer[row, axis] * lines[first + line, 1 + axis]
+                    rest //= outer[row, axis]
+                places[line] = place * width
+            for strip in range(0, size, STRIP):
+                length = min(STRIP, size - strip)
+                before, after = held, mixed
+                if count >= MANY:
+                    before = held.ravel()[: count * length].reshape((count, length))
+                    after = mixed.ravel()[: count * length].reshape((count, length))
+                for line in range(count):
+                    own, kept = flat[places[line] + strip : places[line] + strip + length], before[line]
+                    for i in range(length):
+                        kept[i] = own[i]
+                if count >= MANY:
+                    np.dot(square, before, after)
+                else:
+                    _multiply(square, before, after, length)
+                for line in range(count):
+                    own, kept = flat[places[line] + strip : places[line] + strip + length], after[line]
+                    for i in range(length):
+                        own[i] = kept[i]
+
+
+def _multiply(square: Float, before: Float, after: Float, length: int) -> None:
+    for line in range(square.shape[0]):
+        own = after[line]
+        for i in range(length):
+            own[i] = 0.0
+        for other in range(square.shape[0]):
+            weight, kept = square[line, other], before[other]
+            if weight != 0:
+                for i in range(length):
+                    own[i] += weight * kept[i]

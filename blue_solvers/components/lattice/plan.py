@@ -8,7 +8,7 @@ table that refines it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import chain
 from math import prod
@@ -16,7 +16,7 @@ from operator import or_
 
 import numpy as np
 
-from blue_solvers.components.lattice.axes import Axes, SchemaAxes
+from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.sets import IntersectionLattice
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -41,13 +41,13 @@ class StepList:
         As the sweeps take them; then whose work each is, which table it leads to, as the plan numbers them, and whether
         that has the same first axis.
     factors : ndarray, (rows,)
-    beside : slice or None
+    beside : slice
         What is cleared before.
     """
 
     steps: Integers
     factors: Float
-    beside: slice | None = None
+    beside: slice = field(default_factory=lambda: slice(0))
 
     @classmethod
     def of(cls, rows: Sequence[Row], factors: Float | float = 1.0) -> StepList:
@@ -311,7 +311,7 @@ def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions:
                 if not plan.axes.is_whole[axis]:
                     density = np.repeat(density[..., None], plan.axes.sizes[axis], axis=-1)
                 elif not mask >> axis & 1:
-                    density = density[..., None] / np.bincount(plan.axes.groups_along(axis))
+                    density = density[..., None] / np.bincount(plan.axes.told[axis])
             own = plan.within(table, mask)
             found[own] = found.get(own, 0.0) + density.ravel()
     return found

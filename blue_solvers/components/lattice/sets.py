@@ -18,6 +18,7 @@ from constraint_builders.arrays import Float, Index
 SMALLER = 8  # times that an intermediate table is smaller than the one that it is summed from
 WORTH = 0.7  # of the work without intermediate tables
 STEP = 100  # cells that would take as long as a step itself
+NO_SETS: set[int] = set()
 
 
 class IntersectionLattice:
@@ -29,8 +30,8 @@ class IntersectionLattice:
         At least one.
     sizes : sequence of int
         Levels of the variables, by their bits.
-    around : IntersectionLattice or None
-        Whose members there are as well.
+    members : set of int, optional
+        Sets closed under intersection that hold these; by default their intersections.
 
     Attributes
     ----------
@@ -44,10 +45,9 @@ class IntersectionLattice:
         The members inside a member, itself with them; those of more variables first.
     """
 
-    def __init__(self, masks: set[int], sizes: Sequence[int], around: IntersectionLattice | None = None) -> None:
-        self._sizes = sizes
-        self._generators: set[int] = masks if around is None else around._generators | masks
-        members = intersections(masks) if around is None else closed(set(around.members), masks)
+    def __init__(self, masks: set[int], sizes: Sequence[int], members: set[int] = NO_SETS) -> None:
+        self._sizes, self._generators = sizes, masks
+        members = members or intersections(masks)
         self.members: list[int] = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
         self._number = {mask: i for i, mask in enumerate(self.members)}
         self.covers: dict[int, list[int]] = {}
@@ -82,8 +82,10 @@ class IntersectionLattice:
             mask = max(costly, key=lambda own: len(lattice.covers[own]) * self.size(own))
             tried.add(mask)
             unions = lattice._unions(mask)
-            other = IntersectionLattice(unions, self._sizes, lattice) if unions else lattice
-            lattice = other if other._work <= WORTH * lattice._work else lattice
+            if unions:
+                members = closed(set(lattice.members), unions)
+                other = IntersectionLattice(lattice._generators | unions, self._sizes, members)
+                lattice = other if other._work <= WORTH * lattice._work else lattice
 
     def _unions(self, mask: int) -> set[int]:
         limit, left = self.size(mask) // SMALLER, sorted(self.covers[mask], key=self.size, reverse=True)

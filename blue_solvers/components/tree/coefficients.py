@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blue_solvers.components.batches import chunks
+from blue_solvers.components.component_products import Composed, Ragged
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.messages import Message, Telling, combine
-from blue_solvers.components.tree.piecewise import Composed, Ragged
+from blue_solvers.components.tree.messages import Message, SumOfChildren, SumOfNumbers, Telling, combine
 from blue_solvers.components.tree.splitting import Division, Piece
-from blue_solvers.components.tree.sums_of_children import SumOfChildren
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
 
@@ -67,12 +65,15 @@ class Boundary:
     ----------
     below : mapping of geounit to sequence of sequence of Message (1, b, b), for every component and piece
         Stands in for what some geounits without children were measured.
-    above : sequence of sequence of ndarray (b, b), or None
-        Square roots of the root's final covariance, for every component and piece.
+    above : sequence of sequence of ndarray (b, b)
+        Square roots of the root's final covariance, for every component and piece; empty where nothing is.
     """
 
     below: Mapping[int, Sequence[Sequence[Message]]] = field(default_factory=dict)
-    above: Sequence[Sequence[Float]] | None = None
+    above: Sequence[Sequence[Float]] = ()
+
+
+NO_BOUNDARY = Boundary()
 
 
 @dataclass
@@ -85,16 +86,11 @@ class _Lot:
     message : Message
     posterior : ndarray
         Square roots of the covariance of the final estimate, of geounits with children.
-    pairs : ndarray of int
-        With their children.
-    sums : SumOfChildren or None
     """
 
     support: Index
     message: Message
     posterior: Float
-    pairs: Index
-    sums: SumOfChildren | SumOfNumbers | None
 
 
 class PieceSolver:
@@ -112,6 +108,8 @@ class PieceSolver:
         self._plan, self._jobs, self._boundary = plan, jobs, boundary
         self._kinds = jobs[0][1].kinds
         self._lots: list[_Lot] = []
+        # Lots of geounits with children, their pairs with these, and what the children tell:
+        self._parents: list[tuple[_Lot, Index, SumOfChildren | SumOfNumbers]] = []
         self._lot_of, self._row_of = np.zeros((2, plan.class_rank.size), dtype=np.intp)
         self._found: defaultdict[str | int, list[Found]] = defaultdict(list)
 
@@ -126,8 +124,9 @@ class PieceSolver:
         self._go_down()
         found: dict[str | int, list[Ragged]] = {}
         for name, count in plan.entries.items():
-            table = None if isinstance(name, str) else plan.tables[name].name
-            widths = [size if table is None else len(piece.rows.get(table, ())) for _, piece in self._jobs]
+            widths = [size for _ in self._jobs]
+            if not isinstance(name, str):
+                widths = [len(piece.rows.get(plan.tables[name].name, ())) for _, piece in self._jobs]
             found[name] = self._matrices(name, count, widths)
         message = self._lots[-1].message
         return [
@@ -172,21 +171,23 @@ class PieceSolver:
         plan, level = self._plan, self._plan.levels[number]
         shape = len(self._jobs), classes.size, support.size
         nothing = Message.zeros((*shape, support.size))
-        lot = _Lot(support, nothing, nothing.root.copy(), classes[:0], None)
+        lot = _Lot(support, nothing, nothing.root.copy())
         if not support.size:
             return lot
         sources, used = self._sources(number, classes, support)
         numbers = plan.parent_number[level.members[plan.class_rank[classes]]]
-        if numbers[0] >= 0:
-            lot.pairs, owners = plan.pairs_of(numbers)
-            children = self._about(plan.pair_class[lot.pairs], support)
+        has_children = numbers[0] >= 0
+        if has_children:
+            pairs, owners = plan.pairs_of(numbers)
+            children = self._about(plan.pair_class[pairs], support)
             adding = SumOfNumbers if support.size == 1 else SumOfChildren
-            lot.sums = adding(children, plan.pair_count[lot.pairs].astype(float), owners)
-            sources.append(Telling.told(lot.sums.total))
+            sums = adding(children, plan.pair_count[pairs].astype(float), owners)
+            self._parents.append((lot, pairs, sums))
+            sources.append(Telling.told(sums.total))
         lot.message[:], gains = combine(sources)
         for (t, rows), gain in zip(used, gains, strict=False):
             self._found[t].append((classes - level.first_class, gain, support, rows))
-        if lot.sums is not None:
+        if has_children:
             self._found["children"].append((numbers, gains[-1], support, support))
         return lot
 
@@ -230,18 +231,16 @@ class PieceSolver:
         """Square roots of posteriors: of the root first, then of every pair; gains on the way."""
         plan, found, top = self._plan, self._found, self._lots[-1]
         top.posterior = top.message.root
-        if self._boundary.above is not None:
+        if self._boundary.above:
             above = [self._boundary.above[component][piece.place] for component, piece in self._jobs]
             top.posterior = np.stack(above)[:, None]
         found["posterior"].append((np.zeros(1, dtype=np.intp), top.posterior, top.support, top.support))
-        for lot in reversed(self._lots):
-            if lot.sums is None:
-                continue
-            gain, root = lot.sums.share(lot.posterior)
-            for chosen, child, rows in self._by_lot(plan.pair_class[lot.pairs]):
+        for lot, of_lot, sums in reversed(self._parents):
+            gain, root = sums.share(lot.posterior)
+            for chosen, child, rows in self._by_lot(plan.pair_class[of_lot]):
                 if not child.support.size:
                     continue
-                pairs, places = lot.pairs[chosen], np.searchsorted(lot.support, child.support)
+                pairs, places = of_lot[chosen], np.searchsorted(lot.support, child.support)
                 learnt = root[:, chosen][:, :, places]
                 if places.size < lot.support.size:
                     learnt = compress(learnt)
@@ -250,64 +249,39 @@ class PieceSolver:
                 found["posterior"].append((pairs + 1, learnt, child.support, child.support))
 
 
-class SumOfNumbers:
-    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
-
-    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
-        self._counts, self._owners = counts, owners
-        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        self._V, self._unknown = children.root**2, children.unknown
-        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
-        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
-        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
-        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
-
-    def _over_owners(self, by_pair: Float) -> Float:
-        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
-
-    def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
-        V, unknown = self._V, self._unknown
-        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
-        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
-        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
-        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
-        conditional = gain * others
-        if unknown.any():
-            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
-            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
-        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)
-
-
-def solve_components(
-    plan: TreePlan, boundary: Boundary | None = None, numbers: Sequence[int] | None = None
-) -> list[Coefficients]:
-    """Coefficients of some components of a plan, by default of all; those of equal design keys share them."""
-    chosen = range(len(plan.components)) if numbers is None else numbers
-    keys = [plan.design_key(plan.components[i]) for i in chosen]
-    one_of = dict(zip(keys, chosen, strict=True))
+def solve_components(plan: TreePlan, numbers: Sequence[int], boundary: Boundary = NO_BOUNDARY) -> list[Coefficients]:
+    """Coefficients of some components of a plan; those of equal design keys share them."""
+    keys = [plan.design_keys[i] for i in numbers]
+    one_of = dict(zip(keys, numbers, strict=True))
+    divisions = {key: plan.division(key) for key in one_of}
     lots: dict[bytes, list[tuple[int, Piece]]] = {}
     for key, i in one_of.items():
-        for piece in plan.division(key).pieces:
+        for piece in divisions[key].pieces:
             lots.setdefault(piece.kinds.tobytes(), []).append((i, piece))
     solved: dict[tuple[int, Piece], PieceCoefficients] = {}
     for lot in lots.values():
         numbers_of_each = max(plan.class_rank.size, plan.pair_parent.size) * lot[0][1].size ** 2
-        for some in chunks(len(lot), max(1, STACKED // numbers_of_each)):
-            solved |= zip(lot[some], PieceSolver(plan, lot[some], boundary or Boundary()).solve(), strict=True)
-    found = {}
+        count = max(1, STACKED // numbers_of_each)
+        for some in [lot[first : first + count] for first in range(0, len(lot), count)]:
+            solved |= zip(some, PieceSolver(plan, some, boundary).solve(), strict=True)
+    found, entries = {}, plan.entries
     for key, i in one_of.items():
-        division = plan.division(key)
-        found[key] = _put_together(plan, division, [(piece, solved.pop((i, piece))) for piece in division.pieces])
+        pieces = [(piece, solved.pop((i, piece))) for piece in divisions[key].pieces]
+        found[key] = _put_together(plan, entries, divisions[key], pieces)
     return [found[key] for key in keys]
 
 
-def _put_together(plan: TreePlan, division: Division, pieces: list[tuple[Piece, PieceCoefficients]]) -> Coefficients:
+def _put_together(
+    plan: TreePlan,
+    entries: Mapping[str | int, int],
+    division: Division,
+    pieces: list[tuple[Piece, PieceCoefficients]],
+) -> Coefficients:
     """Coefficients of a component from those of its pieces."""
     own, matrices = division.coordinates, {}
-    for name, count in plan.entries.items():
+    for name, count in entries.items():
         found = {piece.place: solved.matrices[name] for piece, solved in pieces if name in solved.matrices}
         if found or isinstance(name, str):
-            columns = own if isinstance(name, str) else division.frames(plan.tables[name].name)
+            columns = own if isinstance(name, str) else division.frames[plan.tables[name].name]
             matrices[name] = Composed(own, columns, found, count)
     return Coefficients(pieces, matrices)

@@ -27,15 +27,13 @@ from math import prod
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.component_products import Component
+from blue_solvers.components.component_products import Component, Ragged
 from blue_solvers.components.grouping import Grouping
-from blue_solvers.components.orthogonal import compress
+from blue_solvers.components.orthogonal import ROUNDING, compress
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.coefficients import Coefficients, PieceCoefficients, solve_components
-from blue_solvers.components.tree.piecewise import Ragged
-from blue_solvers.components.tree.sums_of_children import merges_of
+from blue_solvers.components.tree.messages import merges_of
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.components.tree.tree_variances import ROUNDING
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
@@ -92,12 +90,11 @@ def functional_covariance(
     if not weights or not count:
         return total.covariance()
     branches = Branches(plan, np.concatenate([own.geounits for own in weights]))
-    for number, component in enumerate(plan.components):
-        if any(plan.sees(own.table, component) for own in weights):
-            slots = _slots(plan, weights, count, component, branches)
-            for piece, own in coefficients[number].pieces:
-                on_piece = np.stack([piece.of_weights(each) for each in slots])
-                total.add(branches.errors(own, on_piece.reshape(*on_piece.shape[:2], -1)), ITSELF)
+    for number in sorted({number for own in weights for number in plan.map_of(own.table).seen}):
+        slots = _slots(plan, weights, count, number, branches)
+        for piece, own in coefficients[number].pieces:
+            on_piece = np.stack([piece.of_weights(each) for each in slots])
+            total.add(branches.errors(own, on_piece.reshape(*on_piece.shape[:2], -1)), ITSELF)
     return total.covariance()
 
 
@@ -116,11 +113,11 @@ class PlaceCovariances:
     def __init__(self, plan: TreePlan, table: Table, taken: sparse.csr_array) -> None:
         self._plan, self._count = plan, taken.shape[1]
         weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
-        seen = [number for number, component in enumerate(plan.components) if plan.sees(table, component)]
+        seen = plan.map_of(table).seen
         slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
         # Of a piece what goes up of its numbers, (b, c), and what sums take of that, (c, rest, K):
         self._seen: list[tuple[PieceCoefficients, Float, Float]] = []
-        solved = dict(zip(seen, solve_components(plan, numbers=seen), strict=True))
+        solved = dict(zip(seen, solve_components(plan, seen), strict=True))
         for first in {id(own): number for number, own in solved.items()}.values():
             numbers = [number for number in seen if solved[number] is solved[first]]
             for piece, coefficients in solved[first].pieces:
@@ -248,27 +245,29 @@ def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
     return np.unique(owners), nodes[totals]
 
 
-def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, component: Component, branches: Branches) -> Float:
+def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, number: int, branches: Branches) -> Float:
     """Weights on a component's slots, (T, m, rest, K)."""
+    component = plan.components[number]
     shape = [len(range(g.levels)[own]) for g, own in zip(plan.groupings, component.slots, strict=True)]
     geounits, cells = branches.geounits.size, max(own.table.size for own in weights)
     needed = 8.0 * geounits * (COPIES * max(prod(shape), cells) * count + component.size**2)
     require_memory(needed, f"{count:,} functionals in {geounits:,} geounits", "ask for fewer at a time")
     slots = np.zeros((geounits, component.size, prod(shape) // component.size, count))
     for own in weights:
-        if plan.sees(own.table, component):
+        if number in plan.map_of(own.table).seen:
             slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
     return slots
 
 
 def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> Float:
     """Weights on a table's cells as weights on a component's slots, (g, m, rest, K)."""
-    maps = plan.table_maps(weights.table)
-    lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]
-    slots = weights.cells.toarray().reshape(weights.geounits.size, *lengths, -1)
-    for axis, (grouping, sums) in enumerate(zip(plan.groupings, maps, strict=True)):
-        matrix = _levels_of_slots(grouping)[component.slots[axis]] if sums is None else sums.T
-        slots = np.moveaxis(np.tensordot(matrix, slots, axes=(1, axis + 1)), 0, axis + 1)
+    table = plan.map_of(weights.table)
+    part = table.part(component)
+    slots = weights.cells.toarray().reshape(weights.geounits.size, *(own.levels for own in table.axes), -1)
+    for place, (axis, sums) in enumerate(zip(table.axes, table.sums, strict=True)):
+        matrix = _levels_of_slots(axis)[part.slots[place]]
+        matrix = matrix if part.contrasts[place] else sums.T @ matrix
+        slots = np.moveaxis(np.tensordot(matrix, slots, axes=(1, place + 1)), 0, place + 1)
     count = slots.shape[-1]
     return component.to_front(slots, component.size).reshape(len(slots), component.size, -1, count)
 

@@ -11,13 +11,12 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from blue_solvers.components.component_products import TableAccess
 from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.table_access import TableAccess
-from blue_solvers.components.table_sums import TableSums
+from blue_solvers.components.table_sums import LeafPlan, SameCellsError, TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
-from blue_solvers.components.tree.leaf_plan import LeafPlan, SameCellsError
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.distinct_numbers import distinct_numbers
@@ -40,7 +39,7 @@ class LevelTables:
     """
 
     def __init__(self, layout: Layout, blocks: Sequence[int], geounits: int) -> None:
-        self._slices, self._geounits = [layout.block(i) for i in blocks], geounits
+        self._slices, self._geounits = [slice(*layout.offsets[i : i + 2]) for i in blocks], geounits
 
     def of(self, vectors: Float) -> list[Float]:
         """Each in vectors over the layout, (n, K), in their place, (G, cells, K)."""
@@ -92,7 +91,7 @@ class WantedTables(LevelTables):
 
     def _empty(self, block: Float, rows: Rows) -> None:
         """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
-        if self._zeros is not None:
+        if self._zeros.empty.any():
             lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._groupings]
             flags = self._zeros.empty[self._level.members[rows]].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
@@ -116,7 +115,7 @@ class MeasuredTables(LevelTables):
         self.leaves: list[Index] = []
         self._kinds: list[tuple[list[int], LeafPlan]] = []
         names = [table.name for _, table in self._level.tables]
-        if plan.finest.name in names and problem.zeros is None:
+        if plan.finest.name in names and not plan.has_zeros:
             self._plan_leaves(names.index(plan.finest.name))
 
     def _plan_leaves(self, finest: int) -> None:
@@ -162,7 +161,8 @@ class MeasuredTables(LevelTables):
         plan, found = self._plan, []
         for t, table in self._level.tables:
             pairs = zip(plan.components, self._coefficients, strict=True)
-            found.append(TableAccess(plan, table, [(c, own.matrices[t]) for c, own in pairs if t in own.matrices]))
+            told = [(component, own.matrices[t]) for component, own in pairs if t in own.matrices]
+            found.append(TableAccess(plan.map_of(table), told))
         return found
 
     def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:

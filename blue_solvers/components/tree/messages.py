@@ -4,20 +4,27 @@ A message has three parts, kept apart as projectors: directions that nothing det
 exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse,
 which orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are
 batches, with any axes before those of matrices.
+
+Everything that decides a rank is unweighted: sums of projectors and of 0/1 rows, whose nonzero eigenvalues are of order
+one. Variances never take part.
+
+Children are added up in pairs of neighbours, pairs of these, until one is left for every parent: sums of two share what
+a parent learns without subtracting one covariance from another. Single numbers are added up all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
-from blue_solvers.components.orthogonal import compress_and_invert, fit
-from blue_solvers.components.subspaces import complement, inverse_on, range_projector, trace
-from constraint_builders.arrays import Float
+from blue_solvers.components.orthogonal import compress, compress_and_invert, fit
+from constraint_builders.arrays import Flags, Float, Index
+
+RANK_TOLERANCE = 1e-9  # relative to the largest eigenvalue there can be
 
 
 @dataclass(frozen=True)
@@ -75,14 +82,14 @@ class Telling:
         noisy is said. A multiple of the identity is (..., 1, 1).
     seen : ndarray, (..., m, m)
         W'W without weights, of what is noisy.
-    exact : ndarray, (..., e, q) or None
-        Which combinations of v hold exactly.
+    exact : ndarray, (..., q, q)
+        Projector on the combinations of v that hold exactly. A multiple of the identity is (..., 1, 1).
     """
 
     design: Float
     noisy: Float
     seen: Float
-    exact: Float | None = None
+    exact: Float = field(default_factory=lambda: np.zeros((1, 1)))
 
     @classmethod
     def measured(cls, W: Float, precisions: Float, exact: Float) -> Telling:
@@ -91,14 +98,14 @@ class Telling:
             W,
             np.sqrt(precisions)[..., None, None],
             (precisions > 0)[..., None, None] * (W.swapaxes(-1, -2) @ W),
-            exact[..., None, None] * np.eye(W.shape[-2]) if exact.any() else None,
+            exact[..., None, None],
         )
 
     @classmethod
     def told(cls, message: Message) -> Telling:
         """What a message says of u, v being its estimate."""
         identity = np.eye(message.root.shape[-1])
-        return cls(identity, message.information_root, message.finite, message.exact if message.exact.any() else None)
+        return cls(identity, message.information_root, message.finite, message.exact)
 
 
 def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
@@ -113,7 +120,7 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     exact, along_exact = _exact_part(sources, nothing)
     seen = sum((source.seen for source in sources), start=nothing)
     size = 1 + trace(seen)
-    if along_exact is not None:
+    if along_exact:
         open_ = complement(exact)
         seen = open_ @ seen @ open_
     determined = range_projector(seen, size)
@@ -127,11 +134,11 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     ends = np.cumsum([0, *(own.shape[-2] for own in weighed)]).tolist()
     rows = [inverse[..., first:last] for first, last in pairwise(ends)]
     gains = [_times(own, source.noisy) for own, source in zip(rows, sources, strict=True)]
-    if along_exact is not None:
+    if along_exact:
         rest = np.eye(F.shape[-1]) - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
         gains = _made_exact(gains, along_exact, sources)
-    unknown = unseen if along_exact is None else complement(exact, determined)
+    unknown = complement(exact, determined) if along_exact else unseen
     return Message(covariance, information, unknown, exact), gains
 
 
@@ -166,21 +173,15 @@ def _as_large(matrices: Sequence[Float]) -> Float:
     return np.where(size > 0, size, 1.0)
 
 
-def _exact_part(sources: Sequence[Telling], nothing: Float) -> tuple[Float, list[Float] | None]:
-    """Projectors on what is known exactly, and the gains there; zeros, and None, where nothing is."""
-    if all(source.exact is None for source in sources):
-        return nothing, None
-    rows = [None if s.exact is None else s.exact @ s.design for s in sources]
-    gram = sum((E.swapaxes(-1, -2) @ E for E in rows if E is not None), start=nothing)
+def _exact_part(sources: Sequence[Telling], nothing: Float) -> tuple[Float, list[Float]]:
+    """Projectors on what is known exactly, and the gains of all sources there; zeros, and none, where nothing is."""
+    if not any(source.exact.any() for source in sources):
+        return nothing, []
+    rows = [_times(source.exact, source.design) for source in sources]
+    gram = sum((E.swapaxes(-1, -2) @ E for E in rows), start=nothing)
     exact = range_projector(gram, 1 + trace(gram))
     inverse = inverse_on(exact, gram)
-    gains = [
-        np.zeros((*nothing.shape[:-1], source.design.shape[-2]))
-        if E is None or source.exact is None
-        else inverse @ E.swapaxes(-1, -2) @ source.exact
-        for source, E in zip(sources, rows, strict=True)
-    ]
-    return exact, gains
+    return exact, [_times(inverse @ E.swapaxes(-1, -2), source.exact) for source, E in zip(sources, rows, strict=True)]
 
 
 def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
@@ -193,11 +194,7 @@ def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
 
 def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[Telling]) -> list[Float]:
     """Gains whose estimate says what exact sources say, to rounding: projectors on those are not as exact."""
-    said = [
-        own @ source.exact @ source.design
-        for own, source in zip(along_exact, sources, strict=True)
-        if source.exact is not None
-    ]
+    said = [_times(own, source.exact) @ source.design for own, source in zip(along_exact, sources, strict=True)]
     along = sum(said[1:], start=said[0])
     return [gain + (own - along @ gain) for gain, own in zip(gains, along_exact, strict=True)]
 
@@ -205,3 +202,157 @@ def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[
 def _times(left: Float, right: Float) -> Float:
     """Products of batches of matrices, of which (..., 1, 1) is a multiple of any identity."""
     return left * right if (1, 1) in (left.shape[-2:], right.shape[-2:]) else left @ right
+
+
+def range_projector(matrix: Float, scale: Float | float = 1.0) -> Float:
+    """Orthogonal projectors on the ranges of positive semidefinite matrices; not to be written to.
+
+    Eigenvalues count from `RANK_TOLERANCE` times `scale`, (...); 1 fits sums of projectors.
+    """
+    least = np.broadcast_to(RANK_TOLERANCE * scale, matrix.shape[:-2])
+    if matrix.shape[-1] == 1:
+        return (matrix > least[..., None, None]).astype(float)
+    flat, bounds = matrix.reshape(-1, *matrix.shape[-2:]), least.ravel()
+    runs = _runs(flat, bounds)
+    first = np.flatnonzero(runs)
+    values, vectors = np.linalg.eigh(flat[first])
+    counts = values > bounds[first, None]
+    if counts.all():
+        return np.broadcast_to(np.eye(matrix.shape[-1]), matrix.shape)
+    kept = vectors * counts[:, None, :]
+    return (kept @ kept.swapaxes(-1, -2))[np.cumsum(runs) - 1].reshape(matrix.shape)
+
+
+def _runs(matrices: Float, bounds: Float) -> Flags:
+    """Which of a batch differ from the one before: geounits that were measured alike come one after another."""
+    new = np.ones(len(matrices), dtype=bool)
+    new[1:] = (matrices[1:] != matrices[:-1]).any(axis=(1, 2)) | (bounds[1:] != bounds[:-1])
+    return new
+
+
+def complement(*projectors: Float) -> Float:
+    """Projectors on what is orthogonal to some subspaces, these to one another; exactly 0 where nothing is."""
+    identity = np.eye(projectors[0].shape[-1])
+    if not any(own.any() for own in projectors):
+        return np.broadcast_to(identity, projectors[0].shape)
+    rest = identity - sum(projectors)
+    return np.where(trace(rest)[..., None, None] < 0.5, 0.0, rest)
+
+
+def inverse_on(projector: Float, matrix: Float) -> Float:
+    """Inverse of symmetric matrices restricted to the ranges of orthogonal projectors."""
+    m = matrix.shape[-1]
+    if m == 1:
+        return np.divide(projector, matrix, out=np.zeros_like(matrix), where=projector > 0.5)
+    rest = np.eye(m) - projector
+    restricted = projector @ matrix @ projector
+    size = trace(restricted)[..., None, None] / m
+    empty = trace(projector)[..., None, None] < 0.5  # no direction at all, up to rounding
+    inverse = np.linalg.inv(np.where(empty, np.eye(m), restricted + size * rest))
+    return np.where(empty, 0.0, projector @ inverse @ projector)
+
+
+def trace(matrix: Float) -> Float:
+    """Traces of a batch of matrices."""
+    return np.einsum("...ii->...", matrix)
+
+
+def merges_of(owners: Index) -> tuple[list[tuple[Index, Index, slice]], Index, int]:
+    """How terms are added up by their owner, (terms,), given in order of owners; every owner has a term.
+
+    Returns
+    -------
+    rounds : list of (left, right, total)
+        Which are added up to which, (merges,) each; terms are numbered from 0, and sums on from these.
+    totals : ndarray of int, (owners,)
+        The last sum of every owner, or its only term.
+    size : int
+        Terms and sums together.
+    """
+    nodes, size = np.arange(owners.size), owners.size
+    counts = np.unique(owners, return_counts=True)[1]
+    rounds: list[tuple[Index, Index, slice]] = []
+    while nodes.size > counts.size:
+        even = (np.arange(nodes.size) - np.repeat(np.cumsum(counts) - counts, counts)) % 2 == 0
+        left = np.flatnonzero(even[:-1] & ~even[1:])
+        rounds.append((nodes[left], nodes[left + 1], slice(size, size + left.size)))
+        nodes[left] = np.arange(size, size + left.size)
+        nodes, counts, size = nodes[even], (counts + 1) // 2, size + left.size
+    return rounds, nodes, size
+
+
+class SumOfChildren:
+    """Children of some geounits, added up.
+
+    Parameters
+    ----------
+    children : Message, (components, pairs, m, m)
+        In order of their parents.
+    counts : ndarray, (pairs,)
+        How many each stands for.
+    owners : ndarray of int, (pairs,)
+        Its parent.
+
+    Attributes
+    ----------
+    total : Message, (components, geounits, m, m)
+    """
+
+    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
+        self._children, self._counts = children, counts
+        self._rounds, self._totals, self._size = merges_of(owners)
+        components, terms, m, _ = children.root.shape
+        nodes = Message.zeros((components, self._size, m, m))
+        nodes[:, :terms] = children.repeated(counts)
+        self._partings = []
+        for left, right, total in self._rounds:
+            one, other = nodes[:, left], nodes[:, right]
+            nodes[:, total] = add(one, other)
+            self._partings.append(part(one, other))
+        self.total = nodes[:, self._totals]
+
+    def share(self, above: Float) -> tuple[Float, Float]:
+        """Of every pair the gain, and a square root of the posterior covariance; from those of the geounits above."""
+        components, terms, m, _ = self._children.root.shape
+        gain = np.zeros((components, self._size, m, m))
+        root = np.zeros_like(gain)
+        gain[:, self._totals], root[:, self._totals] = np.eye(m), above
+        for (*places, total), (*shares, own) in reversed([*zip(self._rounds, self._partings, strict=True)]):
+            for place, share in zip(places, shares, strict=True):
+                gain[:, place] = share @ gain[:, total]
+                root[:, place] = compress(own, share @ root[:, total])
+        several = np.flatnonzero(self._counts > 1)
+        if several.size:  # who share evenly
+            counts, children = self._counts[several][:, None, None], self._children[:, several]
+            gain[:, several] = (np.eye(m) - children.exact) @ gain[:, several] / counts
+            root[:, several] = compress(children.root * np.sqrt(1 - 1 / counts), root[:, several] / counts)
+        return gain[:, :terms], root[:, :terms]
+
+
+class SumOfNumbers:
+    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
+
+    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
+        self._counts, self._owners = counts, owners
+        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        self._V, self._unknown = children.root**2, children.unknown
+        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
+        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
+        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
+        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
+
+    def _over_owners(self, by_pair: Float) -> Float:
+        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
+
+    def share(self, above: Float) -> tuple[Float, Float]:
+        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
+        V, unknown = self._V, self._unknown
+        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
+        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
+        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
+        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
+        conditional = gain * others
+        if unknown.any():
+            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
+            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
+        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)

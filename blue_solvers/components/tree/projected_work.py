@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from blue_solvers.components.component_products import PUT_TOGETHER
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.piecewise import PUT_TOGETHER
 from blue_solvers.components.tree.splitting import Division
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem
@@ -72,7 +72,8 @@ def projected_work(problem: Problem) -> ProjectedWork:
     problem = problem if order is None else order.problem
     nested = None if problem.areas is None else problem.tree
     plan = TreePlan(StructuredProblem.of(problem if nested is None else nested.problem))
-    divisions = [plan.division(key) for key in {plan.design_key(own) for own in plan.components if own.size > 1}]
+    several = {key for key, own in zip(plan.design_keys, plan.components, strict=True) if own.size > 1}
+    divisions = [plan.division(key) for key in several]
     work = np.array([(0.0, 0.0, 0.0), *(_work(plan, division) for division in divisions)])
     entries, seconds = work[:, 0].sum(), work[:, 1].sum() + SECONDS_AN_ENTRY * work[:, 0].sum()
     largest = max((piece.size for division in divisions for piece in division.pieces), default=1)

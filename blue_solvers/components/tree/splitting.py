@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import lru_cache, reduce
 from math import prod
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag, qr
 
-from blue_solvers.components.orthogonal import SMALL
-from blue_solvers.components.subspaces import kronecker
-from blue_solvers.components.tree.piecewise import PUT_TOGETHER, Coordinates
+from blue_solvers.components.component_products import PUT_TOGETHER, Coordinates
+from blue_solvers.components.orthogonal import SMALL, kronecker
 from constraint_builders.arrays import Float, Index
 
 LARGEST_BLOCK = 64  # group sums that tables of many rows may tie together
@@ -64,18 +63,17 @@ class Piece:
         What each table, by name, says of them.
     kinds : ndarray of int, (b,)
         Which kind of group sums every number is of; -1 where it is empty everywhere.
-    basis : sparse array, (m, b * copies), or None
-        Orthonormal; copies run fastest. None where it is all of a component, in no coordinates but its own.
+    basis : sparse array, (m, b * copies)
+        Orthonormal; copies run fastest.
     frames : mapping of str to sparse array, (rows of the table, k * copies)
-        For each of these tables the combinations of its rows that say so, orthonormal for each copy; empty for all of
-        a component.
+        For each of these tables the combinations of its rows that say so, orthonormal for each copy.
     place : int
         Its number among the pieces.
     """
 
     rows: Mapping[str, Float]
     kinds: Index
-    basis: sparse.csc_array  # or None
+    basis: sparse.csc_array
     frames: Mapping[str, sparse.csc_array]
     place: int = 0
 
@@ -91,7 +89,7 @@ class Piece:
 
     def of_weights(self, weights: Float) -> Float:
         """Weights on the piece's numbers, (b, copies * rest, K), from those on the group sums, (m, rest, K)."""
-        own = weights if self.basis is None else self.basis.T @ weights.reshape(len(weights), -1)
+        own = self.basis.T @ weights.reshape(len(weights), -1)
         return own.reshape(self.size, -1, weights.shape[-1])
 
     def turned(self, combinations: Float) -> Piece:
@@ -113,28 +111,26 @@ class Division:
     size : int
         Number of group sums, m.
     pieces : list of Piece
+    is_whole : bool
+        Whether its one piece is all of it, in no coordinates but its own.
     seeing : dict of str to int
         Rows of the tables that see the component.
+    coordinates : Coordinates
+        Of all pieces among the group sums.
+    frames : dict of str to Coordinates
+        The same among the rows of every table.
     """
 
-    def __init__(self, tables: Mapping[str, Axes], size: int, pieces: Sequence[Piece]) -> None:
+    def __init__(self, tables: Mapping[str, Axes], size: int, pieces: Sequence[Piece], is_whole: bool) -> None:
         self.size, self.pieces = size, list(pieces)
         self.seeing = {name: prod(map(len, axes)) for name, axes in tables.items()}
-        self._frames: dict[str, Coordinates] = {}
         for place, piece in enumerate(pieces):
             piece.place = place
-
-    @cached_property
-    def coordinates(self) -> Coordinates:
-        """Of all pieces among the group sums."""
-        return Coordinates(self.size, {piece.place: (piece.basis, piece.size) for piece in self.pieces})
-
-    def frames(self, table: str) -> Coordinates:
-        """The same among the rows of a table."""
-        if table not in self._frames:
-            own = {p.place: (p.frames.get(table), len(p.rows[table])) for p in self.pieces if table in p.rows}
-            self._frames[table] = Coordinates(self.seeing[table], own)
-        return self._frames[table]
+        self.coordinates = Coordinates(size, {own.place: (own.basis, own.size) for own in pieces}, is_whole)
+        self.frames: dict[str, Coordinates] = {}
+        for name, rows in self.seeing.items():
+            told = {own.place: (own.frames[name], len(own.rows[name])) for own in pieces if name in own.rows}
+            self.frames[name] = Coordinates(rows, told, is_whole)
 
 
 def split(tables: Mapping[str, Axes], kinds: Index) -> Division:
@@ -149,10 +145,16 @@ def split(tables: Mapping[str, Axes], kinds: Index) -> Division:
     """
     size = kinds.size
     pieces = _pieces(tables, kinds) if size > WORTH else []
-    if size <= WORTH or (size <= PUT_TOGETHER and sum(piece.size**3 for piece in pieces) > SAVING * size**3):
+    is_whole = size <= WORTH or (size <= PUT_TOGETHER and sum(own.size**3 for own in pieces) > SAVING * size**3)
+    if is_whole:
         rows = {name: kronecker(axes) for name, axes in tables.items()}
-        pieces = [Piece(rows, kinds, None, {})]
-    return Division(tables, size, pieces)
+        pieces = [Piece(rows, kinds, _identity(size), {name: _identity(len(W)) for name, W in rows.items()})]
+    return Division(tables, size, pieces, is_whole)
+
+
+@lru_cache
+def _identity(size: int) -> sparse.csc_array:
+    return sparse.eye_array(size, format="csc")
 
 
 def _pieces(tables: Mapping[str, Axes], kinds: Index) -> list[Piece]:
@@ -164,9 +166,11 @@ def _pieces(tables: Mapping[str, Axes], kinds: Index) -> list[Piece]:
     base, blocks = _blocks(partitions, cells.size)
     tying = {name: sparse.csr_array(W) for name, W in partitions.items() if name not in base}
     units = [_of_length_one(W) for W in tying.values()]
-    parted = [_parted(_copied(*found, base, cells.size), units) for found in _alike(base, blocks, kinds[cells])]
-    pieces = [rest for _, rest in parted if rest is not None]
-    pieces += [_tied(group, tying) for group in _together([seen for seen, _ in parted if seen is not None], units)]
+    seen: list[Piece] = []
+    pieces: list[Piece] = []
+    for found in _alike(base, blocks, kinds[cells]):
+        _part(_copied(*found, base, cells.size), units, seen, pieces)
+    pieces += [_tied(group, tying) for group in _together(seen, units)]
     for piece in pieces:
         piece.basis = sparse.eye_array(kinds.size, format="csc")[:, cells] @ piece.basis
     return pieces
@@ -231,21 +235,24 @@ def _of_length_one(W: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(sparse.diags_array(1 / lengths[lengths > 0]) @ W[lengths > 0])
 
 
-def _parted(space: Piece, units: Sequence[sparse.csr_array]) -> tuple[Piece | None, Piece | None]:
-    """The copies that some rows of length one see, and the rest; None where there are none."""
-    seen = _pruned(sparse.vstack([space.basis[:0], *(W @ space.basis for W in units)]), 1.0).tocsr()
-    by_copy = seen[np.flatnonzero(np.diff(seen.indptr))].toarray().reshape(-1, space.copies).T
+def _part(space: Piece, units: Sequence[sparse.csr_array], seen: list[Piece], rest: list[Piece]) -> None:
+    """Add the copies that some rows of length one see to some pieces, and the others to the rest."""
+    told = _pruned(sparse.vstack([space.basis[:0], *(W @ space.basis for W in units)]), 1.0).tocsr()
+    by_copy = told[np.flatnonzero(np.diff(told.indptr))].toarray().reshape(-1, space.copies).T
     if not by_copy.size:
-        return None, space
+        rest.append(space)
+        return
     Q, R, _ = qr(by_copy[:, by_copy.any(axis=0)], pivoting=True)
     rank = int(np.count_nonzero(abs(R.diagonal()) > TOLERANCE))
-    return space.turned(Q[:, :rank]), space.turned(Q[:, rank:]) if rank < space.copies else None
+    seen.append(space.turned(Q[:, :rank]))
+    if rank < space.copies:
+        rest.append(space.turned(Q[:, rank:]))
 
 
-def _pruned(matrix: sparse.sparray, size: float | None = None) -> sparse.csc_array:
-    """Without what is but rounding of its largest entry, or of `size`."""
+def _pruned(matrix: sparse.sparray, size: float = 0.0) -> sparse.csc_array:
+    """Without what is but rounding of `size`, by default of its largest entry."""
     found = sparse.csc_array(matrix)
-    found.data[abs(found.data) <= ROUNDING * (abs(found.data).max(initial=0.0) if size is None else size)] = 0
+    found.data[abs(found.data) <= ROUNDING * (size or abs(found.data).max(initial=0.0))] = 0
     found.eliminate_zeros()
     return found
 

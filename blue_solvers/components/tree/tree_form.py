@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from math import prod
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.components.batches import chunks
+from blue_solvers.components.component_products import TableAccess
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.table_access import TableAccess
 from blue_solvers.components.tree.coefficients import Boundary, solve_components
 from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, WantedTables
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -49,6 +49,8 @@ class SomeMembers:
     Attributes
     ----------
     rows : ndarray of int, (G,)
+    place : slice or ndarray of int
+        The same, that take no copy where they lie together.
     pairs : ndarray of int
         Their pairs with their parents.
     pair_of : ndarray of int, (G,)
@@ -60,6 +62,7 @@ class SomeMembers:
     """
 
     rows: Index
+    place: Rows
     pairs: Index
     pair_of: Int32
     inner: Rows
@@ -146,7 +149,7 @@ class TreeForm:
     def __init__(self, problem: StructuredProblem) -> None:
         self._problem = problem
         self.plan = plan = self._make_plan()
-        self.coefficients = solve_components(plan, self._boundary())
+        self.coefficients = solve_components(plan, range(len(plan.components)), self._boundary())
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._basis = Basis(plan.groupings)
         numbers = range(len(plan.levels))
@@ -172,7 +175,7 @@ class TreeForm:
         """Of slots with what multiplies the sum of children, and with gains."""
         plan, pairs = self.plan, list(zip(self.plan.components, self.coefficients, strict=True))
         return {
-            name: TableAccess(plan, plan.finest, [(component, own.matrices[name]) for component, own in pairs])
+            name: TableAccess(plan.map_of(plan.finest), [(component, own.matrices[name]) for component, own in pairs])
             for name in ("children", "gain")
         }
 
@@ -238,13 +241,12 @@ class TreeForm:
         held = run.targets[number].room(run.result, (count, *self._shape, K))
 
         def collect(some: SomeMembers) -> None:
-            rows = as_slice(some.rows)
-            block = source.read(tables, rows, K)
+            block = source.read(tables, some.place, K)
             children = run.sums[some.numbers]
             if not run.transpose:
                 children = self._products["children"].to_slots(children, some.numbers)
             block[some.inner] += children
-            held[rows] = block
+            held[some.place] = block
 
         def add(own: Siblings, totals: Float) -> None:
             if run.transpose:
@@ -269,17 +271,16 @@ class TreeForm:
         tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: SomeMembers) -> None:
-            rows = as_slice(some.rows)
-            block = held[rows]
+            block = held[some.place]
             if number:
                 block += self._parts(run, some).take(some.pair_of, axis=0)
             children = block[some.inner]
             if run.transpose:
                 children = self._products["children"].from_slots(children, some.numbers)
             run.sums[some.numbers] = children - run.sums[some.numbers]
-            target.write(block, results, rows)
-            if not isinstance(rows, slice):
-                held[rows] = block
+            target.write(block, results, some.place)
+            if not isinstance(some.place, slice):
+                held[some.place] = block
 
         def estimate(kind: int, some: SomeMembers) -> None:
             if number:
@@ -317,7 +318,8 @@ class TreeForm:
             rows = every[some]
             numbers = self.plan.parent_number[level.members[rows]]
             inner = np.flatnonzero(numbers >= 0)
-            yield SomeMembers(rows, *distinct_numbers(level.parent_pair[rows]), as_slice(inner), numbers[inner])
+            pairs, pair_of = distinct_numbers(level.parent_pair[rows])
+            yield SomeMembers(rows, as_slice(rows), pairs, pair_of, as_slice(inner), numbers[inner])
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
@@ -342,12 +344,17 @@ class TreeForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        by_table = self.variances_by_table()
-        result = np.empty(self._problem.desired.size)
-        for i in range(len(self._problem.desired_tables)):
-            result[self._problem.desired.block(i)] = by_table.of(i).ravel()
+        by_table, offsets = self.variances_by_table(), self._problem.desired.offsets.tolist()
+        result = np.empty(offsets[-1])
+        for i, block in enumerate(pairwise(offsets)):
+            result[slice(*block)] = by_table.of(i).ravel()
         return result
 
     def variances_by_table(self) -> TreeVariances:
         """The same, some geounits of a table at a time."""
         return TreeVariances(self._problem, self.plan, self.coefficients)
+
+
+def chunks(stop: int, size: int) -> list[slice]:
+    """Consecutive slices of equal size."""
+    return [slice(first, min(first + size, stop)) for first in range(0, stop, size)]

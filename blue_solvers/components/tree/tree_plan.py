@@ -15,8 +15,8 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.component_products import Component
-from blue_solvers.components.grouping import Grouping, group_sums, groupings_of
+from blue_solvers.components.component_products import Component, TableMap
+from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders.arrays import Flags, Float, Index, as_slice
@@ -65,7 +65,7 @@ class TreePlan:
     problem : StructuredProblem
         The variables that tell empty cells apart have no contrasts.
     divisions : dict, optional
-        How components fall apart, by what tables tell of them (`design_key`): plans that have the schema and the
+        How components fall apart, by what tables tell of them (`design_keys`): plans that have the schema and the
         groupings in common may share it. What is missing is added.
     alike : bool
         Whether geounits without children that are alike share a class.
@@ -80,7 +80,11 @@ class TreePlan:
         Of the variables in use.
     finest : Table
         Of all variables in use.
+    has_zeros : bool
+        Whether some cells may be known to be empty.
     components : list of Component
+    design_keys : list of tuple
+        What tables tell of each: those of equal keys have all coefficients in common.
     levels : list of LevelPlan
     parents : ndarray of int
         Geounits with children; `parent_number` gives every geounit's place among them, or -1.
@@ -100,11 +104,11 @@ class TreePlan:
         self.schema, self.spine, self._zeros = schema, spine, zeros = problem.schema, problem.spine, problem.zeros
         self.tables, self._silent = list(problem.observed_tables), silent
         tables = [*self.tables, *problem.desired_tables]
-        self.groupings = groupings = groupings_of(schema, tables, () if zeros is None else zeros.axes)
+        self.groupings = groupings = groupings_of(schema, tables, zeros.axes)
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
-        self._maps: dict[str, list[Float | None]] = {}
-        self._seen: dict[tuple[str, tuple[bool, ...]], bool] = {}
+        self._maps: dict[str, TableMap] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
+        self.has_zeros = bool(zeros.axes or zeros.empty.any())
         self.levels = [self._level(level, problem) for level in range(len(spine.levels))]
         self.parents = np.flatnonzero(spine.child_counts > 0)
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
@@ -148,9 +152,9 @@ class TreePlan:
 
         Where coefficients are single numbers, a kind for every geounit takes a quarter of the time.
         """
-        columns = [column[as_slice(rows)] for column in (*level.weights, *level.exact)]
-        if self._zeros is not None:
-            columns += list(self._zeros.empty_kinds(level.members[rows]).T)
+        some = as_slice(rows)
+        columns = [column[some] for column in (*level.weights, *level.exact)]
+        columns += list(self._zeros.empty_kinds(level.members[rows]).T)
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
@@ -206,40 +210,29 @@ class TreePlan:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
             yield Component.of(self.groupings, contrasts)
 
-    def table_maps(self, table: Table) -> list[Float | None]:
-        """A table's cells from orthonormal group coordinates along every variable in use, (cells, r).
-
-        None where it sees every slot.
-        """
+    def map_of(self, table: Table) -> TableMap:
+        """What a table sees of the variables in use."""
         if table.name not in self._maps:
-            factors = dict(zip(table.axes, table.factors, strict=True))
-            self._maps[table.name] = [
-                None
-                if own.has_contrasts and factors.get(own.axis) == self.schema.names[own.axis]
-                else group_sums(self.schema, own, factors.get(own.axis)) * np.sqrt(own.sizes)
-                for own in self.groupings
-            ]
+            self._maps[table.name] = TableMap(self.schema, self.groupings, self.components, table)
         return self._maps[table.name]
 
-    def sees(self, table: Table, component: Component) -> bool:
-        """Whether a table keeps every variable whole that a component is contrasts along."""
-        key = table.name, component.contrasts
-        if key not in self._seen:
-            pairs = zip(self.table_maps(table), component.contrasts, strict=True)
-            self._seen[key] = not any(contrast and sums is not None for sums, contrast in pairs)
-        return self._seen[key]
-
-    def scale(self, table: Table, component: Component) -> float:
-        """What a table's sums along variables of one group multiply a component by that it sees."""
-        maps = zip(self.groupings, self.table_maps(table), component.contrasts, strict=True)
-        return prod(float(W[0, 0]) for g, W, contrast in maps if g.sizes.size == 1 and W is not None and not contrast)
-
-    def design_key(self, component: Component) -> DesignKey:
-        """What tables tell of a component: those of equal keys have all coefficients in common."""
-        pairs = zip(self.groupings, component.contrasts, strict=True)
-        several = tuple(g.axis for g, contrast in pairs if g.sizes.size > 1 and not contrast)
-        seeing = {t.name: self.scale(t, component) for t in self._speaking if self.sees(t, component)}
-        return several, tuple(sorted(seeing.items()))
+    @cached_property
+    def design_keys(self) -> list[DesignKey]:
+        """See the class."""
+        seeing: list[list[tuple[str, float]]] = [[] for _ in self.components]
+        for table in sorted(self._speaking, key=lambda own: own.name):
+            own = self.map_of(table)
+            # What its sums along variables of one group multiply a component by:
+            scales = [float(W[0, 0]) if W.shape[1] == 1 else 1.0 for W in own.sums]
+            for i in own.seen:
+                shares = zip(scales, self.components[i].contrasts, strict=True)
+                seeing[i].append((table.name, prod(scale for scale, contrast in shares if not contrast)))
+        keys = []
+        for component, told in zip(self.components, seeing, strict=True):
+            axes = zip(self.groupings, component.contrasts, strict=True)
+            several = tuple(own.axis for own, contrast in axes if own.sizes.size > 1 and not contrast)
+            keys.append((several, tuple(told)))
+        return keys
 
     @cached_property
     def _speaking(self) -> list[Table]:
@@ -257,24 +250,18 @@ class TreePlan:
 
     def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
         """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
-        maps = dict(zip((g.axis for g in self.groupings), self.table_maps(table), strict=True))
-        if not groupings:
-            return [np.full((1, 1), scale)]
-        first, *others = (np.eye(g.sizes.size) if (W := maps[g.axis]) is None else W for g in groupings)
+        maps = dict(zip((g.axis for g in self.groupings), self.map_of(table).sums, strict=True))
+        first, *others = [maps[g.axis] for g in groupings] or [np.ones((1, 1))]
         return [scale * first, *others]
 
     def empty_kinds(self, number: int, ranks: Index) -> Flags:
         """Which kinds of cells are empty at geounits of a level, (N, kinds + 1); the last is so everywhere."""
-        empty = np.zeros((ranks.size, 1), dtype=bool)
-        if self._zeros is not None:
-            empty = self._zeros.empty_kinds(self.levels[number].members[ranks])
+        empty = self._zeros.empty_kinds(self.levels[number].members[ranks])
         return np.concatenate([empty, np.ones((ranks.size, 1), dtype=bool)], axis=1)
 
     def _kinds(self, groupings: list[Grouping]) -> Index:
         """Of every combination of group sums along some variables the kind by which it is empty."""
         shape = [g.sizes.size for g in groupings]
-        if self._zeros is None:
-            return np.zeros(prod(shape), dtype=np.intp)
         lengths = [n if g.axis in self._zeros.axes else 1 for n, g in zip(shape, groupings, strict=True)]
         return np.broadcast_to(self._zeros.kinds.reshape(lengths), shape).ravel()
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from blue_solvers.components.component_products import Component
+from blue_solvers.components.component_products import Component, Composed, Coordinates, Ragged, TableAccess
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.table_access import TableAccess
-from blue_solvers.components.tree.piecewise import Composed, Coordinates, Ragged
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema
 from constraint_builders.description.table import parse_table
@@ -71,20 +70,21 @@ def test_tables_to_slots_and_back(name: str, recodes: dict[str, dict[str, list[i
     schema = Schema({"a": 5, "b": 2}, recodes=recodes)
     table = parse_table(schema, name if recodes or "g" not in name else "a * b")
     plan = TreePlan(StructuredProblem.of(Problem(schema, {t: v for t, v in TABLES.items() if recodes or "g" not in t})))
-    rng, maps = np.random.default_rng(len(name)), plan.table_maps(table)
-    lengths = [g.levels if sums is None else len(sums) for g, sums in zip(plan.groupings, maps, strict=True)]
+    rng, seen = np.random.default_rng(len(name)), plan.map_of(table)
+    lengths = [own.levels for own in seen.axes]
     coordinates, expected = rng.standard_normal((3, *lengths, 2)), np.zeros((3, 5, 2, 2))
     given = []
-    for component in (own for own in plan.components if plan.sees(table, own)):
-        along = [slots if sums is None else slice(None) for slots, sums in zip(component.slots, maps, strict=True)]
+    for component in (plan.components[i] for i in seen.seen):
+        pairs = zip(component.slots, seen.axes, strict=True)
+        along = [slots if own.has_contrasts else slice(None) for slots, own in pairs]
         part = coordinates[(slice(None), *along)]
         own = [n for n, contrast in zip(part.shape[1:-1], component.contrasts, strict=True) if not contrast]
         M = rng.standard_normal((3, component.size, int(np.prod(own))))
         whole = Ragged([(M, np.arange(M.shape[1]), np.arange(M.shape[2]))], M.shape[1:], np.zeros(3, int), np.arange(3))
-        rows, columns = (Coordinates(n, {0: (None, n)}) for n in M.shape[1:])
+        rows, columns = (Coordinates(n, {0: (sparse.eye_array(n, format="csc"), n)}, True) for n in M.shape[1:])
         given.append((component, Composed(rows, columns, {0: whole}, 3)))
         component.multiply(M[entries], part, expected[component.place])
-    access = TableAccess(plan, table, given)
+    access = TableAccess(seen, given)
     assert access.to_slots(coordinates, np.array(entries)) == pytest.approx(expected)
     slots = rng.standard_normal(expected.shape)
     back = access.from_slots(slots, np.array(entries))

@@ -10,10 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import null_space, sqrtm
 
-from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit
-from blue_solvers.components.subspaces import complement, inverse_on, kronecker, range_projector
-from blue_solvers.components.tree.messages import Message, Telling, add, combine, part
-from blue_solvers.components.tree.sums_of_children import merges_of
+from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit, kronecker
+from blue_solvers.components.tree.messages import (
+    Message,
+    Telling,
+    add,
+    combine,
+    complement,
+    inverse_on,
+    merges_of,
+    part,
+    range_projector,
+)
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import BlueOperator, ConjugateGradient, blue, thread_limit
-from blue_solvers.components.lattice import schedule
+from blue_solvers.components.lattice import form
 from blue_solvers.structured import iteration
 from blue_solvers.structured.iteration import softened
 from blue_solvers.structured.nearest import nearest_structured
@@ -233,7 +233,7 @@ def test_a_few_leverages_are_not_worth_two_estimates_a_step(monkeypatch: pytest.
 
 def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
-    monkeypatch.setattr(schedule, "WORTH_BYTES", 0)
+    monkeypatch.setattr(form, "WORTH_BYTES", 0)
     problem = drawn(gallery.cube(5, 4), 100.0, "log-uniform")
     P, y = blue(problem, SOLVER), noise(problem, 2)
     found = []

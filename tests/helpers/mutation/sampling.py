@@ -20,8 +20,8 @@ from cosmic_ray.operators.operator import Operator
 from cosmic_ray.plugins import get_operator, operator_names
 
 SMALL_MATRICES = [
-    *(f"blue_solvers/components/{name}.py" for name in ("subspaces", "orthogonal", "reflections")),
-    *(f"blue_solvers/components/tree/{name}.py" for name in ("messages", "merges", "projected_work")),
+    *(f"blue_solvers/components/{name}.py" for name in ("orthogonal", "reflections")),
+    *(f"blue_solvers/components/tree/{name}.py" for name in ("messages", "projected_work")),
     "blue_solvers/structured",
 ]
 READERS = [

@@ -10,12 +10,12 @@ import pytest
 
 from blue_solvers import blue, projected_work
 from blue_solvers.cli import main
+from blue_solvers.components.component_products import Composed
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import coefficients, splitting
 from blue_solvers.components.tree import projected_work as projection
 from blue_solvers.components.tree.coefficients import Coefficients, solve_components
 from blue_solvers.components.tree.messages import Message, Telling, combine
-from blue_solvers.components.tree.piecewise import Composed
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
@@ -63,9 +63,9 @@ def arrays_of(own: Coefficients) -> Iterator[np.ndarray]:
 
 def test_components_that_share_coefficients_have_the_bits_of_separate_work() -> None:
     plan = TreePlan(StructuredProblem.of(problem_on([-1, 0, 0, 1, 1, 2], spread=1.0)))
-    shared = solve_components(plan)
+    shared = solve_components(plan, range(len(plan.components)))
     assert len({id(own) for own in shared}) < len(shared)  # contrasts along d, or along c and d
-    separate = [solve_components(plan, numbers=[i])[0] for i in range(len(plan.components))]
+    separate = [solve_components(plan, [i])[0] for i in range(len(plan.components))]
     for one, other in zip(shared, separate, strict=True):
         for mine, theirs in zip(arrays_of(one), arrays_of(other), strict=True):
             assert np.array_equal(mine, theirs)
@@ -167,11 +167,12 @@ def test_names_in_another_order_are_turned_or_refused() -> None:
 def test_the_memory_that_is_projected_is_what_coefficients_take(spread: float) -> None:
     """Of every component, and what products take in place of its pieces."""
     plan = TreePlan(StructuredProblem.of(problem_on(ALIKE, spread)))
-    for component, own in zip(plan.components, solve_components(plan), strict=True):
+    solved = solve_components(plan, range(len(plan.components)))
+    for component, key, own in zip(plan.components, plan.design_keys, solved, strict=True):
         if component.size > 1:
             held = sum(array.size for array in arrays_of(own))
             held += sum(other.toarray().size for other in products_of(own))
-            assert projection._work(plan, plan.division(plan.design_key(component)))[0] == held
+            assert projection._work(plan, plan.division(key))[0] == held
 
 
 def test_much_work_is_called_large() -> None:

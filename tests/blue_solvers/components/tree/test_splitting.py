@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import TwoPass, blue
+from blue_solvers.components import component_products
+from blue_solvers.components.orthogonal import kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.subspaces import kronecker
-from blue_solvers.components.tree import piecewise, splitting
+from blue_solvers.components.tree import splitting
 from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.splitting import alike_spaces, split
 from blue_solvers.components.tree.tree_plan import TreePlan
@@ -39,7 +40,7 @@ def cut(block: int, together: int) -> Iterator[None]:
         patch.setattr(splitting, "WORTH", 1)
         patch.setattr(splitting, "PUT_TOGETHER", 0)
         patch.setattr(splitting, "LARGEST_BLOCK", block)
-        patch.setattr(piecewise, "PUT_TOGETHER", together)
+        patch.setattr(component_products, "PUT_TOGETHER", together)
         yield
 
 
