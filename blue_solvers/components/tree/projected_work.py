@@ -68,8 +68,7 @@ def projected_work(problem: Problem) -> ProjectedWork:
     ValueError
         If variances differ within a table of a geounit, or there are no tables.
     """
-    order = in_schema_order(problem)
-    problem = problem if order is None else order.problem
+    problem = in_schema_order(problem).problem
     nested = None if problem.areas is None else problem.tree
     plan = TreePlan(StructuredProblem.of(problem if nested is None else nested.problem))
     several = {key for key, own in zip(plan.design_keys, plan.components, strict=True) if own.size > 1}
