@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +17,6 @@ from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.crossing_part import form_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.manifest import TOP, PartEntry, level_file
-from blue_solvers.streaming.message_files import (
-    pack_arrays,
-    pack_downward,
-    pack_upward,
-    unpack_arrays,
-    unpack_downward,
-    unpack_upward,
-)
 from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import BUFFERS, PartitionError, Partitions
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
@@ -163,11 +155,11 @@ class Job:
         return self._sealed_message(f"{ALIKE_UP}/{name}", alike)
 
     def _sealed_message(self, place: str, make: Callable[[], Upward]) -> Upward:
-        known = self.place.sealed(place)
+        known: Upward | None = self.place.kept(place, Upward)
         if known is None:
-            known = pack_upward(make())
-            self.place.seal(place, known)
-        return unpack_upward(known)
+            known = make()
+            self.place.keep(place, known)
+        return known
 
     def _part(self, name: str) -> Part:
         return self._kept[name] if name in self._kept else self.input.read(name)
@@ -214,7 +206,7 @@ class Job:
     def _hand_down(self, step: str, result: Estimates) -> None:
         for name, entry in self.input.parts.items():
             if self.place.sealed(f"{step}/{name}") is None:
-                self.place.seal(f"{step}/{name}", pack_downward(result.below[entry.leaf]))
+                self.place.keep(f"{step}/{name}", result.below[entry.leaf])
 
     def _work_out_correction(self, top: Part, below: Mapping[int, Upward], alike_below: Mapping[int, Upward]) -> None:
         """Put together what all parts say of the combinations that are known exactly."""
@@ -230,12 +222,12 @@ class Job:
                 failed[name] = str(error)
         self.refuse(failed)
         correction = Correction.of(combined, alike, np.array(design.equal_to))
-        self.place.seal(CORRECTION, pack_arrays(asdict(correction)))
+        self.place.keep(CORRECTION, correction)
 
     def _correction(self) -> Correction | None:
         """What equalities change; None without any, or if it is not known yet."""
-        known = self.place.sealed(CORRECTION)
-        return None if known is None else Correction(**unpack_arrays(known))
+        known: Correction | None = self.place.kept(CORRECTION, Correction)
+        return known
 
     def outputs(self, name: str) -> dict[str, list[int] | None]:
         """What is written for a part: for each step the desired tables, as numbers in the design; None for all."""
@@ -284,7 +276,7 @@ class Job:
 
         claim = ResultToProve.by_table(self._asked, level, estimates, measured, self.variances)
         proof = prove_part(self.input.design, part, claim, {}, np.arange(1), is_top=False)
-        self.place.seal(f"{PROOFS}/{name}", proof.pack())
+        self.place.keep(f"{PROOFS}/{name}", proof)
 
     def _require_agreement(self, name: str) -> None:
         """Raise `ValueError` if tables known exactly of a part that is split contradict others."""
@@ -297,10 +289,10 @@ class Job:
             self.place.seal(f"{AGREED}/{name}", b"")
 
     def _above(self, name: str, step: str = DOWN) -> Downward:
-        known = self.place.sealed(f"{step}/{name}")
+        known: Downward | None = self.place.kept(f"{step}/{name}", Downward)
         if known is None:
             raise DamagedError(f"{self.place.work / step / name} is damaged: run again")
-        return unpack_downward(known)
+        return known
 
     def _write(self, output: str, part: Part, result: Estimates, alike: Estimates | None, kept: Index) -> None:
         """Write estimates of some geounits of a part; `alike` is with equal noise, where there are equalities."""
@@ -322,7 +314,7 @@ class Job:
                 with self.place.replacing(path) as temporary:
                     write_estimates(temporary, codes, tables)
                     files[path] = sha256(temporary)
-        self.place.seal(f"{DONE}/{output}", json.dumps(files).encode())
+        self.place.keep(f"{DONE}/{output}", files)
 
     def _is_proved(self, output: str) -> bool:
         """Whether a part is proved by itself, as it is written."""
@@ -334,10 +326,10 @@ class Job:
             return
         claim = ResultToProve(result.cells, result.variances, multipliers)
         if output == TOP:
-            self.place.seal(CLAIMED, claim.pack())
+            self.place.keep(CLAIMED, (claim.cells, claim.variances, claim.multipliers))
         else:
             proof = prove_part(self.input.design, part, claim, {}, kept, is_top=False)
-            self.place.seal(f"{PROOFS}/{output}", proof.pack())
+            self.place.keep(f"{PROOFS}/{output}", proof)
 
     def _tables(self, level: int, result: Estimates, rows: Index) -> list[TableRows]:
         """Tables of a level with their standard errors, if these are wanted."""
@@ -354,8 +346,8 @@ class Job:
 
     def _files(self, output: str) -> dict[str, str] | None:
         """The files of an output with their SHA-256; None if it is not written."""
-        said = self.place.sealed(f"{DONE}/{output}")
-        return None if said is None else dict(json.loads(said))
+        files: dict[str, str] | None = self.place.kept(f"{DONE}/{output}", dict[str, str])
+        return files
 
     def is_written(self, output: str) -> bool:
         """Whether an output is there and undamaged."""
