@@ -41,24 +41,34 @@ def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = 
 
 
 def largest_subtrees(
-    spine: Spine, own: Float, memory: float | None, at: str | None = None, reserved: float = 0.0
+    spine: Spine,
+    own: Float,
+    memory: float | None,
+    at: str | None = None,
+    reserved: float = 0.0,
+    deepest: str | None = None,
 ) -> tuple[Index, Float]:
     """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree.
 
-    Of the memory some bytes may be reserved for what is there beside any part.
+    Of the memory some bytes may be reserved for what is there beside any part. Below the deepest level that is given
+    nothing is cut.
     """
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a geolevel")
     limit = np.inf if memory is None else read_limit(memory) - reserved
+    first, last = 0 if at is None else spine.level_index(at), spine.level_index(deepest or spine.levels[-1])
     below = own.astype(float)
     for members in reversed(spine.members[1:]):
         np.add.at(below, spine.parent[members], below[members])
-    fits = (below <= limit) & (spine.level_of >= (0 if at is None else spine.level_index(at)))
-    alone = np.flatnonzero((spine.child_counts == 0) & (below > limit))
-    if alone.size:
+    fits = (below <= limit) & (spine.level_of >= first) & (spine.level_of <= last)
+    whole = (spine.child_counts == 0) | (deepest is not None and spine.level_of == last)
+    large = np.flatnonzero(whole & (below > limit))
+    if large.size:
+        worst = large[0]
+        what = "with all inside it" if spine.child_counts[worst] else "alone"
         raise MemoryError(
-            f"{spine.levels[spine.level_of[alone[0]]]} {spine.geocodes[alone[0]]!r} alone needs "
-            f"{format_bytes(below[alone[0]] + reserved)} and the limit is {format_bytes(limit + reserved)}: raise it, "
+            f"{spine.levels[spine.level_of[worst]]} {spine.geocodes[worst]!r} {what} needs "
+            f"{format_bytes(below[worst] + reserved)} and the limit is {format_bytes(limit + reserved)}: raise it, "
             "or want fewer tables"
         )
     return np.flatnonzero(fits & ((spine.parent < 0) | ~fits[spine.parent])), below

@@ -48,16 +48,21 @@ class CutSpine:
 
 
 def cut_with_siblings(
-    spine: Spine, own: Float, memory: float | None, at: str | None = None, reserved: float = 0.0
+    spine: Spine,
+    own: Float,
+    memory: float | None,
+    at: str | None = None,
+    reserved: float = 0.0,
+    deepest: str | None = None,
 ) -> CutSpine:
-    """Cut a spine as `choose_cut`, and put siblings below the geolevel together as far as memory allows.
+    """Cut a spine as `largest_subtrees`, and put siblings below the geolevel together as far as memory allows.
 
     Raises
     ------
     ValueError, MemoryError
         As `choose_cut`.
     """
-    roots, below = largest_subtrees(spine, own, memory, at, reserved)
+    roots, below = largest_subtrees(spine, own, memory, at, reserved, deepest)
     together = []
     if memory is not None:
         first = 0 if at is None else spine.level_index(at)
