@@ -44,6 +44,7 @@ from blue_solvers.streaming.manifest import (
     areas_file,
     combinations_file,
     level_file,
+    read_design,
 )
 from blue_solvers.streaming.part_data import Design, Part
 from constraint_builders.arrays import Float
@@ -110,9 +111,10 @@ class Partitions:
         if (version := read_json_object(path).get("format")) != FORMAT:
             raise DamagedError(f"{path} has format {version!r}, not {FORMAT}: write it anew with this version")
         try:
-            said = msgspec.convert(read_sealed_json(path), Manifest)
+            sealed = read_sealed_json(path)
+            said = msgspec.convert(sealed, Manifest)
             require_intact(inside(folder, SCHEMA), said.schema)
-            design = said.design(read_schema_file(path.with_name(SCHEMA)).schema)
+            design = read_design(sealed, read_schema_file(path.with_name(SCHEMA)).schema)
             said.require_sound(design)
         except DamagedError:
             raise

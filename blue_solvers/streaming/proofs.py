@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.manifest import TOP
-from blue_solvers.streaming.part_data import Design, Estimates, Part
+from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
@@ -51,31 +50,6 @@ class ResultToProve:
     variances: Mapping[int, Rows]
     multipliers: Float | None = None
     values: Sequence[Rows] | None = None
-
-    @classmethod
-    def by_table(
-        cls,
-        design: Design,
-        level: int,
-        estimates: Callable[[int], Estimates],
-        measured: Callable[[int], Float],
-        variances: bool,
-    ) -> ResultToProve:
-        """Of a part of one level whose tables are worked out and read one by one, by their numbers in the design."""
-        estimated, read = lru_cache(maxsize=1)(estimates), lru_cache(maxsize=1)(measured)
-        own = [i for i, (where, _) in enumerate(design.desired) if where == level]
-
-        def cells(i: int) -> Float:
-            return estimated(i).cells[i]
-
-        def spreads(i: int) -> Float:
-            return estimated(i).variances[i]
-
-        return cls(
-            {i: Unread(partial(cells, i)) for i in own},
-            {i: Unread(partial(spreads, i)) for i in own if variances},
-            values=[Unread(partial(read, i)) for i in range(len(design.observed))],
-        )
 
 
 @dataclass(frozen=True)
