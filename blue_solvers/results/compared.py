@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
-from blue_solvers.results.published_answers import Lines, LineSums, read_lines, whole_where_exact
+from blue_solvers.results.published_answers import Lines, LineSums, read_lines, whole_where_exact, with_bounds
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
-from blue_solvers.uncertainty import normal_intervals
 from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals
 from constraint_builders.arrays import Float
@@ -80,8 +79,7 @@ def differences_frame(pairs: Pairs, level: float, progress: Progress | None = No
     V = pairs.covariances(progress)
     spread = np.sqrt(np.maximum(V[:, 0, 0] - V[:, 0, 1] - V[:, 1, 0] + V[:, 1, 1], 0))
     estimate, std_error = whole_where_exact(pairs.estimates[:, 0] - pairs.estimates[:, 1], spread)
-    lower, upper = normal_intervals(estimate, std_error, level)
-    values = {"estimate": estimate, "std_error": std_error, "lower": lower, "upper": upper}
+    values = with_bounds(estimate, std_error, level)
     return pl.DataFrame(pairs.keys() | values | {"confidence": pairs.confidence()})
 
 

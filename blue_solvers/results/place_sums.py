@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -20,10 +21,8 @@ from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.table import Table
 from constraint_builders.geography import Entities, NotComposableError, compositions
-from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing_out import Variances, sum_out
 
 Source = tuple[Table, list[Float]]  # a table, and what is counted of each of its factors
@@ -138,31 +137,12 @@ class PlaceSums:
     @cached_property
     def _plan(self) -> TreePlan | None:
         """The plan of the two passes, which needs no vector of all cells; None for other solvers and areas."""
-        spine, empty = self.result.measured.places, self.result.measured.zeros
-        if self.result.description["solver"] != TwoPass.name or not isinstance(spine, Spine):
+        if self.result.description["solver"] != TwoPass.name or not isinstance(self.result.measured.places, Spine):
             return None
         schema, observed, table = self._table
-        measured = [
-            (spine.level_index(level), parse_table(schema, name), variances)
-            for level, row in observed.items()
-            for name, variances in row.items()
-        ]
-        levels, tables, variances = (list(part) for part in zip(*measured, strict=True))
-        layout = spine_layout(schema, spine, list(empty))
-        zeros = StructuralZeros(schema, spine, layout, empty) if empty else None
-        problem = StructuredProblem(
-            schema=schema,
-            spine=spine,
-            zeros=zeros,
-            observed=Layout([], []),
-            observed_tables=tuple(tables),
-            observed_levels=tuple(levels),
-            geounit_variances=variances,
-            desired=Layout([], []),
-            desired_tables=(table,),
-            desired_levels=(0,),
-        )
-        return TreePlan(problem)
+        level = next(level for level, found in self._sources.items() if None not in found)
+        problem = StructuredProblem.of(self.result.problem_of(schema, observed, {level: ["total"]}))
+        return TreePlan(replace(problem, desired=Layout([], []), desired_tables=(table,), desired_levels=(0,)))
 
     @cached_property
     def _alike(self) -> Index:

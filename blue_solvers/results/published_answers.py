@@ -162,15 +162,19 @@ def long_frame(
     """Lines over places, a row for each line of each place, with intervals at a level."""
     sums = LineSums(result, lines, places)
     estimate, std_error = whole_where_exact(sums.estimates.ravel(), sums.std_errors(progress).ravel())
-    lower, upper = normal_intervals(estimate, std_error, level)
     count = len(places.names)
     keys = {
         "geoid": np.repeat(np.array(places.names), len(lines.lines)).tolist(),
         "line": [line.code for line in lines.lines] * count,
         "label": [line.label for line in lines.lines] * count,
     }
-    values = dict(zip(NUMBERS, (estimate, std_error, lower, upper), strict=True))
+    values = with_bounds(estimate, std_error, level)
     return pl.DataFrame(keys | values | {"confidence": [line.confidence for line in lines.lines] * count})
+
+
+def with_bounds(estimate: Float, std_error: Float, level: float) -> dict[str, Float]:
+    """Columns of estimates, their standard errors, and the bounds of their intervals at a level."""
+    return dict(zip(NUMBERS, (estimate, std_error, *normal_intervals(estimate, std_error, level)), strict=True))
 
 
 def whole_where_exact(estimate: Float, std_error: Float) -> tuple[Float, Float]:
