@@ -14,7 +14,7 @@ from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
-from blue_solvers.results.store import Progress
+from blue_solvers.results.store import Progress, reported
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Spine
@@ -43,6 +43,8 @@ class PlaceSums:
         What the sums are called where one cannot be told.
     levels : collection of int
         Numbers of the geolevels at which one is to be stored, for the message that it is not.
+    adds : ndarray, (L, K), optional
+        How often each of L lines counts each sum: what is asked for then are the lines, in place of the sums.
 
     Raises
     ------
@@ -57,8 +59,11 @@ class PlaceSums:
         counted: Sequence[Levels],
         told: Sequence[str],
         levels: Collection[int],
+        adds: Float | None = None,
     ) -> None:
         self.result, self.names, self._counted = result, places.names, counted
+        self._adds = np.eye(len(counted)) if adds is None else adds
+        self._is_plain = np.array_equal(self._adds, np.eye(len(counted)))
         spine = result.spine
         self._sources = {level: sources_at(result, level, counted) for level in spine.levels}
         usable = np.array([None not in self._sources[level] for level in spine.levels])
@@ -72,11 +77,16 @@ class PlaceSums:
     @cached_property
     def estimates(self) -> Float:
         """Stored estimates, (P, K)."""
-        return np.sum([self._estimates_at(level, found) for level, found in self._sources.items()], axis=0)
+        sums = np.sum([self._estimates_at(level, found) for level, found in self._sources.items()], axis=0)
+        return sums if self._is_plain else sums @ self._adds.T
 
     def covariance(self, places: Sequence[int] | Index) -> Float:
         """Covariance of all sums over some places together, (places * K, places * K), sums of a place together."""
-        return self._covariance(self._signs[np.asarray(places)])
+        covariance = self._covariance(self._signs[np.asarray(places)])
+        if self._is_plain:
+            return covariance
+        adds = np.kron(np.eye(len(places)), self._adds)
+        return np.asarray(adds @ covariance @ adds.T)
 
     def std_errors(self, progress: Progress | None = None) -> Float:
         """Standard errors, (P, K).
@@ -96,9 +106,8 @@ class PlaceSums:
     def _of_each(self, part: Callable[[Float], Float], progress: Progress | None) -> Iterator[Float]:
         """Part of the covariance over each place; geounits that are alike in all that was measured share it."""
         known: dict[int, Float] = {}
-        for number, (name, kind) in enumerate(zip(self.names, self._alike.tolist(), strict=True)):
-            if progress is not None:
-                progress(name, number, len(self.names))
+        for number in reported(self.names, progress):
+            kind = self._alike[number]
             found = known[kind] if kind in known else part(self.covariance([number]))
             if kind >= 0:
                 known[kind] = found

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,14 @@ PARTS = "parts"  # within it: which products count some people alone
 
 Progress = Callable[[str, int, int], None]
 StandardErrors = Callable[[int, slice], Float]  # of a desired table by its number, (rows, cells)
+
+
+def reported(names: Sequence[str], progress: Progress | None) -> Iterator[int]:
+    """Numbers of what is worked on, each told before: its name, its number, and how many there are."""
+    for number, name in enumerate(names):
+        if progress is not None:
+            progress(name, number, len(names))
+        yield number
 
 
 def write_result(
@@ -135,9 +143,7 @@ def write_tables(
 ) -> None:
     """Write estimates, (m,) over a layout of tables at geolevels of a spine, and standard errors."""
     (folder / ESTIMATES).mkdir()
-    for number, level in enumerate(spine.levels):
-        if progress is not None:
-            progress(level, number, len(spine.levels))
+    for number in reported(spine.levels, progress):
         geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
         rows: list[TableRows] = [
             (table, estimate[layout.block(i)].reshape(-1, table.size).__getitem__, partial(errors, i))
@@ -145,7 +151,7 @@ def write_tables(
             if own == number
         ]
         if rows:
-            write_estimates(folder / estimates_of(level), geocodes, rows)
+            write_estimates(folder / estimates_of(spine.levels[number]), geocodes, rows)
 
 
 def seal_result(

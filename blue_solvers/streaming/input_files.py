@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blue_solvers.results.checksums import sha256
+from blue_solvers.results.checksums import sha256, untouched
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
-
-Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -21,29 +19,23 @@ class InputFiles:
     ----------
     digests : dict of str to str
         SHA-256 of every file by its path within the folder.
-    stamps : dict of Path to tuple of int
+    stamps : dict of Path to os.stat_result
         What the file system said of every file before its SHA-256 was worked out.
     """
 
     digests: dict[str, str]
-    stamps: dict[Path, Stamp]
+    stamps: dict[Path, os.stat_result]
 
     @classmethod
     def of(cls, folder: str | os.PathLike[str], geolevels: Sequence[str]) -> InputFiles:
         """Read all files of some geolevels once; raises as `read_noisy_measurements` where there is none."""
         places = level_folders(folder, geolevels).values()
         paths = [path for place in places for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
-        stamps = {path: stamp(path) for path in paths}
+        stamps = {path: path.stat() for path in paths}
         return cls({path.relative_to(folder).as_posix(): sha256(path) for path in paths}, stamps)
 
     def require_unchanged(self) -> None:
         """Raise `ValueError` if a file was written to or replaced since."""
         for path, before in self.stamps.items():
-            if not path.is_file() or stamp(path) != before:
+            if not path.is_file() or not untouched(path.stat(), before):
                 raise ValueError(f"{path}: it changed while it was read: let nobody write there, and run again")
-
-
-def stamp(path: Path) -> Stamp:
-    """What changes whenever a file is written to or replaced: no program can set the time of the last change."""
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

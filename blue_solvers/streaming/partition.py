@@ -134,9 +134,10 @@ def partition_source(
     desired: Desired,
     read: Read,
     *,
-    zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | None = None,
+    zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | StructuralZeros | None = None,
     memory: float | None = None,
     at: str | None = None,
+    reserved: float = 0.0,
 ) -> Partitions:
     """Cut measurements that do not fit in memory into parts, whole or not at all.
 
@@ -154,12 +155,14 @@ def partition_source(
         Called with a geolevel, the name of an observed table and the numbers of some geounits within their level (G,);
         gives the measurements, (G, cells) or (G, *shape), anything where there is none.
     zeros : mapping of (geolevel, table) to ndarray of bool (geounits, *shape), optional
-        Structural zeros, as in `Problem`.
+        Structural zeros, as in `Problem`; or what was read of them.
     memory : float, optional
         Bytes that the work on a part may take beside the program itself; parts are the largest subtrees that keep to
         it, and siblings together that do. By default there is no limit, and `at` is needed.
     at : str, optional
         Cut at this geolevel, each of its subtrees by itself, or below where `memory` demands it.
+    reserved : float
+        Bytes of the memory that others take.
 
     Returns
     -------
@@ -176,23 +179,6 @@ def partition_source(
     OSError
         If there is something at `folder`, or it cannot be written.
     """
-    known = None if zeros is None else StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
-    return partition_known(folder, schema, spine, observed, desired, read, known, memory, at)
-
-
-def partition_known(
-    folder: str | os.PathLike[str],
-    schema: Schema,
-    spine: Spine,
-    observed: Mapping[str, Mapping[str, ArrayLike]],
-    desired: Desired,
-    read: Read,
-    zeros: StructuralZeros | None,
-    memory: float | None,
-    at: str | None = None,
-    reserved: float = 0.0,
-) -> Partitions:
-    """As `partition_source`, with zeros handed down already, and bytes of the memory that others take."""
     names = [(level, table) for level, tables in observed.items() for table in tables]
     given = [parse_table(schema, table) for _, table in names]
     tables = [
@@ -231,6 +217,8 @@ def partition_known(
             )
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
+    if isinstance(zeros, Mapping):
+        zeros = StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
     return _cut_spine(folder, design, spine, variances, read_as_named, zeros, memory, at, reserved=reserved)
 
 
