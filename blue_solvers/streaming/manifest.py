@@ -20,7 +20,7 @@ from constraint_builders.files.safe_paths import path_component
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 9  # of descriptions and messages
+FORMAT = 10  # of descriptions and messages
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,10 @@ class Manifest(msgspec.Struct):
         ):
             if not sound:
                 raise ValueError(f"its {what} are none")
+        for level in design.levels:
+            level_file(level, TOP)
         for part in (*self.parts, self.top):
-            levels_files = {level_file(level, part.name) for level in design.levels}
-            strange = part.files.keys() - levels_files - {combinations_file(part.name), areas_file(part.name)}
+            strange = part.files.keys() - {part_file(part.name)}
             if strange:
                 raise ValueError(f"{part} has the strange file {min(strange)!r}")
 
@@ -111,15 +112,10 @@ def read_design(said: Mapping[str, Any], schema: Schema) -> Design:
 
 
 def level_file(geolevel: str, part: str) -> str:
-    """Path within a folder, of parts or of estimates, of one level of a part; `ValueError` if a name cannot be one."""
+    """Path of a part's estimates of a level, within their folder; `ValueError` if a name cannot be that of a file."""
     return f"{path_component(geolevel, 'geolevel')}.parquet/{path_component(part, 'part')}.parquet"
 
 
-def combinations_file(part: str) -> str:
-    """Path within the folder of a part's share of the combinations that are known exactly."""
-    return f"equalities/{path_component(part, 'part')}.npz"
-
-
-def areas_file(part: str) -> str:
-    """Path within the folder of the leaves of a part's areas."""
-    return f"areas/{path_component(part, 'part')}.npz"
+def part_file(part: str) -> str:
+    """Path of a part within the folder of parts; `ValueError` if its name cannot be that of a file."""
+    return f"parts/{path_component(part, 'part')}.npz"

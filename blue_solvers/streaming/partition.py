@@ -17,10 +17,18 @@ from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import cut_areas, refusal_of_areas
 from blue_solvers.streaming.equalities import share_of
-from blue_solvers.streaming.manifest import TOP, areas_file, combinations_file
+from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.part_data import Design
-from blue_solvers.streaming.part_files import BUFFERS, Partitions
-from blue_solvers.streaming.part_writer import Beside, Read, Sources, write_parts
+from blue_solvers.streaming.part_files import (
+    AREAS,
+    BUFFERS,
+    COMBINATIONS,
+    Beside,
+    Partitions,
+    Read,
+    Sources,
+    write_parts,
+)
 from blue_solvers.streaming.siblings import cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.problem_places import Claim, problem_places
@@ -95,14 +103,14 @@ def partition(
 
         def areas(_: Design, name: str, ordered: Index, __: Index) -> Beside:
             rows = leaves[ordered]
-            return {} if name == TOP else {areas_file(name): rows[:, np.sort(rows[[0]].indices)]}
+            return {} if name == TOP else {AREAS: rows[:, np.sort(rows[[0]].indices)]}
 
         return write_parts(folder, Sources(design, cut, variances, read, None, areas))
     spine = problem.domain.spine
     design = Design.of(problem, spine.levels)
     design = replace(design, ties=_ties(design, problem))
-    combinations = [] if problem.equalities is None else [problem.equalities[0]]
-    return _cut_spine(folder, design, spine, variances, read, problem.zeros, memory, at, combinations)
+    equalities = None if problem.equalities is None else problem.equalities[0]
+    return _cut_spine(folder, design, spine, variances, read, problem.zeros, memory, at, equalities)
 
 
 def _ties(design: Design, problem: Problem) -> Ties | None:
@@ -265,7 +273,7 @@ def _cut_spine(
     zeros: EmptyCells | None,
     memory: float | None,
     at: str | None,
-    combinations: Sequence[sparse.csr_array] = (),
+    equalities: sparse.csr_array | None = None,
     reserved: float = 0.0,
 ) -> Partitions:
     """Cut a spine, write its parts, and the share of each in combinations that are known exactly."""
@@ -276,7 +284,9 @@ def _cut_spine(
     if flags is not None:  # above siblings cells are empty that are so in all of them
         flags = np.concatenate([flags, *(flags[lot].all(axis=0, keepdims=True) for lot in cut.together)])
 
-    def shares(design: Design, name: str, ordered: Index, own: Index) -> Beside:
-        return {combinations_file(name): share_of(design, cut.tree, E, ordered, own) for E in combinations}
+    def shares(design: Design, _: str, ordered: Index, own: Index) -> Beside:
+        if equalities is None:
+            return {}
+        return {COMBINATIONS: share_of(design, cut.tree, equalities, ordered, own)}
 
     return write_parts(folder, Sources(design, cut, variances, read, flags, shares))
