@@ -290,5 +290,5 @@ def _small(values: NDArray) -> NDArray:
         whole = values.astype(np.int32)
     if not np.array_equal(whole, values):
         return values
-    ends = np.min_scalar_type(values.min(initial=0)), np.min_scalar_type(values.max(initial=0))
+    ends = np.min_scalar_type(whole.min(initial=0)), np.min_scalar_type(whole.max(initial=0))
     return whole.astype(np.result_type(*ends))
