@@ -31,8 +31,8 @@ from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, gathered
 from blue_solvers.crossing_areas.table_slots import Contrasts
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.streaming.cutting import names_not_in
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
-from blue_solvers.streaming.siblings import names_not_in
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float

@@ -17,9 +17,9 @@ from blue_solvers.components.assumptions import groupings_in_use
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.crossing_areas.area_form import MOST_COMPONENTS, areas_refusal
 from blue_solvers.normal_equations.noisy_equations import variance_spread
+from blue_solvers.streaming.cutting import CutSpine, cut_with_siblings, names_not_in
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import BUFFERS
-from blue_solvers.streaming.siblings import CutSpine, cut_with_siblings, names_not_in
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Index

@@ -29,7 +29,7 @@ import numpy as np
 
 from blue_solvers.contract import Info
 from blue_solvers.proving import is_exact
-from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256
+from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256, untouched
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
@@ -43,7 +43,6 @@ from blue_solvers.results.store import (
     read_description,
     write_measured,
 )
-from blue_solvers.streaming.input_files import InputFiles
 from blue_solvers.streaming.job import CHECKSUMS, Job
 from blue_solvers.streaming.manifest import MANIFEST
 from blue_solvers.streaming.part_files import PartitionError
@@ -56,6 +55,7 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.kept_variables import KeptVariables, keep_variables
+from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
@@ -357,3 +357,33 @@ class _Run:
             if read_sealed_json(estimates / WORK / RUN)["measurements"] == sha256(self.parts / MANIFEST):
                 return
         remove(estimates)
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """The files that are read.
+
+    Attributes
+    ----------
+    digests : dict of str to str
+        SHA-256 of every file by its path within the folder.
+    stamps : dict of Path to os.stat_result
+        What the file system said of every file before its SHA-256 was worked out.
+    """
+
+    digests: dict[str, str]
+    stamps: dict[Path, os.stat_result]
+
+    @classmethod
+    def of(cls, folder: str | os.PathLike[str], geolevels: Sequence[str]) -> InputFiles:
+        """Read all files of some geolevels once; raises as `read_noisy_measurements` where there is none."""
+        places = level_folders(folder, geolevels).values()
+        paths = [path for place in places for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
+        stamps = {path: path.stat() for path in paths}
+        return cls({path.relative_to(folder).as_posix(): sha256(path) for path in paths}, stamps)
+
+    def require_unchanged(self) -> None:
+        """Raise `ValueError` if a file was written to or replaced since."""
+        for path, before in self.stamps.items():
+            if not path.is_file() or not untouched(path.stat(), before):
+                raise ValueError(f"{path}: it changed while it was read: let nobody write there, and run again")

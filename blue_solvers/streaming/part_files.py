@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.results.checksums import DamagedError, read_json_object, read_sealed_json, require_intact, sha256
-from blue_solvers.streaming.cutting import members_of_parts
+from blue_solvers.streaming.cutting import CutSpine, members_of_parts
 from blue_solvers.streaming.manifest import (
     FORMAT,
     MANIFEST,
@@ -45,7 +45,6 @@ from blue_solvers.streaming.manifest import (
     write_manifest,
 )
 from blue_solvers.streaming.part_data import Design, Part
-from blue_solvers.streaming.siblings import CutSpine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.variances import LARGEST_VALUE
 from constraint_builders.files import read_schema_file

@@ -16,6 +16,7 @@ from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import cut_areas, refusal_of_areas
+from blue_solvers.streaming.cutting import cut_with_siblings
 from blue_solvers.streaming.equalities import share_of
 from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.part_data import Design
@@ -29,7 +30,6 @@ from blue_solvers.streaming.part_files import (
     Sources,
     write_parts,
 )
-from blue_solvers.streaming.siblings import cut_with_siblings
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.problem_places import Claim, problem_places
 from blue_solvers.verification.ties import Ties
