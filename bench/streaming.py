@@ -51,11 +51,12 @@ def measure_streaming(problem: Problem, y: Float, at: str, memory: float | None 
         found["memory"] = wall(lambda: _in_memory(problem, y))[1]
         found["stream"] = wall(lambda: stream(place / "in", place / "out", memory=memory))[1]
         inputs, outputs = list((place / "in").glob("*/*")), list((place / "out").glob("*.parquet/*"))
-        found["read"] = wall(lambda: [pl.read_parquet(path) for path in inputs])[1]
+        parts = Partitions.open(place / "in")
+        found["read"] = wall(lambda: [parts.read(name) for name in (*parts.parts, "top")])[1]
         frames = [pl.read_parquet(path) for path in outputs]
         found["write"] = wall(lambda: [_write(frame, place / f"copy{i}") for i, frame in enumerate(frames)])[1]
         found["input"], found["output"] = (float(sum(path.stat().st_size for path in own)) for own in (inputs, outputs))
-        found["parts"] = float(len(Partitions.open(place / "in").parts))
+        found["parts"] = float(len(parts.parts))
         found["one worker"], found["two workers"] = (_on_cluster(place, workers) for workers in (1, 2))
     return found
 

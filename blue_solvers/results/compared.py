@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
-from blue_solvers.results.published_answers import Lines, LineSums, read_lines, whole_where_exact
-from blue_solvers.results.store import Progress
+from blue_solvers.results.published_answers import Lines, line_sums, read_lines, whole_where_exact, with_bounds
+from blue_solvers.results.store import Progress, reported
 from blue_solvers.results.stored import StoredResult
-from blue_solvers.uncertainty import normal_intervals
 from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals
 from constraint_builders.arrays import Float
@@ -44,7 +43,7 @@ class Pairs:
         if other is not None:
             self._other = _number_of(other.names[0], places)
             places = _with(places, other)
-        self._sums, self._all = LineSums(result, self.lines, places), places
+        self._sums, self._all = line_sums(result, self.lines, places), places
         first, second = self._sums.estimates[:, 0], self._sums.estimates[:, 1]
         second = second if self._other is None else np.full(first.size, second[self._other])
         self.estimates = np.stack([first, second], axis=1)[: len(self.names)]
@@ -57,9 +56,7 @@ class Pairs:
         if self._other is None:
             yield from self._sums.covariances(progress)
             return
-        for number, name in enumerate(self.names):
-            if progress is not None:
-                progress(name, number, len(self.names))
+        for number in reported(self.names, progress):
             yield self._sums.covariance([number, self._other])[np.ix_([0, 3], [0, 3])]
 
     def keys(self) -> dict[str, list[str]]:
@@ -80,8 +77,7 @@ def differences_frame(pairs: Pairs, level: float, progress: Progress | None = No
     V = pairs.covariances(progress)
     spread = np.sqrt(np.maximum(V[:, 0, 0] - V[:, 0, 1] - V[:, 1, 0] + V[:, 1, 1], 0))
     estimate, std_error = whole_where_exact(pairs.estimates[:, 0] - pairs.estimates[:, 1], spread)
-    lower, upper = normal_intervals(estimate, std_error, level)
-    values = {"estimate": estimate, "std_error": std_error, "lower": lower, "upper": upper}
+    values = with_bounds(estimate, std_error, level)
     return pl.DataFrame(pairs.keys() | values | {"confidence": pairs.confidence()})
 
 
@@ -107,7 +103,7 @@ def ranks_frame(result: StoredResult, line: str, places: Entities, level: float)
     lines = read_lines(result, [line])
     if len(lines.lines) != 1:
         raise ValueError(f"{line!r} is a table: give a line of it, such as {lines.lines[0].code!r}")
-    sums = LineSums(result, lines, places)
+    sums = line_sums(result, lines, places)
     covariance = sums.covariance(range(len(places.names)))
     estimate, std_error = whole_where_exact(sums.estimates[:, 0], np.sqrt(np.maximum(covariance.diagonal(), 0)))
     rank, first, last = rank_intervals(estimate, covariance, level)

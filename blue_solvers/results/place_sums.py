@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -13,17 +14,15 @@ from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
-from blue_solvers.results.store import Progress
+from blue_solvers.results.store import Progress, reported
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.table import Table
 from constraint_builders.geography import Entities, NotComposableError, compositions
-from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing_out import Variances, sum_out
 
 Source = tuple[Table, list[Float]]  # a table, and what is counted of each of its factors
@@ -44,6 +43,8 @@ class PlaceSums:
         What the sums are called where one cannot be told.
     levels : collection of int
         Numbers of the geolevels at which one is to be stored, for the message that it is not.
+    adds : ndarray, (L, K), optional
+        How often each of L lines counts each sum: what is asked for then are the lines, in place of the sums.
 
     Raises
     ------
@@ -58,8 +59,11 @@ class PlaceSums:
         counted: Sequence[Levels],
         told: Sequence[str],
         levels: Collection[int],
+        adds: Float | None = None,
     ) -> None:
         self.result, self.names, self._counted = result, places.names, counted
+        self._adds = np.eye(len(counted)) if adds is None else adds
+        self._is_plain = np.array_equal(self._adds, np.eye(len(counted)))
         spine = result.spine
         self._sources = {level: sources_at(result, level, counted) for level in spine.levels}
         usable = np.array([None not in self._sources[level] for level in spine.levels])
@@ -73,11 +77,16 @@ class PlaceSums:
     @cached_property
     def estimates(self) -> Float:
         """Stored estimates, (P, K)."""
-        return np.sum([self._estimates_at(level, found) for level, found in self._sources.items()], axis=0)
+        sums = np.sum([self._estimates_at(level, found) for level, found in self._sources.items()], axis=0)
+        return sums if self._is_plain else sums @ self._adds.T
 
     def covariance(self, places: Sequence[int] | Index) -> Float:
         """Covariance of all sums over some places together, (places * K, places * K), sums of a place together."""
-        return self._covariance(self._signs[np.asarray(places)])
+        covariance = self._covariance(self._signs[np.asarray(places)])
+        if self._is_plain:
+            return covariance
+        adds = np.kron(np.eye(len(places)), self._adds)
+        return np.asarray(adds @ covariance @ adds.T)
 
     def std_errors(self, progress: Progress | None = None) -> Float:
         """Standard errors, (P, K).
@@ -97,9 +106,8 @@ class PlaceSums:
     def _of_each(self, part: Callable[[Float], Float], progress: Progress | None) -> Iterator[Float]:
         """Part of the covariance over each place; geounits that are alike in all that was measured share it."""
         known: dict[int, Float] = {}
-        for number, (name, kind) in enumerate(zip(self.names, self._alike.tolist(), strict=True)):
-            if progress is not None:
-                progress(name, number, len(self.names))
+        for number in reported(self.names, progress):
+            kind = self._alike[number]
             found = known[kind] if kind in known else part(self.covariance([number]))
             if kind >= 0:
                 known[kind] = found
@@ -138,30 +146,12 @@ class PlaceSums:
     @cached_property
     def _plan(self) -> TreePlan | None:
         """The plan of the two passes, which needs no vector of all cells; None for other solvers and areas."""
-        spine, empty = self.result.measured.places, self.result.measured.zeros
-        if self.result.description["solver"] != TwoPass.name or not isinstance(spine, Spine):
+        if self.result.description["solver"] != TwoPass.name or not isinstance(self.result.measured.places, Spine):
             return None
         schema, observed, table = self._table
-        measured = [
-            (spine.level_index(level), parse_table(schema, name), variances)
-            for level, row in observed.items()
-            for name, variances in row.items()
-        ]
-        levels, tables, variances = (list(part) for part in zip(*measured, strict=True))
-        layout = spine_layout(schema, spine, list(empty))
-        problem = StructuredProblem(
-            schema=schema,
-            spine=spine,
-            zeros=StructuralZeros(schema, spine, layout, empty),
-            observed=Layout([], []),
-            observed_tables=tuple(tables),
-            observed_levels=tuple(levels),
-            geounit_variances=variances,
-            desired=Layout([], []),
-            desired_tables=(table,),
-            desired_levels=(0,),
-        )
-        return TreePlan(problem)
+        level = next(level for level, found in self._sources.items() if None not in found)
+        problem = StructuredProblem.of(self.result.problem_of(schema, observed, {level: ["total"]}))
+        return TreePlan(replace(problem, desired=Layout([], []), desired_tables=(table,), desired_levels=(0,)))
 
     @cached_property
     def _alike(self) -> Index:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,49 +51,10 @@ class Lines:
     adds: Float
 
 
-class LineSums:
-    """Lines of a published table over places.
-
-    Parameters
-    ----------
-    result : StoredResult
-    lines : Lines
-    places : Entities
-
-    Raises
-    ------
-    ValueError
-        If what is stored does not tell a line.
-    """
-
-    def __init__(self, result: StoredResult, lines: Lines, places: Entities) -> None:
-        levels = np.unique(result.spine.level_of[result.spine.child_counts == 0]).tolist()
-        self._sums = PlaceSums(result, places, lines.counted, lines.told, levels)
-        self._lines = lines
-        self._plain = np.array_equal(lines.adds, np.eye(len(lines.counted)))
-
-    @property
-    def estimates(self) -> Float:
-        """Estimates, (places, lines)."""
-        return self._sums.estimates @ self._lines.adds.T
-
-    def std_errors(self, progress: Progress | None = None) -> Float:
-        """Standard errors, (places, lines)."""
-        if self._plain:
-            return self._sums.std_errors(progress)
-        found = [covariance.diagonal() for covariance in self.covariances(progress)]
-        return np.sqrt(np.maximum(np.stack(found), 0.0))
-
-    def covariances(self, progress: Progress | None = None) -> Iterator[Float]:
-        """Covariance of the lines over each place by itself, (lines, lines)."""
-        own = self._lines.adds
-        return (own @ covariance @ own.T for covariance in self._sums.covariances(progress))
-
-    def covariance(self, places: Sequence[int]) -> Float:
-        """Covariance of all lines over some places together, (places * lines, places * lines)."""
-        own = np.kron(np.eye(len(places)), self._lines.adds)
-        covariance: Float = own @ self._sums.covariance(places) @ own.T
-        return covariance
+def line_sums(result: StoredResult, lines: Lines, places: Entities) -> PlaceSums:
+    """Lines of a published table over places; `ValueError` if what is stored does not tell one."""
+    levels = np.unique(result.spine.level_of[result.spine.child_counts == 0]).tolist()
+    return PlaceSums(result, places, lines.counted, lines.told, levels, lines.adds)
 
 
 def published_of(result: StoredResult) -> PublishedTables:
@@ -160,17 +121,21 @@ def long_frame(
     result: StoredResult, lines: Lines, places: Entities, level: float, progress: Progress | None
 ) -> pl.DataFrame:
     """Lines over places, a row for each line of each place, with intervals at a level."""
-    sums = LineSums(result, lines, places)
+    sums = line_sums(result, lines, places)
     estimate, std_error = whole_where_exact(sums.estimates.ravel(), sums.std_errors(progress).ravel())
-    lower, upper = normal_intervals(estimate, std_error, level)
     count = len(places.names)
     keys = {
         "geoid": np.repeat(np.array(places.names), len(lines.lines)).tolist(),
         "line": [line.code for line in lines.lines] * count,
         "label": [line.label for line in lines.lines] * count,
     }
-    values = dict(zip(NUMBERS, (estimate, std_error, lower, upper), strict=True))
+    values = with_bounds(estimate, std_error, level)
     return pl.DataFrame(keys | values | {"confidence": [line.confidence for line in lines.lines] * count})
+
+
+def with_bounds(estimate: Float, std_error: Float, level: float) -> dict[str, Float]:
+    """Columns of estimates, their standard errors, and the bounds of their intervals at a level."""
+    return dict(zip(NUMBERS, (estimate, std_error, *normal_intervals(estimate, std_error, level)), strict=True))
 
 
 def whole_where_exact(estimate: Float, std_error: Float) -> tuple[Float, Float]:

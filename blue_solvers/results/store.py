@@ -40,6 +40,7 @@ from blue_solvers.results.outline import Description
 from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
@@ -60,6 +61,14 @@ PARTS = "parts"  # within it: which products count some people alone
 
 Progress = Callable[[str, int, int], None]
 StandardErrors = Callable[[int, slice], Float]  # of a desired table by its number, (rows, cells)
+
+
+def reported(names: Sequence[str], progress: Progress | None) -> Iterator[int]:
+    """Numbers of what is worked on, each told before: its name, its number, and how many there are."""
+    for number, name in enumerate(names):
+        if progress is not None:
+            progress(name, number, len(names))
+        yield number
 
 
 def write_result(
@@ -114,35 +123,35 @@ def write_result(
     if problem.has_turned_tables:
         std_error = np.sqrt(P.variances()) if std_error is None else std_error
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
-    errors = _exact_errors(P) if std_error is None else errors_of(problem, std_error)
-    spine, observed = problem.domain.spine, observed_of(StructuredProblem.of(problem))
+    spine, tables = problem.domain.spine, list(zip(problem.desired_levels, problem.desired_tables, strict=True))
+    errors = _exact_errors(P) if std_error is None else errors_of(problem.desired, tables, std_error)
     with new_folder(folder) as temporary:
         facilities, read = (None, None) if release is None else (release.facilities, release.read)
-        write_measured(temporary, settings, spine, observed, problem.zeros, facilities)
-        for number, level in enumerate(spine.levels):
-            if progress is not None:
-                progress(level, number, len(spine.levels))
-            geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
-            write_level(temporary, level, geocodes, problem, estimate, errors, number)
-        axes = () if problem.zeros is None else problem.zeros.axes
-        desired = zip(problem.desired_levels, problem.desired_tables, strict=True)
-        seal_result(temporary, settings, spine.levels, desired, P.info, axes, proof, read)
+        zero_axes = write_product(temporary, settings, problem, facilities)
+        write_tables(temporary, spine, problem.desired, tables, estimate, errors, progress)
+        seal_result(temporary, settings, spine.levels, tables, P.info, zero_axes, proof, read)
 
 
-def write_level(
+def write_tables(
     folder: Path,
-    geolevel: str,
-    geocodes: Sequence[str],
-    problem: Problem,
+    spine: Spine,
+    layout: Layout,
+    tables: Sequence[tuple[int, Table]],
     estimate: Float,
     errors: StandardErrors,
-    number: int,
+    progress: Progress | None,
 ) -> None:
-    """Write the estimates, (m,), and standard errors of a geolevel, which has a number in the problem."""
-    (folder / ESTIMATES).mkdir(exist_ok=True)
-    tables = list(_estimates_at(problem, estimate, errors, number))
-    if tables:
-        write_estimates(folder / estimates_of(geolevel), geocodes, tables)
+    """Write estimates, (m,) over a layout of tables at geolevels of a spine, and standard errors."""
+    (folder / ESTIMATES).mkdir()
+    for number in reported(spine.levels, progress):
+        geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
+        rows: list[TableRows] = [
+            (table, estimate[layout.block(i)].reshape(-1, table.size).__getitem__, partial(errors, i))
+            for i, (own, table) in enumerate(tables)
+            if own == number
+        ]
+        if rows:
+            write_estimates(folder / estimates_of(spine.levels[number]), geocodes, rows)
 
 
 def seal_result(
@@ -201,6 +210,18 @@ def joined_folder(number: int) -> str:
 def estimates_of(geolevel: str) -> str:
     """Path within a result of the estimates of a geolevel, a file or a folder."""
     return f"{ESTIMATES}/{path_component(geolevel, 'geolevel')}.parquet"
+
+
+def write_product(
+    folder: Path, settings: Settings, problem: Problem, facilities: pl.DataFrame | None
+) -> tuple[int, ...]:
+    """Write what was measured of one product; gives the variables that tell its structural zeros apart."""
+    own = StructuredProblem.of(in_schema_order(problem).problem)
+    observed: dict[str, dict[str, Float]] = {}
+    for table, level, variances in zip(own.observed_tables, own.observed_levels, own.geounit_variances, strict=True):
+        observed.setdefault(own.spine.levels[level], {})[table.name] = variances
+    write_measured(folder, settings, problem.domain.spine, observed, problem.zeros, facilities)
+    return () if problem.zeros is None else problem.zeros.axes
 
 
 def write_measured(
@@ -338,23 +359,6 @@ def remarks_of(said: Mapping[str, Any]) -> list[Remark]:
     return [Remark(*remark) for read in readings(said) for remark in read.get("remarks", ())]
 
 
-def observed_of(problem: StructuredProblem) -> dict[str, dict[str, Float]]:
-    """Variances of every table at every geounit of its level, by geolevel and table."""
-    observed: dict[str, dict[str, Float]] = {}
-    for table, level, variances in zip(
-        problem.observed_tables, problem.observed_levels, problem.geounit_variances, strict=True
-    ):
-        observed.setdefault(problem.spine.levels[level], {})[table.name] = variances
-    return observed
-
-
-def _estimates_at(problem: Problem, estimate: Float, std_errors: StandardErrors, level: int) -> Iterator[TableRows]:
-    for index, table in enumerate(problem.desired_tables):
-        if problem.desired_levels[index] == level:
-            cells = estimate[problem.desired.block(index)].reshape(-1, table.size)
-            yield table, cells.__getitem__, partial(std_errors, index)
-
-
 def _exact_errors(P: BlueOperator) -> StandardErrors:
     """The exact ones."""
     variances = P.variances_by_table()
@@ -366,11 +370,11 @@ def _exact_errors(P: BlueOperator) -> StandardErrors:
     return of
 
 
-def errors_of(problem: Problem, std_error: Float) -> StandardErrors:
-    """Those that are given over the desired layout, (m,)."""
+def errors_of(layout: Layout, tables: Sequence[tuple[int, Table]], std_error: Float) -> StandardErrors:
+    """Those that are given over a layout, (m,)."""
 
     def of(table: int, rows: slice) -> Float:
-        return std_error[problem.desired.block(table)].reshape(-1, problem.desired_tables[table].size)[rows]
+        return std_error[layout.block(table)].reshape(-1, tables[table][1].size)[rows]
 
     return of
 

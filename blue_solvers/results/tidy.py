@@ -9,9 +9,9 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
+from blue_solvers.results.published_answers import NUMBERS, with_bounds
 from blue_solvers.results.questions import Count, Result
 from blue_solvers.results.store import Progress
-from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.cell_keys import SUMMED_OUT
@@ -137,9 +137,8 @@ def geounits_frame(
 
 def at_geounits(frame: pl.DataFrame, geolevel: str) -> pl.DataFrame:
     """Answers whose places are the geounits of a level, under the columns of a long table."""
-    results = ["estimate", "std_error", "lower", "upper"]
-    keys = [name for name in frame.columns if name not in ("place", *results)]
-    return frame.select(*keys, pl.lit(geolevel).alias("geolevel"), pl.col("place").alias("geocode"), *results)
+    keys = [name for name in frame.columns if name not in ("place", *NUMBERS)]
+    return frame.select(*keys, pl.lit(geolevel).alias("geolevel"), pl.col("place").alias("geocode"), *NUMBERS)
 
 
 def _asked(result: Result, places: Places, counts: Sequence[Count], progress: Progress | None) -> tuple[Float, Float]:
@@ -169,6 +168,5 @@ def _cell_frame(result: Result, name: str, table: Table) -> pl.DataFrame:
 
 
 def _with_results(keys: pl.DataFrame, estimate: Float, std_error: Float, level: float) -> pl.DataFrame:
-    lower, upper = normal_intervals(estimate, std_error, level)
-    columns = {"estimate": estimate, "std_error": std_error, "lower": lower, "upper": upper}
+    columns = with_bounds(estimate, std_error, level)
     return keys.with_columns(pl.Series(name, values) for name, values in columns.items())

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -30,6 +29,9 @@ from blue_solvers.streaming.versions import difference, versions
 
 PATIENCE = 60.0  # seconds without any worker
 LOOK = 1.0  # seconds after which to look whether the cluster is still there
+
+Arguments = tuple[str, str, bool, float | None, bool]  # of `Job`
+Place = tuple[Arguments, str, tuple[tuple[str, str], ...]]  # these, the digest of the input, and versions of packages
 
 
 class ClusterError(RuntimeError):
@@ -85,23 +87,13 @@ def estimate(
     if job.input.design.equal_to:
         raise UnsupportedProblemError("equalities are for `streaming.stream`, not for a cluster")
     with job.held():
-        place = _Place(
-            str(job.input.folder.absolute()),
-            str(job.place.out.absolute()),
-            variances,
-            memory,
-            certify,
-            job.input.digest,
-            tuple(versions().items()),
-        )
+        arguments = str(job.input.folder.absolute()), str(job.place.out.absolute()), variances, memory, certify
+        place = arguments, job.input.digest, tuple(versions().items())
         tasks = _Tasks(client, job, patience, progress or (lambda *_: None))
-        parts = list(job.input.parts)
         shares = [(name, number) for name in sorted(job.split) for number in range(len(job.shares(name)))]
-        tasks.run(_share, place, shares)
-        tasks.run(_message, place, [(name,) for name in parts], "up")
-        tasks.run(_crown, place, [()])
-        tasks.run(_write, place, [(name, output) for name in parts for output in job.outputs(name)], "down")
-        tasks.run(_prove, place, [(name,) for name in sorted(job.split)])
+        tasks.run(place, "share", shares, "")
+        for step, calls, of in job.steps():
+            tasks.run(place, step, calls, of)
         job.finish()
 
 
@@ -111,22 +103,20 @@ class _Tasks:
     def __init__(self, client: Client, job: Job, patience: float, progress: Progress) -> None:
         self._client, self._job, self._patience, self._progress = client, job, patience, progress
 
-    def run(
-        self, function: Callable[..., None], place: _Place, calls: Iterable[tuple[Any, ...]], step: str = ""
-    ) -> None:
-        """Run a function for all arguments, and wait; raises what went wrong, damaged parts named together."""
+    def run(self, place: Place, step: str, calls: Sequence[tuple[Any, ...]], of: str) -> None:
+        """Do a step for all that it is called with, and wait; raises what went wrong, damaged parts named together."""
         try:
-            tasks = {self._client.submit(function, place, *call, pure=False): call for call in calls}
+            tasks = {self._client.submit(_work, place, step, call, pure=False): call for call in calls}
         except Exception as error:
             raise self._lost("it takes no tasks") from error
         try:
-            self._collect(tasks, step)
+            self._collect(tasks, of)
         except BaseException:
             if self._is_connected:
                 self._client.cancel(list(tasks))
             raise
 
-    def _collect(self, tasks: Mapping[Future, tuple[Any, ...]], step: str) -> None:
+    def _collect(self, tasks: Mapping[Future, tuple[Any, ...]], of: str) -> None:
         ended: SimpleQueue[Future] = SimpleQueue()
         for future in tasks:
             future.add_done_callback(ended.put)
@@ -143,8 +133,8 @@ class _Tasks:
                     others.append(error)
             elif future.status != "finished":
                 raise self._lost(f"a task was {future.status}")
-            if step:
-                self._progress(step, done, len(tasks))
+            if of:
+                self._progress(of, done, len(tasks))
         self._job.refuse(failed)
         if others:
             raise others[0]
@@ -190,46 +180,19 @@ class _Tasks:
         )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """What a worker needs to know of a job."""
-
-    folder: str
-    out: str
-    variances: bool
-    memory: float | None
-    certify: bool
-    digest: str
-    versions: tuple[tuple[str, str], ...]
-
-
 @lru_cache(maxsize=4)
-def _job(place: _Place) -> Job:
+def _job(arguments: Arguments, digest: str, packages: tuple[tuple[str, str], ...]) -> Job:
     """The job, on a worker."""
-    other = difference(dict(place.versions), versions())
+    other = difference(dict(packages), versions())
     if other:
         raise ClusterError(f"a worker has {other}: give all the packages of the client")
-    job = Job(place.folder, place.out, place.variances, place.memory, place.certify)
-    if job.input.digest != place.digest or not job.place.is_begun:
-        raise ClusterError(f"a worker finds other files at {place.folder} or {place.out}: share the client's folders")
+    job = Job(*arguments)
+    if job.input.digest != digest or not job.place.is_begun:
+        folder, out, *_ = arguments
+        raise ClusterError(f"a worker finds other files at {folder} or {out}: share the client's folders")
     return job
 
 
-def _share(place: _Place, name: str, number: int) -> None:
-    _job(place).share(name, number)
-
-
-def _message(place: _Place, name: str) -> None:
-    _job(place).message(name)
-
-
-def _crown(place: _Place) -> None:
-    _job(place).crown()
-
-
-def _prove(place: _Place, name: str) -> None:
-    _job(place).prove_split(name)
-
-
-def _write(place: _Place, name: str, output: str) -> None:
-    _job(place).write_output(name, output)
+def _work(place: Place, step: str, call: tuple[Any, ...]) -> None:
+    """Do a step, on a worker."""
+    getattr(_job(*place), step)(*call)

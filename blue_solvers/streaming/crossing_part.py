@@ -29,8 +29,8 @@ from blue_solvers.components.tree.messages import Message
 from blue_solvers.contract.table_variances import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts, gathered
+from blue_solvers.streaming.cutting import names_not_in
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
-from blue_solvers.streaming.siblings import names_not_in
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float

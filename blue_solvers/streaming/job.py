@@ -6,37 +6,31 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
-from blue_solvers.results.estimate_rows import TableRows, rows_of, write_estimates
+from blue_solvers.results.estimate_rows import Rows, rows_of, write_estimates
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.streaming.crossing_part import form_of_part
+from blue_solvers.streaming.crossing_part import CrossingForm, form_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.manifest import TOP, PartEntry, level_file
-from blue_solvers.streaming.message_files import (
-    pack_arrays,
-    pack_downward,
-    pack_upward,
-    unpack_arrays,
-    unpack_downward,
-    unpack_upward,
-)
 from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
 from blue_solvers.streaming.part_files import BUFFERS, PartitionError, Partitions
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
 from blue_solvers.streaming.workplace import Workplace, remove
+from blue_solvers.verification.placed_tables import Unread
 from constraint_builders.arrays import Float, Index
 
 CHECKSUMS = "checksums.json"
 PROVING = 8 << 20  # bytes beside a part that its proof takes
 UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
-ALIKE_UP, ALIKE_DOWN = "alike-up", "alike-down"
-STEPS = (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE_UP, ALIKE_DOWN, PROOFS, CLAIMED)
+MEASURED, ALIKE = "", "alike-"  # with the noise of the measurements, and where all noise is equal
+STEPS = (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE + UP, ALIKE + DOWN, PROOFS, CLAIMED)
 
 
 class Job:
@@ -75,6 +69,7 @@ class Job:
         self._asked = replace(design, desired=design.estimated, checked=()) if certify else design
         parts = self.input.parts.values()
         self.split = {entry.name for entry in parts if memory is not None and self._is_split(entry, memory)}
+        self._noises = (MEASURED, ALIKE) if design.equal_to else (MEASURED,)
         self._spare = 0.0
         self._kept: dict[str, Part] = {}
 
@@ -135,6 +130,14 @@ class Job:
     def _all_outputs(self) -> list[str]:
         return [*(output for name in self.input.parts for output in self.outputs(name)), TOP]
 
+    def steps(self) -> Iterator[tuple[str, list[tuple[str, ...]], str]]:
+        """What is done one after another: a method, what it is called with, in any order, and which pass it is of."""
+        parts = list(self.input.parts)
+        yield "message", [(name,) for name in parts], "up"
+        yield "crown", [()], ""
+        yield "write_output", [(name, output) for name in parts for output in self.outputs(name)], "down"
+        yield "prove_split", [(name,) for name in sorted(self.split)], ""
+
     def shares(self, name: str) -> list[list[int]]:
         """The observed tables of a part that is split, as numbers in the design, one by one."""
         level = self._level(self.input.parts[name])
@@ -147,39 +150,39 @@ class Job:
             part = self.input.read(name, self.shares(name)[number])
             return SubtreeForm(self.input.design, part, wanted=()).message()
 
-        return self._sealed_message(f"{SHARES}/{name}-{number:05d}", alone)
+        return self._kept_message(f"{SHARES}/{name}-{number:05d}", alone)
 
-    def message(self, name: str) -> Upward:
+    def message(self, name: str, noise: str = MEASURED) -> Upward:
         """What a part tells of its root."""
-        make = self._added if name in self.split else self._read_message
-        return self._sealed_message(f"{UP}/{name}", lambda: make(name))
 
-    def _alike_message(self, name: str) -> Upward:
-        """What a part tells of its root where all noise is equal; needed with equalities only."""
+        def made() -> Upward:
+            if name in self.split:
+                return self._added(name)
+            part, design = self._part(name), self.input.design
+            if noise == ALIKE:
+                return SubtreeForm(design, with_equal_noise(part)).message()
+            message = form_of_part(design, part).message()
+            self._keep(name, part)
+            return message
 
-        def alike() -> Upward:
-            return SubtreeForm(self.input.design, with_equal_noise(self._part(name))).message()
+        return self._kept_message(f"{noise}{UP}/{name}", made)
 
-        return self._sealed_message(f"{ALIKE_UP}/{name}", alike)
-
-    def _sealed_message(self, place: str, make: Callable[[], Upward]) -> Upward:
-        known = self.place.sealed(place)
+    def _kept_message(self, place: str, make: Callable[[], Upward]) -> Upward:
+        known: Upward | None = self.place.kept(place, Upward)
         if known is None:
-            known = pack_upward(make())
-            self.place.seal(place, known)
-        return unpack_upward(known)
+            known = make()
+            self.place.keep(place, known)
+        return known
 
     def _part(self, name: str) -> Part:
         return self._kept[name] if name in self._kept else self.input.read(name)
 
-    def _read_message(self, name: str) -> Upward:
-        part = self.input.read(name)
-        message = form_of_part(self.input.design, part).message()
+    def _keep(self, name: str, part: Part) -> None:
+        """Keep a part for the way down, if there is room."""
         needed = sum(values.nbytes for values in part.values)
-        if needed <= self._spare:  # keep it for the way down
+        if name not in self._kept and needed <= self._spare:
             self._kept[name] = part
             self._spare -= needed
-        return message
 
     def _added(self, name: str) -> Upward:
         """The message of a part that is split."""
@@ -190,52 +193,51 @@ class Job:
 
     def crown(self) -> None:
         """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
-        design, names = self.input.design, self.input.parts
-        known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in names)
+        design, parts = self.input.design, self.input.parts
+        known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in parts)
         if known and self.is_written(TOP) and (self._correction() or not design.equal_to):
             return
-        below = self._below(self.message)
         part = self.input.read(TOP)
-        result = SubtreeForm(self._asked, part, below).estimates(self.variances).agreed()
-        self._hand_down(DOWN, result)
-        alike = None
-        if design.equal_to:
-            alike_below = self._below(self._alike_message)
-            alike = SubtreeForm(self._asked, with_equal_noise(part), alike_below).estimates(self.variances)
-            self._hand_down(ALIKE_DOWN, alike)
-            if self._correction() is None:
-                self._work_out_correction(part, below, alike_below)
+        below = {
+            noise: {entry.leaf: self.message(name, noise) for name, entry in parts.items()} for noise in self._noises
+        }
+        found = self._estimates(part, lambda own, noise: SubtreeForm(self._asked, own, below[noise]))
+        for noise, result in found.items():
+            for name, entry in parts.items():
+                if self.place.sealed(f"{noise}{DOWN}/{name}") is None:
+                    self.place.keep(f"{noise}{DOWN}/{name}", result.below[entry.leaf])
+        if design.equal_to and self._correction() is None:
+            self._work_out_correction(part, below)
         if not self.is_written(TOP):
-            self._write(TOP, part, result, alike, np.setdiff1d(np.arange(part.level_of.size), list(below)))
+            kept = np.setdiff1d(np.arange(part.level_of.size), [entry.leaf for entry in parts.values()])
+            self._write(TOP, part, found, kept)
 
-    def _below(self, message: Callable[[str], Upward]) -> dict[int, Upward]:
-        return {entry.leaf: message(name) for name, entry in self.input.parts.items()}
+    def _estimates(self, part: Part, form: Callable[[Part, str], SubtreeForm | CrossingForm]) -> dict[str, Estimates]:
+        """Estimates of a part, which agree with what is known exactly; those with equal noise too, if needed."""
+        found = {MEASURED: form(part, MEASURED).estimates(self.variances).agreed()}
+        for noise in self._noises[1:]:
+            found[noise] = form(with_equal_noise(part), noise).estimates(self.variances)
+        return found
 
-    def _hand_down(self, step: str, result: Estimates) -> None:
-        for name, entry in self.input.parts.items():
-            if self.place.sealed(f"{step}/{name}") is None:
-                self.place.seal(f"{step}/{name}", pack_downward(result.below[entry.leaf]))
-
-    def _work_out_correction(self, top: Part, below: Mapping[int, Upward], alike_below: Mapping[int, Upward]) -> None:
+    def _work_out_correction(self, top: Part, below: Mapping[str, Mapping[int, Upward]]) -> None:
         """Put together what all parts say of the combinations that are known exactly."""
         design, failed = self.input.design, {}
-        combined = SharedEqualities.of(design, top, below, None)
-        alike = SharedEqualities.of(design, with_equal_noise(top), alike_below, None)
+        measured = SharedEqualities.of(design, top, below[MEASURED], None)
+        alike = SharedEqualities.of(design, with_equal_noise(top), below[ALIKE], None)
         for name in self.input.parts:
             try:
                 part = self._part(name)
-                combined += SharedEqualities.of(design, part, {}, self._above(name))
-                alike += SharedEqualities.of(design, with_equal_noise(part), {}, self._above(name, ALIKE_DOWN))
+                measured += SharedEqualities.of(design, part, {}, self._above(name, MEASURED))
+                alike += SharedEqualities.of(design, with_equal_noise(part), {}, self._above(name, ALIKE))
             except DamagedError as error:
                 failed[name] = str(error)
         self.refuse(failed)
-        correction = Correction.of(combined, alike, np.array(design.equal_to))
-        self.place.seal(CORRECTION, pack_arrays(asdict(correction)))
+        self.place.keep(CORRECTION, Correction.of(measured, alike, np.array(design.equal_to)))
 
     def _correction(self) -> Correction | None:
         """What equalities change; None without any, or if it is not known yet."""
-        known = self.place.sealed(CORRECTION)
-        return None if known is None else Correction(**unpack_arrays(known))
+        known: Correction | None = self.place.kept(CORRECTION, Correction)
+        return known
 
     def outputs(self, name: str) -> dict[str, list[int] | None]:
         """What is written for a part: for each step the desired tables, as numbers in the design; None for all."""
@@ -244,13 +246,6 @@ class Job:
         level = self._level(self.input.parts[name])
         wanted = [i for i, (own, _) in enumerate(self.input.design.desired) if own == level]
         return {f"{name}-{i:05d}": [i] for i in wanted}
-
-    def descend(self, name: str) -> None:
-        """Estimates of a part, once the top is solved."""
-        for output in self.outputs(name):
-            self.write_output(name, output)
-        if name in self.split:
-            self.prove_split(name)
 
     def write_output(self, name: str, output: str) -> None:
         """Write one of the outputs of a part, once the top is solved."""
@@ -263,12 +258,11 @@ class Job:
             self._require_agreement(name)
             part = self.input.read(name, ())
         read = None if tables is None else ()
-        found = form_of_part(self._asked, part, self._above(name), tables, read).estimates(self.variances)
-        result, alike = found.agreed(), None
-        if self.input.design.equal_to:
-            above = self._above(name, ALIKE_DOWN)
-            alike = SubtreeForm(self._asked, with_equal_noise(part), above=above).estimates(self.variances)
-        self._write(output, part, result, alike, part.own(self.input.design))
+
+        def form(own: Part, noise: str) -> SubtreeForm | CrossingForm:
+            return form_of_part(self._asked, own, self._above(name, noise), tables, read)
+
+        self._write(output, part, self._estimates(part, form), part.own(self.input.design))
 
     def prove_split(self, name: str) -> None:
         """Prove a part that is split, one table after another."""
@@ -276,15 +270,21 @@ class Job:
             return
         part, above, level = self.input.read(name, ()), self._above(name), self._level(self.input.parts[name])
 
+        @lru_cache(maxsize=1)
         def estimates(i: int) -> Estimates:
             return SubtreeForm(self._asked, part, above=above, wanted=[i], read=()).estimates(self.variances)
 
+        @lru_cache(maxsize=1)
         def measured(i: int) -> Float:
             return self.input.read(name, [i]).values[i]
 
-        claim = ResultToProve.by_table(self._asked, level, estimates, measured, self.variances)
-        proof = prove_part(self.input.design, part, claim, {}, np.arange(1), is_top=False)
-        self.place.seal(f"{PROOFS}/{name}", proof.pack())
+        own = [i for i, (where, _) in enumerate(self._asked.desired) if where == level]
+        claim = ResultToProve(
+            {i: Unread(partial(lambda i: estimates(i).cells[i], i)) for i in own},
+            {i: Unread(partial(lambda i: estimates(i).variances[i], i)) for i in own if self.variances},
+            values=[Unread(partial(measured, i)) for i in range(len(self.input.design.observed))],
+        )
+        self.place.keep(f"{PROOFS}/{name}", prove_part(self.input.design, part, claim, {}, np.arange(1), is_top=False))
 
     def _require_agreement(self, name: str) -> None:
         """Raise `ValueError` if tables known exactly of a part that is split contradict others."""
@@ -296,66 +296,54 @@ class Job:
                     form.estimates(variances=False).agreed()
             self.place.seal(f"{AGREED}/{name}", b"")
 
-    def _above(self, name: str, step: str = DOWN) -> Downward:
-        known = self.place.sealed(f"{step}/{name}")
+    def _above(self, name: str, noise: str = MEASURED) -> Downward:
+        known: Downward | None = self.place.kept(f"{noise}{DOWN}/{name}", Downward)
         if known is None:
-            raise DamagedError(f"{self.place.work / step / name} is damaged: run again")
-        return unpack_downward(known)
+            raise DamagedError(f"{self.place.work / (noise + DOWN) / name} is damaged: run again")
+        return known
 
-    def _write(self, output: str, part: Part, result: Estimates, alike: Estimates | None, kept: Index) -> None:
-        """Write estimates of some geounits of a part; `alike` is with equal noise, where there are equalities."""
-        multipliers = None
-        if alike is not None:
+    def _write(self, output: str, part: Part, found: Mapping[str, Estimates], kept: Index) -> None:
+        """Write estimates of some geounits of a part; keep its share of the proof, of the top what is to be proved."""
+        result, multipliers = found[MEASURED], None
+        if ALIKE in found:
             correction = self._correction()
             if correction is None:
                 raise DamagedError(f"{self.place.work / CORRECTION} is damaged: run again")
-            result, multipliers = correction.applied(result, alike), correction.gain
-        self._prove(output, part, result, kept, multipliers)
+            result, multipliers = correction.applied(result, found[ALIKE]), correction.gain
+        if self._is_proved(output) and output == TOP:
+            self.place.keep(CLAIMED, (result.cells, result.variances, multipliers))
+        elif self._is_proved(output):
+            claim = ResultToProve(result.cells, result.variances, multipliers)
+            self.place.keep(f"{PROOFS}/{output}", prove_part(self.input.design, part, claim, {}, kept, is_top=False))
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
             members = part.members(level)
             rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
-            tables = self._tables(level, result, rows)
+            tables = [
+                (table, rows_of(result.cells[i], rows), self._errors(result, i, rows))
+                for i, (where, table) in enumerate(self.input.design.desired)
+                if where == level and i in result.cells
+            ]
             if rows.size and tables:
                 path = level_file(level_name, output)
                 codes = [part.geocodes[members.start + row] for row in rows.tolist()]
                 with self.place.replacing(path) as temporary:
                     write_estimates(temporary, codes, tables)
                     files[path] = sha256(temporary)
-        self.place.seal(f"{DONE}/{output}", json.dumps(files).encode())
+        self.place.keep(f"{DONE}/{output}", files)
+
+    def _errors(self, result: Estimates, i: int, rows: Index) -> Rows | None:
+        """Standard errors of a table, if these are wanted."""
+        return rows_of(result.variances[i], rows, np.sqrt) if i in result.variances else None
 
     def _is_proved(self, output: str) -> bool:
         """Whether a part is proved by itself, as it is written."""
         return self.certify and (output == TOP or output in self.input.parts)
 
-    def _prove(self, output: str, part: Part, result: Estimates, kept: Index, multipliers: Float | None) -> None:
-        """Keep what a part says of the proof, or of the top what it is to be proved of once all parts are."""
-        if not self._is_proved(output):
-            return
-        claim = ResultToProve(result.cells, result.variances, multipliers)
-        if output == TOP:
-            self.place.seal(CLAIMED, claim.pack())
-        else:
-            proof = prove_part(self.input.design, part, claim, {}, kept, is_top=False)
-            self.place.seal(f"{PROOFS}/{output}", proof.pack())
-
-    def _tables(self, level: int, result: Estimates, rows: Index) -> list[TableRows]:
-        """Tables of a level with their standard errors, if these are wanted."""
-        tables: list[TableRows] = []
-        for i, cells in result.cells.items():
-            if i >= len(self.input.design.desired):
-                continue
-            where, table = self.input.design.desired[i]
-            if where == level:
-                variances = result.variances.get(i)
-                errors = None if variances is None else rows_of(variances, rows, np.sqrt)
-                tables.append((table, rows_of(cells, rows), errors))
-        return tables
-
     def _files(self, output: str) -> dict[str, str] | None:
         """The files of an output with their SHA-256; None if it is not written."""
-        said = self.place.sealed(f"{DONE}/{output}")
-        return None if said is None else dict(json.loads(said))
+        files: dict[str, str] | None = self.place.kept(f"{DONE}/{output}", dict[str, str])
+        return files
 
     def is_written(self, output: str) -> bool:
         """Whether an output is there and undamaged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
@@ -12,8 +12,6 @@ import msgspec
 
 from blue_solvers.results.checksums import seal_json, sha256
 from blue_solvers.streaming.part_data import Design
-from blue_solvers.streaming.subtrees import LevelTable
-from blue_solvers.verification.ties import Ties
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import write_schema_file
@@ -22,7 +20,7 @@ from constraint_builders.files.safe_paths import path_component
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 9  # of descriptions and messages
+FORMAT = 10  # of descriptions and messages
 
 
 @dataclass(frozen=True)
@@ -56,65 +54,38 @@ class PartEntry:
 
 
 class Manifest(msgspec.Struct):
-    """What `write_manifest` writes."""
+    """What `write_manifest` writes beside the fields of a design: SHA-256 of its schema, and the parts."""
 
     schema: str
-    levels: tuple[str, ...]
-    observed: tuple[tuple[int, str], ...]
-    desired: tuple[tuple[int, str], ...]
-    zero_axes: tuple[int, ...] | None
-    zero_kinds: tuple[int, ...] | None
-    equal_to: tuple[float, ...]
-    checked: tuple[tuple[int, str], ...]
-    ties: Ties | None
-    put_in: tuple[int, ...]
     parts: tuple[PartEntry, ...]
     top: PartEntry
 
-    def design(self, schema: Schema) -> Design:
-        """What all parts share."""
-
-        def tables(said: Sequence[tuple[int, str]]) -> tuple[LevelTable, ...]:
-            return tuple((level, parse_table(schema, name)) for level, name in said)
-
-        return Design(
-            schema,
-            self.levels,
-            tables(self.observed),
-            tables(self.desired),
-            self.zero_axes,
-            self.equal_to,
-            tables(self.checked),
-            self.ties,
-            self.zero_kinds,
-            self.put_in,
-        )
-
     def require_sound(self, design: Design) -> None:
         """Raise `ValueError` where parts of it contradict one another."""
-        levels, axes = range(len(self.levels)), range(len(design.schema.shape))
-        kinds = {kind for kind in self.zero_kinds or () if kind >= 0}
-        zero_axes = {*(self.zero_axes or ())}
+        levels, axes = range(len(design.levels)), range(len(design.schema.shape))
+        kinds = {kind for kind in design.zero_kinds or () if kind >= 0}
+        zero_axes = {*(design.zero_axes or ())}
         size = prod(design.schema.shape[axis] for axis in zero_axes if axis in axes)
         places = [part.leaf for part in self.parts]
         for what, sound in (
-            ("levels", self.levels and len({*self.levels}) == len(levels) and {*self.put_in} <= {*levels}),
+            ("levels", design.levels and len({*design.levels}) == len(levels) and {*design.put_in} <= {*levels}),
             ("tables", all(level in levels for level, _ in (*design.observed, *design.estimated))),
             ("observed tables", _are_different(design.observed) and _are_different(design.estimated)),
-            ("variables of structural zeros", _are_different(self.zero_axes or ()) and zero_axes <= {*axes}),
-            ("kinds of structural zeros", self.zero_kinds is None or len(self.zero_kinds) == size),
-            ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(self.zero_kinds or (0,)) >= -1),
-            ("structural zeros", (self.zero_axes is None) == (self.zero_kinds is None)),
-            ("ties", self.ties is None or self.ties.are_sound(self.equal_to)),
+            ("variables of structural zeros", _are_different(design.zero_axes or ()) and zero_axes <= {*axes}),
+            ("kinds of structural zeros", design.zero_kinds is None or len(design.zero_kinds) == size),
+            ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds or (0,)) >= -1),
+            ("structural zeros", (design.zero_axes is None) == (design.zero_kinds is None)),
+            ("ties", design.ties is None or design.ties.are_sound(design.equal_to)),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),
             ("places of parts", _are_different(places) and {*places} <= {*range(self.top.geounits)}),
             ("sizes of parts", all(part.geounits > 0 and part.bytes > 0 for part in (*self.parts, self.top))),
         ):
             if not sound:
                 raise ValueError(f"its {what} are none")
+        for level in design.levels:
+            level_file(level, TOP)
         for part in (*self.parts, self.top):
-            levels_files = {level_file(level, part.name) for level in self.levels}
-            strange = part.files.keys() - levels_files - {combinations_file(part.name), areas_file(part.name)}
+            strange = part.files.keys() - {part_file(part.name)}
             if strange:
                 raise ValueError(f"{part} has the strange file {min(strange)!r}")
 
@@ -126,35 +97,25 @@ def _are_different(things: Collection[Any]) -> bool:
 def write_manifest(folder: Path, design: Design, parts: Sequence[PartEntry], top: PartEntry) -> None:
     """Write the manifest of parts whose files are written."""
     write_schema_file(folder / SCHEMA, design.schema)
-    said = {
-        "format": FORMAT,
-        "schema": sha256(folder / SCHEMA),
-        "levels": design.levels,
-        "observed": [[level, table.name] for level, table in design.observed],
-        "desired": [[level, table.name] for level, table in design.desired],
-        "zero_axes": design.zero_axes,
-        "zero_kinds": design.zero_kinds,
-        "equal_to": design.equal_to,
-        "checked": [[level, table.name] for level, table in design.checked],
-        "ties": None if design.ties is None else asdict(design.ties),
-        "put_in": design.put_in,
-        "parts": [asdict(part) for part in parts],
-        "top": asdict(top),
-    }
+    digest = sha256(folder / SCHEMA)
+    shared = msgspec.to_builtins(design, enc_hook=lambda own: digest if isinstance(own, Schema) else own.name)
+    said = {"format": FORMAT, **shared, "parts": [asdict(part) for part in parts], "top": asdict(top)}
     with replacing(folder / MANIFEST) as temporary:
         temporary.write_text(seal_json(said), encoding="utf-8")
 
 
+def read_design(said: Mapping[str, Any], schema: Schema) -> Design:
+    """The design of which `write_manifest` wrote that."""
+    return msgspec.convert(
+        said, Design, dec_hook=lambda kind, own: schema if kind is Schema else parse_table(schema, own)
+    )
+
+
 def level_file(geolevel: str, part: str) -> str:
-    """Path within a folder, of parts or of estimates, of one level of a part; `ValueError` if a name cannot be one."""
+    """Path of a part's estimates of a level, within their folder; `ValueError` if a name cannot be that of a file."""
     return f"{path_component(geolevel, 'geolevel')}.parquet/{path_component(part, 'part')}.parquet"
 
 
-def combinations_file(part: str) -> str:
-    """Path within the folder of a part's share of the combinations that are known exactly."""
-    return f"equalities/{path_component(part, 'part')}.npz"
-
-
-def areas_file(part: str) -> str:
-    """Path within the folder of the leaves of a part's areas."""
-    return f"areas/{path_component(part, 'part')}.npz"
+def part_file(part: str) -> str:
+    """Path of a part within the folder of parts; `ValueError` if its name cannot be that of a file."""
+    return f"parts/{path_component(part, 'part')}.npz"

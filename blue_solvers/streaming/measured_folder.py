@@ -16,12 +16,12 @@ is refused leaves nothing behind.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from blue_solvers.contract import Info
 from blue_solvers.proving import is_exact
-from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256
+from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256, untouched
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     ESTIMATES,
@@ -43,11 +43,10 @@ from blue_solvers.results.store import (
     read_description,
     write_measured,
 )
-from blue_solvers.streaming.input_files import InputFiles
 from blue_solvers.streaming.job import CHECKSUMS, Job
 from blue_solvers.streaming.manifest import MANIFEST
 from blue_solvers.streaming.part_files import PartitionError
-from blue_solvers.streaming.partition import Desired, partition_known
+from blue_solvers.streaming.partition import Desired, partition_source
 from blue_solvers.streaming.run import Progress, work_through
 from blue_solvers.streaming.value_files import ValueFiles
 from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
@@ -56,6 +55,7 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.kept_variables import KeptVariables, keep_variables
+from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
 from constraint_builders.files.measurement_outline import Outline, read_outline
 from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
@@ -111,15 +111,23 @@ class Summary:
             outline.read,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """For a file; `of_json` reads it."""
-        return {**vars(self), "read": self.read.to_json()}
 
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Summary:
-        """What `to_json` gave."""
-        zeros = tuple((level, table, cells) for level, table, cells in said["zeros"])
-        return cls(**{**said, "zeros": zeros, "read": ReadingReport.of_json(said["read"])})
+@dataclass(frozen=True)
+class Reading:
+    """What is kept once all is read.
+
+    Attributes
+    ----------
+    summary : Summary
+    files : dict of str to str
+        SHA-256 of what reading made, by path within the result.
+    manifest : str
+        That of the manifest of the parts.
+    """
+
+    summary: Summary
+    files: dict[str, str]
+    manifest: str
 
 
 def estimate_measurements(
@@ -181,86 +189,94 @@ def estimate_measurements(
     return _Run(files, kept, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
 
 
+@dataclass(frozen=True)
 class _Run:
     """One run, from beginning to end or from where an earlier one was killed."""
 
-    def __init__(
-        self,
-        files: str | os.PathLike[str],
-        kept: KeptVariables,
-        out: Path,
-        memory: float,
-        desired: Desired,
-        within: Sequence[str] | None,
-        totals: Sequence[ExactTotal],
-        certify: bool,
-        progress: Progress | None,
-    ) -> None:
-        self._files, self._settings, self._out, self._memory = files, kept.target, out, memory
-        self._kept = kept
-        self._desired, self._within, self._totals, self._progress = desired, within, totals, progress
-        self._certify = certify
+    files: str | os.PathLike[str]
+    kept: KeptVariables
+    out: Path
+    memory: float
+    desired: Desired
+    within: Sequence[str] | None
+    totals: Sequence[ExactTotal]
+    certify: bool
+    progress: Progress | None
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the variables that are kept."""
+        return self.kept.target
+
+    @cached_property
+    def place(self) -> Workplace:
+        """Where it writes."""
         made = (SETTINGS, SPINE, VARIANCES, ZEROS, FACILITIES, ESTIMATES)
-        self._place = Workplace(out, (READING, PARTS, READ), made, OUTLINE)
-        self._parts = self._place.work / PARTS
+        return Workplace(self.out, (READING, PARTS, READ), made, OUTLINE)
+
+    @property
+    def parts(self) -> Path:
+        """Where the measurements lie, cut into parts."""
+        return self.place.work / PARTS
 
     def estimate(self) -> Summary:
         """Do what is not done yet."""
-        if not os.path.lexists(self._out):
-            require_new(self._out)
-        self._place.clear_ended()
-        self._place.require_free()
-        seen = InputFiles.of(self._files, self._settings.geolevels)
+        if not os.path.lexists(self.out):
+            require_new(self.out)
+        self.place.clear_ended()
+        self.place.require_free()
+        seen = InputFiles.of(self.files, self.settings.geolevels)
         wishes: dict[str, Any] = {
-            "settings": self._kept.source.text,
-            "variables": self._settings.schema.names,
-            "desired tables": self._desired,
+            "settings": self.kept.source.text,
+            "variables": self.settings.schema.names,
+            "desired tables": self.desired,
         }
-        wishes["geounits"], wishes["proof"] = self._within, self._certify
-        wishes["exact totals"] = [[list(known.codes), known.total, known.together] for known in self._totals]
-        with naming_place(self._out), self._place.held({"files": seen.digests, **wishes}):
-            summary = self._read_before() or self._read(seen)
+        wishes["geounits"], wishes["proof"] = self.within, self.certify
+        wishes["exact totals"] = [[list(known.codes), known.total, known.together] for known in self.totals]
+        with naming_place(self.out), self.place.held({"files": seen.digests, **wishes}):
+            known = self._read_before() or self._read(seen)
             if not self._is_done():
-                self._stream(summary.read)
-            shutil.rmtree(self._out / ESTIMATES / WORK, ignore_errors=True)
-            self._place.close()
-        return summary
+                self._stream(known)
+            shutil.rmtree(self.out / ESTIMATES / WORK, ignore_errors=True)
+            self.place.close()
+        return known.summary
 
-    def _read_before(self) -> Summary | None:
+    def _read_before(self) -> Reading | None:
         """What an earlier run read, if all that it made of that is intact."""
-        known = self._place.sealed(READ)
+        known: Reading | None = self.place.kept(READ, Reading)
         if known is None:
             return None
-        said = json.loads(known)
-        made = {self._out / name: digest for name, digest in said["files"].items()}
-        made[self._parts / MANIFEST] = said["manifest"]
-        return Summary.of_json(said["summary"]) if all(is_intact(*file) for file in made.items()) else None
+        made = {self.out / name: digest for name, digest in known.files.items()}
+        made[self.parts / MANIFEST] = known.manifest
+        return known if all(is_intact(*file) for file in made.items()) else None
 
-    def _read(self, seen: InputFiles) -> Summary:
+    def _read(self, seen: InputFiles) -> Reading:
         """Cut the measurements into parts, and write what variances follow from."""
         try:
             return self._read_anew(seen)
         except BaseException:  # whatever it is, nothing of this is of use to a later run
-            self._place.discard()
+            self.place.discard()
             raise
 
-    def _read_anew(self, seen: InputFiles) -> Summary:
-        self._place.clean_steps()
-        folder = self._place.work / READING
+    def _read_anew(self, seen: InputFiles) -> Reading:
+        self.place.clean_steps()
+        folder = self.place.work / READING
         values, measured = folder / "values", folder / "measured"
         for path in (values, measured):
             path.mkdir(parents=True)
         store = ValueFiles(values)
         outline = self._outline(store)
-        spine, schema = outline.spine, self._settings.schema
+        spine, schema = outline.spine, self.settings.schema
         layout = spine_layout(schema, spine, list(outline.zeros))
         zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None
         taken = READER + outline.bytes + (0 if zeros is None else zeros.empty.nbytes)
-        memory, parts = READER + self._memory, folder / PARTS
+        memory, parts = READER + self.memory, folder / PARTS
 
         def cut(memory: float) -> None:
             observed = outline.observed
-            partition_known(parts, schema, spine, observed, self._desired, store.read, zeros, memory, reserved=taken)
+            partition_source(
+                parts, schema, spine, observed, self.desired, store.read, zeros=zeros, memory=memory, reserved=taken
+            )
 
         try:
             cut(min(memory, LARGEST + taken))
@@ -268,76 +284,106 @@ class _Run:
             if memory <= LARGEST + taken:
                 raise
             cut(memory)
-        write_measured(measured, self._settings, spine, outline.observed, zeros, outline.facilities)
+        write_measured(measured, self.settings, spine, outline.observed, zeros, outline.facilities)
         seen.require_unchanged()
         files = {path.name: sha256(path) for path in sorted(measured.iterdir())}
-        summary = Summary.of(outline, schema)
-        said = {"summary": summary.to_json(), "files": files, "manifest": sha256(parts / MANIFEST)}
-        os.rename(parts, self._parts)
+        known = Reading(Summary.of(outline, schema), files, sha256(parts / MANIFEST))
+        os.rename(parts, self.parts)
         for name in files:
-            os.replace(measured / name, self._out / name)
-        self._place.seal(READ, json.dumps(said).encode())
+            os.replace(measured / name, self.out / name)
+        self.place.keep(READ, known)
         shutil.rmtree(folder)
-        return summary
+        return known
 
     def _outline(self, store: ValueFiles) -> Outline:
         def report(level: str, done: int, count: int) -> None:
-            if self._progress is not None:
-                self._progress(f"reading {level}", done, count)
+            if self.progress is not None:
+                self.progress(f"reading {level}", done, count)
 
         return read_outline(
-            self._files,
-            self._kept,
+            self.files,
+            self.kept,
             store.write,
-            within=self._within,
-            totals=self._totals,
-            memory=self._memory,
+            within=self.within,
+            totals=self.totals,
+            memory=self.memory,
             progress=report,
         )
 
     def _is_done(self) -> bool:
         """Whether an earlier run ended, but for removing its work."""
-        if not self._place.is_done:
+        if not self.place.is_done:
             return False
         with suppress(DamagedError, OSError):
-            files = read_description(self._out)["files"]
-            if all(is_intact(self._out / name, digest) for name, digest in files.items()):
+            files = read_description(self.out)["files"]
+            if all(is_intact(self.out / name, digest) for name, digest in files.items()):
                 return True
-        (self._out / OUTLINE).unlink()
+        (self.out / OUTLINE).unlink()
         return False
 
-    def _stream(self, read: ReadingReport) -> None:
+    def _stream(self, read: Reading) -> None:
         """Estimate part by part, and say that the result is whole."""
-        estimates = inside(self._out, ESTIMATES)
+        estimates = inside(self.out, ESTIMATES)
         self._drop_other(estimates)
-        job = Job(self._parts, estimates, memory=self._memory, certify=self._certify)
-        job.keep_within(self._memory)
+        job = Job(self.parts, estimates, memory=self.memory, certify=self.certify)
+        job.keep_within(self.memory)
         with job.held():
             files, proof = self._work_through(job)
-        known = json.loads(self._place.sealed(READ) or b"{}")["files"]
-        known |= {f"{ESTIMATES}/{path}": digest for path, digest in files.items()}
-        known[f"{ESTIMATES}/{CHECKSUMS}"] = sha256(self._out / ESTIMATES / CHECKSUMS)
+        known = read.files | {f"{ESTIMATES}/{path}": digest for path, digest in files.items()}
+        known[f"{ESTIMATES}/{CHECKSUMS}"] = sha256(self.out / ESTIMATES / CHECKSUMS)
         design = job.input.design.without_put_in()
         axes = design.zero_axes or ()
-        with self._place.replacing(OUTLINE) as temporary:
-            text = describe(self._settings, design.levels, design.desired, _info(proof), axes, known, proof, read)
+        with self.place.replacing(OUTLINE) as temporary:
+            text = describe(
+                self.settings, design.levels, design.desired, _info(proof), axes, known, proof, read.summary.read
+            )
             temporary.write_text(text, encoding="utf-8")
 
     def _work_through(self, job: Job) -> tuple[dict[str, str], StoredProof | None]:
         try:
-            return work_through(job, self._progress)
+            return work_through(job, self.progress)
         except PartitionError as error:
-            text = f"{error}, or remove {self._parts} to have all parts made anew"
+            text = f"{error}, or remove {self.parts} to have all parts made anew"
             raise PartitionError(text, error.parts) from None
         except (DamagedError, MemoryError, OSError):
             raise
         except Exception:  # the input is refused: other input must find nothing in its way
-            self._place.discard()
+            self.place.discard()
             raise
 
     def _drop_other(self, estimates: Path) -> None:
         """Remove estimates of other parts, which were cut for another memory, or whose input is not known."""
         with suppress(DamagedError, OSError, KeyError):
-            if read_sealed_json(estimates / WORK / RUN)["measurements"] == sha256(self._parts / MANIFEST):
+            if read_sealed_json(estimates / WORK / RUN)["measurements"] == sha256(self.parts / MANIFEST):
                 return
         remove(estimates)
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """The files that are read.
+
+    Attributes
+    ----------
+    digests : dict of str to str
+        SHA-256 of every file by its path within the folder.
+    stamps : dict of Path to os.stat_result
+        What the file system said of every file before its SHA-256 was worked out.
+    """
+
+    digests: dict[str, str]
+    stamps: dict[Path, os.stat_result]
+
+    @classmethod
+    def of(cls, folder: str | os.PathLike[str], geolevels: Sequence[str]) -> InputFiles:
+        """Read all files of some geolevels once; raises as `read_noisy_measurements` where there is none."""
+        places = level_folders(folder, geolevels).values()
+        paths = [path for place in places for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(place, kind)]
+        stamps = {path: path.stat() for path in paths}
+        return cls({path.relative_to(folder).as_posix(): sha256(path) for path in paths}, stamps)
+
+    def require_unchanged(self) -> None:
+        """Raise `ValueError` if a file was written to or replaced since."""
+        for path, before in self.stamps.items():
+            if not path.is_file() or not untouched(path.stat(), before):
+                raise ValueError(f"{path}: it changed while it was read: let nobody write there, and run again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,10 +14,11 @@ from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_plan import Divisions
 from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.ties import Ties
-from constraint_builders import Schema
+from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.description.zeros import EmptyCells
+from constraint_builders.estimability import lacks
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,21 @@ class Design:
     zero_kinds: tuple[int, ...] | None = None
     put_in: tuple[int, ...] = ()
 
+    @classmethod
+    def of(cls, problem: Problem, levels: tuple[str, ...]) -> Design:
+        """What the parts of a problem share, whose geolevels, or layers, are among these."""
+        number = {i: levels.index(name) for i, name in enumerate(problem.domain.places.levels) if name in levels}
+        observed = list(zip(problem.observed_levels, problem.observed_tables, strict=True))
+        desired = list(zip(problem.desired_levels, problem.desired_tables, strict=True))
+        checked = [own for own in observed if own not in desired and lacks(problem, *own) is None]
+        equal_to = () if problem.equalities is None else tuple(problem.equalities[1].tolist())
+        own = cls(problem.domain.schema, levels, tuple(observed), tuple(desired), None, equal_to, tuple(checked))
+        return own._renumbered(number).with_zeros(problem.zeros)
+
+    def with_zeros(self, zeros: EmptyCells | None) -> Design:
+        """The design with what tells structural zeros apart."""
+        return self if zeros is None else replace(self, zero_axes=zeros.axes, zero_kinds=tuple(zeros.kinds.tolist()))
+
     def with_levels(self, levels: tuple[str, ...], numbers: Index) -> Design:
         """The design with levels put in; `numbers` says where every level is now."""
         put_in = tuple(sorted({*range(len(levels))} - {*numbers.tolist()}))
@@ -70,7 +86,7 @@ class Design:
         levels = tuple(self.levels[level] for level in kept.tolist())
         return replace(self._renumbered(np.searchsorted(kept, np.arange(len(self.levels)))), levels=levels, put_in=())
 
-    def _renumbered(self, numbers: Index) -> Design:
+    def _renumbered(self, numbers: Index | Mapping[int, int]) -> Design:
         def moved(tables: Sequence[LevelTable]) -> tuple[LevelTable, ...]:
             return tuple((int(numbers[level]), table) for level, table in tables)
 

@@ -1,39 +1,37 @@
-"""Parquet files of the parts of a problem; needs the extra ``frames``.
+"""Files of the parts of a problem: arrays by name, in an archive of numpy's own format.
 
 ::
 
     <folder>/schema.toml
-    <folder>/manifest.json                   tables, parts, and the SHA-256 of every file
-    <folder>/<Geolevel>.parquet/<part>.parquet
-    <folder>/equalities/<part>.npz           its share of linear combinations that are known exactly, if there are any
-    <folder>/areas/<part>.npz                the leaves of its areas, (areas, leaves), if they cross
+    <folder>/manifest.json     tables, parts, and the SHA-256 of every file
+    <folder>/parts/<part>.npz
 
-One row is one geounit. Column ``geocode`` names it and ``parent`` gives its parent's position within the part, geounits
-being counted through the part's levels from its root down. Every observed table has a column of fixed-size lists, cells
-in C order as int32 or float64, and one of variances, ``<table>:variance`` (0 exact, infinite where not measured).
-Structural zeros are in column ``*:empty``, over the variables that tell them apart.
+An archive has ``geocodes`` (JSON, in bytes), ``level_of`` and ``parent``, the position of every geounit's parent in
+the part, geounits being counted through the part's levels from its root down. Of every observed table it has
+``values0`` ..., (geounits of its level, cells) in C order, and ``variances0`` ..., 0 exact, infinite where not
+measured, one number where all are the same. Structural zeros are ``empty``, over the variables that tell them apart.
+Beside them lie, as sparse matrices, its share of the ``combinations`` that are known exactly, if there are any, and
+the leaves of its ``areas``, (areas, leaves), if they cross. Whole numbers are kept in as few bytes as hold them,
+others as float64.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.results.checksums import (
-    DamagedError,
-    read_json_object,
-    read_sealed_json,
-    require_intact,
-    sha256,
-)
+from blue_solvers.results.checksums import DamagedError, read_json_object, read_sealed_json, require_intact, sha256
+from blue_solvers.streaming.cutting import CutSpine, members_of_parts
 from blue_solvers.streaming.manifest import (
     FORMAT,
     MANIFEST,
@@ -41,19 +39,24 @@ from blue_solvers.streaming.manifest import (
     TOP,
     Manifest,
     PartEntry,
-    areas_file,
-    combinations_file,
     level_file,
+    part_file,
+    read_design,
+    write_manifest,
 )
 from blue_solvers.streaming.part_data import Design, Part
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.variances import LARGEST_VALUE
 from constraint_builders.files import read_schema_file
-from constraint_builders.files.parquet import read_parquet, write_parquet
+from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.replacing import replacing
 from constraint_builders.files.safe_paths import inside
 
-EMPTY = "*:empty"
-BUFFERS = 8 << 20  # bytes of Parquet and of blocks of geounits in cache, whatever the size of a part
+COMBINATIONS, AREAS = "combinations", "areas"  # matrices of a part, fields of `Part`
+BUFFERS = 8 << 20  # bytes of files and of blocks of geounits in cache, whatever the size of a part
+
+Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
+Beside: TypeAlias = Mapping[str, sparse.csr_array]
 
 
 class PartitionError(ValueError):
@@ -110,9 +113,10 @@ class Partitions:
         if (version := read_json_object(path).get("format")) != FORMAT:
             raise DamagedError(f"{path} has format {version!r}, not {FORMAT}: write it anew with this version")
         try:
-            said = msgspec.convert(read_sealed_json(path), Manifest)
+            sealed = read_sealed_json(path)
+            said = msgspec.convert(sealed, Manifest)
             require_intact(inside(folder, SCHEMA), said.schema)
-            design = said.design(read_schema_file(path.with_name(SCHEMA)).schema)
+            design = read_design(sealed, read_schema_file(path.with_name(SCHEMA)).schema)
             said.require_sound(design)
         except DamagedError:
             raise
@@ -126,120 +130,164 @@ class Partitions:
         Raises
         ------
         DamagedError
-            If a file is missing or is not what was written.
+            If its file is missing or is not what was written.
         """
         entry = self.top if name == TOP else self.parts[name]
-        chosen = range(len(self.design.observed)) if tables is None else tables
-        parents, levels, geocodes = [], [], []
-        frames: dict[int, pl.DataFrame] = {}
-        for number, level in enumerate(self.design.levels):
-            path = level_file(level, entry.name)
-            if path in entry.files:
-                require_intact(inside(self.folder, path), entry.files[path])
-                own = [(i, table.name) for i, (where, table) in enumerate(self.design.observed) if where == number]
-                columns = ["geocode", "parent", *(variance_column(table) for _, table in own)]
-                columns += [table for i, table in own if i in chosen]
-                columns += [] if self.design.zero_axes is None else [EMPTY]
-                try:
-                    frames[number] = read_parquet(self.folder / path, columns)
-                except pl.exceptions.PolarsError as error:
-                    raise DamagedError(f"{self.folder / path} is not what the manifest says: {error}") from None
-                parents.append(frames[number]["parent"].to_numpy())
-                levels.append(np.full(frames[number].height, number))
-                geocodes += frames[number]["geocode"].to_list()
-        if len(geocodes) != entry.geounits:
-            raise DamagedError(f"{entry} has {len(geocodes):,} geounits, and {entry.geounits:,} by the manifest")
-        variances, values = self._tables(frames)
-        return Part(
-            np.concatenate(parents),
-            np.concatenate(levels),
-            tuple(geocodes),
-            variances,
-            values,
-            self._empty(frames),
-            self._combinations(entry),
-            self._areas(entry),
-        )
+        path = part_file(entry.name)
+        if path not in entry.files:
+            raise DamagedError(f"{self.folder / path} is missing in the manifest")
+        require_intact(inside(self.folder, path), entry.files[path])
+        try:
+            with np.load(self.folder / path, allow_pickle=False) as arrays:
+                part = self._part(arrays, tables)
+        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise DamagedError(f"{self.folder / path} is not what the manifest says: {error}") from None
+        geounits, combined = len(part.geocodes), part.share(len(self.design.equal_to)).shape[0]
+        if geounits != entry.geounits:
+            raise DamagedError(f"{entry} has {geounits:,} geounits, and {entry.geounits:,} by the manifest")
+        if combined != len(self.design.equal_to):
+            raise DamagedError(f"{entry} has {combined} equalities, and {len(self.design.equal_to)} by the manifest")
+        return part
 
-    def _combinations(self, entry: PartEntry) -> sparse.csr_array | None:
-        if not self.design.equal_to:
-            return None
-        found = self._matrix(entry, combinations_file(entry.name))
-        if found.shape[0] != len(self.design.equal_to):
-            said = len(self.design.equal_to)
-            raise DamagedError(f"{entry} has {found.shape[0]} equalities, and {said} by the manifest")
-        return found
-
-    def _areas(self, entry: PartEntry) -> sparse.csr_array | None:
-        name = areas_file(entry.name)
-        return self._matrix(entry, name) if name in entry.files else None
-
-    def _matrix(self, entry: PartEntry, name: str) -> sparse.csr_array:
-        if name not in entry.files:
-            raise DamagedError(f"{self.folder / name} is missing in the manifest")
-        require_intact(inside(self.folder, name), entry.files[name])
-        return sparse.csr_array(sparse.load_npz(self.folder / name))
-
-    def _empty(self, frames: Mapping[int, pl.DataFrame]) -> NDArray[np.bool_] | None:
-        if self.design.zero_axes is None:
-            return None
-        return np.concatenate([frame[EMPTY].rechunk().to_numpy().astype(bool) for frame in frames.values()])
-
-    def _tables(self, frames: Mapping[int, pl.DataFrame]) -> tuple[list[Float], list[Float]]:
-        variances, values = [], []
-        for level, table in self.design.observed:
-            frame = frames.get(level, pl.DataFrame())
-            known = frame[variance_column(table.name)].to_numpy() if frame.height else np.zeros(0)
+    def _part(self, arrays: Mapping[str, NDArray], tables: Sequence[int] | None) -> Part:
+        parent, level_of = (arrays[name].astype(np.intp) for name in ("parent", "level_of"))
+        counts, variances, values = np.bincount(level_of, minlength=len(self.design.levels)), [], []
+        for i, (level, table) in enumerate(self.design.observed):
+            known = np.broadcast_to(arrays[f"variances{i}"], counts[level])
+            zeros = np.broadcast_to(0.0, (known.size, table.size))  # take no memory
+            found = arrays[f"values{i}"] if tables is None or i in tables else zeros
             variances.append(known)
-            found = frame[table.name].rechunk().to_numpy() if table.name in frame.columns else _zeros(known, table.size)
-            values.append(found.astype(np.float64, copy=False).reshape(known.size, table.size))
-        return variances, values
+            values.append(found.astype(np.float64, copy=False).reshape(zeros.shape))
+        empty = None if self.design.zero_axes is None else arrays["empty"]
+        geocodes = tuple(json.loads(arrays["geocodes"].tobytes()))
+        matrices = {name: _matrix(arrays, name) for name in (COMBINATIONS, AREAS) if f"{name}.data" in arrays}
+        if self.design.equal_to and COMBINATIONS not in matrices:
+            raise KeyError(f"there are no {COMBINATIONS}")
+        return Part(parent, level_of, geocodes, variances, values, empty, **matrices)
 
 
-def _zeros(rows: Float, size: int) -> Float:
-    """Zeros that take no memory, (rows, size)."""
-    return np.broadcast_to(0.0, (rows.size, size))
+def _matrix(arrays: Mapping[str, NDArray], name: str) -> sparse.csr_array:
+    fields = (arrays[f"{name}.{field}"] for field in ("data", "indices", "indptr"))
+    return sparse.csr_array(tuple(fields), shape=tuple(arrays[f"{name}.shape"].tolist()))
 
 
-def variance_column(table: str) -> str:
-    """Name of the column of a table's variances."""
-    return f"{table}:variance"
+def _write_arrays(path: Path, arrays: Iterable[tuple[str, NDArray]]) -> None:
+    """Write arrays, one after another, as `numpy.load` reads them; always the same bytes of the same arrays."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays:
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def require_file_names(design: Design) -> None:
-    """Raise `ValueError` if the name of a level or a table cannot be that of a file or a column."""
-    for name in design.levels:
-        level_file(name, TOP)
-    for level, table in (*design.observed, *design.desired):
-        tables = [own.name for where, own in (*design.observed, *design.desired) if where == level]
-        if table.name in ("geocode", "parent") or variance_column(table.name) in tables:
-            raise ValueError(f"table {table.name!r} has the name of another column of its file: rename its variable")
+def write_parts(folder: str | os.PathLike[str], sources: Sources) -> Partitions:
+    """Write the parts below the roots of a cut, and the top above them, whole or not at all, in a folder made anew."""
+    cut, tree = sources.cut, sources.cut.tree
+    sources = replace(sources, design=sources.design.with_levels(tree.levels, cut.level_numbers))
+    for level in sources.design.levels:
+        level_file(level, TOP)  # refuses what cannot name a file
+    *members, top = members_of_parts(tree, cut.roots)
+    order = np.lexsort((top, tree.level_of[top]))
+    leaves = {geounit: position for position, geounit in enumerate(top[order].tolist())}
+    with new_folder(folder) as temporary:
+        parts = [
+            sources.write(temporary, f"{number:05d}", geounits, geounits, leaves[root])
+            for number, (root, geounits) in enumerate(zip(cut.roots.tolist(), members, strict=True))
+        ]
+        entry = sources.write(temporary, TOP, top, np.setdiff1d(top, cut.roots), -1)
+        write_manifest(temporary, sources.design, parts, entry)
+    return Partitions.open(folder)
 
 
-def write_matrix(path: Path, matrix: sparse.csr_array) -> str:
-    """Write the combinations that are known exactly, or the areas, of a part, whole or not; gives its SHA-256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        sparse.save_npz(file, matrix, compressed=False)
-        file.flush()
-        digest = sha256(temporary)
-    return digest
+@dataclass(frozen=True)
+class Sources:
+    """What the files of parts are written from.
 
-
-def write_level(path: Path, geocodes: Iterable[str], columns: Mapping[str, NDArray]) -> str:
-    """Write one level of a part, whole or not at all; arrays (rows,) or (rows, cells).
-
-    Returns
-    -------
-    str
-        SHA-256 of the file.
+    Attributes
+    ----------
+    design : Design
+        Of what was cut.
+    cut : CutSpine
+    variances : list of ndarray, (geounits of its level,)
+        Of every observed table of the design.
+    read : callable
+        Called with a level, the name of an observed table and the numbers of geounits in that level.
+    empty : ndarray of bool, (geounits, cells), or None
+        Structural zeros, of all that the cut has.
+    beside : callable
+        Called with the design of the parts, the name of one, its geounits in order and those that are in no other part:
+        matrices by name, which are written beside its tables.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    series = [pl.Series("geocode", list(geocodes), dtype=pl.String)]
-    for name, array in columns.items():
-        flat = pl.Series(name, np.ascontiguousarray(array).ravel())
-        series.append(flat if array.ndim == 1 else flat.reshape(array.shape))
-    with replacing(path) as temporary:
-        write_parquet(pl.DataFrame(series), temporary, compression="lz4")
-        digest = sha256(temporary)
-    return digest
+
+    design: Design
+    cut: CutSpine
+    variances: Sequence[Float]
+    read: Read
+    empty: NDArray[np.bool_] | None
+    beside: Callable[[Design, str, Index, Index], Beside]
+
+    def write(self, folder: Path, name: str, geounits: Index, own: Index, leaf: int) -> PartEntry:
+        """Write one part; `geounits` are positions in the spine, of which `own` are in no other part."""
+        tree, geocodes = self.cut.tree, self.cut.geocodes
+        ordered = geounits[np.lexsort((geounits, tree.level_of[geounits]))]
+        path = folder / part_file(name)
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as temporary:
+            _write_arrays(temporary, self._arrays(name, ordered, own))
+            digest = sha256(temporary)
+        root, needed = int(ordered[0]), self.cut.own[geounits].sum() + BUFFERS
+        level_name = tree.levels[tree.level_of[root]]
+        return PartEntry(name, level_name, geocodes[root], leaf, ordered.size, int(needed), {part_file(name): digest})
+
+    def _arrays(self, name: str, ordered: Index, own: Index) -> Iterator[tuple[str, NDArray]]:
+        """What is kept of a part, of which all geounits and those in no other part are given."""
+        tree = self.cut.tree
+        yield "parent", _small(_positions(ordered, np.argsort(ordered), tree.parent[ordered]))
+        yield "level_of", _small(tree.level_of[ordered])
+        codes = json.dumps([self.cut.geocodes[i] for i in ordered.tolist()])
+        yield "geocodes", np.frombuffer(codes.encode(), dtype=np.uint8)
+        if self.empty is not None:
+            yield "empty", self.empty[ordered]
+        for i, (level, table) in enumerate(self.design.observed):
+            here = ordered[tree.level_of[ordered] == level]
+            known = self.variances[i][tree.rank_in_level[here]]
+            yield f"variances{i}", known[:1] if (known == known[:1]).all() else known
+            yield f"values{i}", _small(self._measured(i, here)) if here.size else np.zeros((0, table.size))
+        for what, matrix in self.beside(self.design, name, ordered, own).items():
+            fields = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+            yield from ((f"{what}.{field}", np.asarray(array)) for field, array in fields.items())
+
+    def _measured(self, number: int, geounits: Index) -> NDArray:
+        """Values of a table, (G, cells), int32 where they came so; 0 where nothing was measured."""
+        level, table = self.design.observed[number]
+        name = self.cut.tree.levels[level]
+        ranks = self.cut.tree.rank_in_level[geounits]
+        values = np.asarray(self.read(name, table.name, ranks)).reshape(ranks.size, -1)
+        if values.dtype != np.int32:
+            values = values.astype(np.float64, copy=False)
+        unmeasured = np.isinf(self.variances[number][ranks])
+        if unmeasured.any():
+            values = np.where(unmeasured[:, None], 0, values)
+        if values.shape[1] != table.size:
+            raise ValueError(f"table {table.name!r} of {name} has {table.size} cells: got {values.shape[1]} a geounit")
+        if values.dtype != np.int32 and not (usable := (abs(values) <= LARGEST_VALUE).all(axis=1)).all():
+            raise ValueError(
+                f"table {table.name!r} of {name} {self.cut.geocodes[geounits[~usable][0]]!r} is not finite, or beyond "
+                f"{LARGEST_VALUE:g}: give numbers, or an infinite variance"
+            )
+        return values
+
+
+def _positions(ordered: Index, by_number: Index, geounits: Index) -> Index:
+    """Place among `ordered` of some geounits, -1 for those that are not there; `by_number` sorts it."""
+    found = by_number[np.minimum(np.searchsorted(ordered, geounits, sorter=by_number), ordered.size - 1)]
+    return np.where(ordered[found] == geounits, found, -1)
+
+
+def _small(values: NDArray) -> NDArray:
+    """Whole numbers in the type that takes the fewest bytes; others as they are."""
+    with np.errstate(invalid="ignore"):  # what is too large is not equal
+        whole = values.astype(np.int32)
+    if not np.array_equal(whole, values):
+        return values
+    ends = np.min_scalar_type(whole.min(initial=0)), np.min_scalar_type(whole.max(initial=0))
+    return whole.astype(np.result_type(*ends))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
@@ -12,17 +12,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.components.structured_problem import StructuredProblem
+from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
-from blue_solvers.streaming.crossing_partition import partition_areas, refusal_of_areas
-from blue_solvers.streaming.cutting import members_of_parts
+from blue_solvers.streaming.crossing_partition import cut_areas, refusal_of_areas
+from blue_solvers.streaming.cutting import cut_with_siblings
 from blue_solvers.streaming.equalities import share_of
-from blue_solvers.streaming.manifest import combinations_file
+from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.part_data import Design
-from blue_solvers.streaming.part_files import BUFFERS, Partitions, require_file_names
-from blue_solvers.streaming.part_writer import Beside, Read, Sources, write_parts
-from blue_solvers.streaming.siblings import cut_with_siblings
+from blue_solvers.streaming.part_files import (
+    AREAS,
+    BUFFERS,
+    COMBINATIONS,
+    Beside,
+    Partitions,
+    Read,
+    Sources,
+    write_parts,
+)
 from blue_solvers.streaming.subtrees import LevelTable, part_bytes
 from blue_solvers.verification.problem_places import Claim, problem_places
 from blue_solvers.verification.ties import Ties
@@ -75,8 +82,7 @@ def partition(
     if problem.areas is None and problem.spine is None:
         raise ValueError("only a problem on a spine, or of areas, can be cut into parts: this one has neither")
     order = in_schema_order(problem)
-    ordered = problem if order is None else order.problem
-    reason = refusal_of_areas(ordered) if problem.areas is not None else TwoPass().refusal(ordered)
+    reason = TwoPass().refusal(order.problem) if problem.areas is None else refusal_of_areas(order.problem)
     reason = reason or _unmeasured_in_equalities(problem) or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
@@ -84,30 +90,25 @@ def partition(
     problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
     values[problem.unmeasured] = 0
-    if order is not None:
-        problem, values = order.problem, values[order.observed]
-    if problem.areas is not None:
-        return partition_areas(folder, problem, values, memory, at)
-    blocks = problem.observed.tables(values)
-    schema, spine = problem.domain.schema, problem.domain.spine
-    design = Design(
-        schema,
-        spine.levels,
-        tuple(zip(problem.observed_levels, problem.observed_tables, strict=True)),
-        tuple(zip(problem.desired_levels, problem.desired_tables, strict=True)),
-        None if problem.zeros is None else problem.zeros.axes,
-        () if problem.equalities is None else tuple(problem.equalities[1].tolist()),
-    )
-    variances = StructuredProblem.of(problem).geounit_variances
-    design = _with_checked(replace(design, zero_kinds=_kinds(problem.zeros)), spine, variances)
-    design = replace(design, ties=_ties(design, problem))
+    problem, values = order.problem, values[order.observed]
+    tables, variances = problem.observed.tables(values), equal_variances(problem)
 
     def read(level: str, table: str, ranks: Index) -> Float:
-        return blocks[problem.observed.names[problem.observed.index((level, table))]][ranks]
+        return tables[problem.observed.names[problem.observed.index((level, table))]][ranks]
 
-    empty = None if problem.zeros is None else problem.zeros.empty
+    if problem.areas is not None:
+        design, cut, leaves = cut_areas(problem, memory, at)
+
+        def areas(_: Design, name: str, ordered: Index, __: Index) -> Beside:
+            rows = leaves[ordered]
+            return {} if name == TOP else {AREAS: rows[:, np.sort(rows[[0]].indices)]}
+
+        return write_parts(folder, Sources(design, cut, variances, read, None, areas))
+    spine = problem.domain.spine
+    design = Design.of(problem, spine.levels)
+    design = replace(design, ties=_ties(design, problem))
     equalities = None if problem.equalities is None else problem.equalities[0]
-    return _write_parts(folder, design, spine, variances, read, memory, at, empty, equalities)
+    return _cut_spine(folder, design, spine, variances, read, problem.zeros, memory, at, equalities)
 
 
 def _ties(design: Design, problem: Problem) -> Ties | None:
@@ -139,9 +140,10 @@ def partition_source(
     desired: Desired,
     read: Read,
     *,
-    zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | None = None,
+    zeros: Mapping[tuple[str, str], NDArray[np.bool_]] | StructuralZeros | None = None,
     memory: float | None = None,
     at: str | None = None,
+    reserved: float = 0.0,
 ) -> Partitions:
     """Cut measurements that do not fit in memory into parts, whole or not at all.
 
@@ -159,12 +161,14 @@ def partition_source(
         Called with a geolevel, the name of an observed table and the numbers of some geounits within their level (G,);
         gives the measurements, (G, cells) or (G, *shape), anything where there is none.
     zeros : mapping of (geolevel, table) to ndarray of bool (geounits, *shape), optional
-        Structural zeros, as in `Problem`.
+        Structural zeros, as in `Problem`; or what was read of them.
     memory : float, optional
         Bytes that the work on a part may take beside the program itself; parts are the largest subtrees that keep to
         it, and siblings together that do. By default there is no limit, and `at` is needed.
     at : str, optional
         Cut at this geolevel, each of its subtrees by itself, or below where `memory` demands it.
+    reserved : float
+        Bytes of the memory that others take.
 
     Returns
     -------
@@ -181,39 +185,27 @@ def partition_source(
     OSError
         If there is something at `folder`, or it cannot be written.
     """
-    known = None if zeros is None else StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
-    return partition_known(folder, schema, spine, observed, desired, read, known, memory, at)
-
-
-def partition_known(
-    folder: str | os.PathLike[str],
-    schema: Schema,
-    spine: Spine,
-    observed: Mapping[str, Mapping[str, ArrayLike]],
-    desired: Desired,
-    read: Read,
-    zeros: StructuralZeros | None,
-    memory: float | None,
-    at: str | None = None,
-    reserved: float = 0.0,
-) -> Partitions:
-    """As `partition_source`, with zeros handed down already, and bytes of the memory that others take."""
     names = [(level, table) for level, tables in observed.items() for table in tables]
     given = [parse_table(schema, table) for _, table in names]
     tables = [
         (spine.level_index(level), table.in_schema_order()) for (level, _), table in zip(names, given, strict=True)
     ]
     _refuse_repeats("observed", tables)
+    given_variances = [value for own in observed.values() for value in own.values()]
     variances = [
         _geounit_variances(name, value, spine.members[level].size)
-        for name, (level, _), value in zip(
-            names, tables, (value for own in observed.values() for value in own.values()), strict=True
-        )
+        for name, (level, _), value in zip(names, tables, given_variances, strict=True)
     ]
-    wanted = _desired(schema, spine, desired, names, tables, variances)
-    axes = None if zeros is None else zeros.axes
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), axes, zero_kinds=_kinds(zeros))
-    design = _with_checked(design, spine, variances)
+    consistency = SpineConsistency(
+        schema, spine, [level for level, _ in tables], [table for _, table in tables], variances
+    )
+
+    def lacks(level: int, table: Table) -> int | None:
+        return undetermined(consistency, table, spine.members[level])
+
+    wanted = _desired(schema, spine, desired, names, tables, lacks)
+    checked = tuple(own for own in tables if own not in wanted and lacks(*own) is None)
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
         for (level, table), (_, name), own in zip(tables, names, given, strict=True)
@@ -231,12 +223,9 @@ def partition_known(
             )
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
-    empty = None if zeros is None else zeros.empty
-    return _write_parts(folder, design, spine, variances, read_as_named, memory, at, empty, reserved=reserved)
-
-
-def _kinds(zeros: EmptyCells | None) -> tuple[int, ...] | None:
-    return None if zeros is None else tuple(zeros.kinds.tolist())
+    if isinstance(zeros, Mapping):
+        zeros = StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
+    return _cut_spine(folder, design, spine, variances, read_as_named, zeros, memory, at, reserved=reserved)
 
 
 def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
@@ -257,16 +246,10 @@ def _desired(
     desired: Desired,
     names: Sequence[tuple[str, str]],
     tables: Sequence[LevelTable],
-    variances: list[Float],
+    lacks: Callable[[int, Table], int | None],
 ) -> list[LevelTable]:
     """The desired tables, all estimable."""
-    observed = [table for _, table in tables]
-    consistency = SpineConsistency(schema, spine, [level for level, _ in tables], observed, variances)
-
-    def lacks(level: int, table: Table) -> int | None:
-        return undetermined(consistency, table, spine.members[level])
-
-    wanted = names if desired is None else read_desired(schema, spine, desired, observed, lacks)
+    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], lacks)
     found = [(spine.level_index(level), parse_table(schema, table).in_schema_order()) for level, table in wanted]
     _refuse_repeats("desired", found)
     for level, table in found:
@@ -279,42 +262,29 @@ def _desired(
     return found
 
 
-def _with_checked(design: Design, spine: Spine, variances: list[Float]) -> Design:
-    """The design with the observed tables that are determined everywhere and not desired."""
-    others = [own for own in design.observed if own not in design.desired]
-    if not others:
-        return design
-    levels, tables = zip(*design.observed, strict=True)
-    consistency = SpineConsistency(design.schema, spine, list(levels), list(tables), variances)
-    known = [own for own in others if undetermined(consistency, own[1], spine.members[own[0]]) is None]
-    return replace(design, checked=tuple(known))
-
-
-def _write_parts(
+def _cut_spine(
     folder: str | os.PathLike[str],
     design: Design,
     spine: Spine,
     variances: list[Float],
     read: Read,
+    zeros: EmptyCells | None,
     memory: float | None,
     at: str | None,
-    empty: NDArray[np.bool_] | None = None,
     equalities: sparse.csr_array | None = None,
     reserved: float = 0.0,
 ) -> Partitions:
-    require_file_names(design)
-    flags = None if empty is None else empty.reshape(spine.size, -1)
+    """Cut a spine, write its parts, and the share of each in combinations that are known exactly."""
+    design = design.with_zeros(zeros)
+    flags = None if zeros is None else zeros.empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
     cut = cut_with_siblings(spine, own, memory, at, BUFFERS + reserved)
-    design = design.with_levels(cut.tree.levels, cut.level_numbers)
     if flags is not None:  # above siblings cells are empty that are so in all of them
         flags = np.concatenate([flags, *(flags[lot].all(axis=0, keepdims=True) for lot in cut.together)])
 
-    def combinations(name: str, ordered: Index, own: Index) -> Beside:
+    def shares(design: Design, _: str, ordered: Index, own: Index) -> Beside:
         if equalities is None:
             return {}
-        return {combinations_file(name): share_of(design, cut.tree, equalities, ordered, own)}
+        return {COMBINATIONS: share_of(design, cut.tree, equalities, ordered, own)}
 
-    sources = Sources(design, cut.tree, cut.geocodes, variances, read, flags, combinations)
-    needed = [cut.own[geounits].sum() + BUFFERS for geounits in members_of_parts(cut.tree, cut.roots)]
-    return write_parts(folder, sources, cut.roots, needed)
+    return write_parts(folder, Sources(design, cut, variances, read, flags, shares))

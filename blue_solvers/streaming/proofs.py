@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,8 +12,7 @@ import numpy as np
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.manifest import TOP
-from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
-from blue_solvers.streaming.part_data import Design, Estimates, Part
+from blue_solvers.streaming.part_data import Design, Part
 from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
@@ -31,6 +28,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.zeros import StructuralZeros
 
 Rows = Float | Unread
+Claimed: Any = tuple[dict[int, Float], dict[int, Float], Float | None]  # the cells, variances and multipliers of one
 PROOFS, CLAIMED = "proofs", "claimed"  # in the folder of work: of every part, and the estimates of the top
 
 
@@ -53,45 +51,6 @@ class ResultToProve:
     multipliers: Float | None = None
     values: Sequence[Rows] | None = None
 
-    @classmethod
-    def by_table(
-        cls,
-        design: Design,
-        level: int,
-        estimates: Callable[[int], Estimates],
-        measured: Callable[[int], Float],
-        variances: bool,
-    ) -> ResultToProve:
-        """Of a part of one level whose tables are worked out and read one by one, by their numbers in the design."""
-        estimated, read = lru_cache(maxsize=1)(estimates), lru_cache(maxsize=1)(measured)
-        own = [i for i, (where, _) in enumerate(design.desired) if where == level]
-
-        def cells(i: int) -> Float:
-            return estimated(i).cells[i]
-
-        def spreads(i: int) -> Float:
-            return estimated(i).variances[i]
-
-        return cls(
-            {i: Unread(partial(cells, i)) for i in own},
-            {i: Unread(partial(spreads, i)) for i in own if variances},
-            values=[Unread(partial(read, i)) for i in range(len(design.observed))],
-        )
-
-    def pack(self) -> bytes:
-        """In bytes; the inverse of `unpack`."""
-        named: dict[str, Any] = {f"x{i}": own for i, own in self.cells.items()}
-        named |= {f"v{i}": own for i, own in self.variances.items()}
-        return pack_arrays(named if self.multipliers is None else {**named, "multipliers": self.multipliers})
-
-    @classmethod
-    def unpack(cls, data: bytes) -> ResultToProve:
-        """What `pack` wrote."""
-        arrays = unpack_arrays(data)
-        multipliers = arrays.pop("multipliers", None)
-        cells, variances = ({int(k[1:]): own for k, own in arrays.items() if k[0] == kind} for kind in "xv")
-        return cls(cells, variances, multipliers)
-
 
 @dataclass(frozen=True)
 class PartProof:
@@ -113,28 +72,6 @@ class PartProof:
     refusal: str = ""
     fit: FitOfParts | None = None
     below: Below | None = None
-
-    def pack(self) -> bytes:
-        """In bytes; the inverse of `unpack`."""
-        said = {
-            "tally": None if self.tally is None else self.tally.to_json(),
-            "refusal": self.refusal,
-            "fit": None if self.fit is None else self.fit.to_json(),
-        }
-        arrays = {} if self.below is None else {own.name: getattr(self.below, own.name) for own in fields(Below)}
-        return pack_arrays({"said": np.frombuffer(json.dumps(said).encode(), dtype=np.uint8), **arrays})
-
-    @classmethod
-    def unpack(cls, data: bytes) -> PartProof:
-        """What `pack` wrote."""
-        arrays: dict[str, Any] = dict(unpack_arrays(data))
-        said = json.loads(arrays.pop("said").tobytes())
-        return cls(
-            None if said["tally"] is None else Tally(**said["tally"]),
-            said["refusal"],
-            None if said["fit"] is None else FitOfParts.from_json(said["fit"]),
-            Below(**arrays) if arrays else None,
-        )
 
 
 def prove_part(
@@ -233,14 +170,12 @@ def proof_of_run(parts: Partitions, place: Workplace) -> StoredProof:
     DamagedError
         If what a part said of it is damaged.
     """
-    claimed = place.sealed(CLAIMED)
-    proofs = {}
-    for name in parts.parts:
-        known = place.sealed(f"{PROOFS}/{name}")
-        if known is None or claimed is None:
-            raise DamagedError(f"{place.work / PROOFS / name} or {CLAIMED} is damaged: run again")
-        proofs[name] = PartProof.unpack(known)
-    return proof_of_all(parts, proofs, ResultToProve.unpack(claimed or b""))
+    claimed = place.kept(CLAIMED, Claimed)
+    proofs = {name: place.kept(f"{PROOFS}/{name}", PartProof) for name in parts.parts}
+    lost = next((name for name, own in proofs.items() if own is None or claimed is None), None)
+    if lost is not None:
+        raise DamagedError(f"{place.work / PROOFS / lost} or {CLAIMED} is damaged: run again")
+    return proof_of_all(parts, proofs, ResultToProve(*claimed))
 
 
 def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: ResultToProve) -> StoredProof:

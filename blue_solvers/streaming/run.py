@@ -72,25 +72,22 @@ def stream(
 
 def work_through(job: Job, progress: Progress | None = None) -> tuple[dict[str, str], StoredProof | None]:
     """All steps of a job that is held, one after another; gives what `Job.finish` does."""
-    steps = len(job.input.parts)
+    steps = list(job.steps())
+    count, done = sum(len(calls) for _, calls, of in steps if of), 0
     report = progress or (lambda *_: None)
-    failed = {}
-    for done, (name, entry) in enumerate(job.input.parts.items()):
-        report(f"up {entry}", done, 2 * steps)
-        try:
-            job.message(name)
-        except DamagedError as error:
-            failed[name] = str(error)
-    job.refuse(failed)
-    report("top of the tree", steps, 2 * steps)
-    job.crown()
-    for done, (name, entry) in enumerate(job.input.parts.items()):
-        report(f"down {entry}", steps + done, 2 * steps)
-        try:
-            job.descend(name)
-        except DamagedError as error:
-            failed[name] = str(error)
-    job.refuse(failed)
+    for step, calls, of in steps:
+        failed = {}
+        for call in calls:
+            if of or not call:
+                report(f"{of} {job.input.parts[call[0]]}" if call else "top of the tree", done, count)
+            done += bool(of)
+            try:
+                getattr(job, step)(*call)
+            except DamagedError as error:
+                if not call:
+                    raise
+                failed[call[0]] = str(error)
+        job.refuse(failed)
     found = job.finish()
-    report("done", 2 * steps, 2 * steps)
+    report("done", count, count)
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -87,30 +86,15 @@ class _TableFile:
 
     def read(self, ranks: Index) -> NDArray:
         """The values of some geounits, (G, cells)."""
-        values = np.empty((ranks.size, self._cells), dtype=self._dtype)
-        with self._path.open("rb", buffering=0) as file:
-            for rows, start in _runs(ranks):
-                file.seek(self._dtype.itemsize * self._cells * start)
-                place = as_slice(rows)
-                own = values[place]
-                written = min(max(self._height - start, 0), rows.size)
-                if written and not _filled(file, own[:written]):
-                    raise OSError(f"{self._path}: what was written there is gone: let nobody remove it, and run again")
-                own[written:] = 0
-                if not isinstance(place, slice):
-                    values[place] = own
+        values = np.zeros((ranks.size, self._cells), dtype=self._dtype)
+        for rows, start in _runs(ranks):
+            written = min(max(self._height - start, 0), rows.size)
+            first, count = self._dtype.itemsize * self._cells * start, self._cells * written
+            own = np.fromfile(self._path, self._dtype, count, offset=first) if written else values[:0]
+            if own.size < count:
+                raise OSError(f"{self._path}: what was written there is gone: let nobody remove it, and run again")
+            values[as_slice(rows[:written])] = own.reshape(written, self._cells)
         return values
-
-
-def _filled(file: FileIO, values: NDArray) -> bool:
-    """Read numbers, as many as there is room for; False where the file ends before."""
-    room, got = memoryview(values.data).cast("B"), 0
-    while got < room.nbytes:
-        more = file.readinto(room[got:])
-        if not more:
-            return False
-        got += more
-    return True
 
 
 def _runs(ranks: Index) -> Iterator[tuple[Index, int]]:

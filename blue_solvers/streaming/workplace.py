@@ -21,6 +21,7 @@ from typing import Any
 
 from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_bytes, seal_json, unseal_bytes
 from blue_solvers.streaming.folder_lock import LOCK, locked
+from blue_solvers.streaming.packing import pack, unpack
 from blue_solvers.streaming.versions import difference, versions
 from constraint_builders.files.safe_paths import inside
 
@@ -162,6 +163,15 @@ class Workplace:
         """What was kept under a name; None if it is missing or damaged."""
         path = self.work / name
         return unseal_bytes(name, path.read_bytes()) if path.is_file() else None
+
+    def keep(self, name: str, thing: Any) -> None:
+        """Keep a thing of a type that `packing` knows."""
+        self.seal(name, pack(thing))
+
+    def kept(self, name: str, kind: Any) -> Any:
+        """The thing of this type that was kept under a name; None if it is missing or damaged."""
+        known = self.sealed(name)
+        return None if known is None else unpack(known, kind)
 
     def discard(self) -> None:
         """Leave nothing of a run."""

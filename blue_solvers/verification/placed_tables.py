@@ -18,7 +18,7 @@ from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, plus, spread, summed
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index, Long
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 
 LevelTable = tuple[int, Table]
@@ -296,7 +296,7 @@ class Below:
 
     share: Float
     variance: Float
-    total: Float | Long
+    total: NDArray[np.float64 | np.longdouble]
     error: Float
     known: NDArray[np.str_] = field(default_factory=lambda: np.zeros((1, 0), dtype="U1"))
 

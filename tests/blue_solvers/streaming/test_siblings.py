@@ -16,9 +16,8 @@ from blue_solvers import blue
 from blue_solvers.results.checksums import read_sealed_json
 from blue_solvers.results.questions import Result
 from blue_solvers.streaming import estimate_measurements, stream
-from blue_solvers.streaming.cutting import choose_cut, members_of_parts
+from blue_solvers.streaming.cutting import SIBLINGS, choose_cut, cut_with_siblings, members_of_parts
 from blue_solvers.streaming.part_files import Partitions
-from blue_solvers.streaming.siblings import SIBLINGS, cut_with_siblings
 from constraint_builders import Problem, Schema, Spine
 from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.blue_solvers.streaming.uneven_release import TIGHT, invented_release, settings_of

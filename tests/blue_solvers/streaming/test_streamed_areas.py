@@ -218,7 +218,7 @@ def test_damaged_areas_are_named(tmp_path: Path) -> None:
     problem = invented()
     y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
     partition(tmp_path / "in", problem, y, at="Tract")
-    (tmp_path / "in" / "areas" / "00002.npz").write_bytes(b"")
+    (tmp_path / "in" / "parts" / "00002.npz").write_bytes(b"")
     with pytest.raises(ValueError, match=r"part 00002 \(Tract '2'\).*00002\.npz"):
         stream(tmp_path / "in", tmp_path / "out")
 

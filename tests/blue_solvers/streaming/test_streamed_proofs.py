@@ -16,6 +16,7 @@ from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.questions import Result
 from blue_solvers.streaming import estimate_measurements, partition, stream
 from blue_solvers.streaming.job import CHECKSUMS
+from blue_solvers.streaming.packing import pack, unpack
 from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.proofs import PartProof, ResultToProve, proof_of_all, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm
@@ -51,7 +52,7 @@ def proof_of(folder: Path, problem: Problem, x: np.ndarray) -> StoredProof:
     for name in parts.parts:
         part = parts.read(name)
         proof = prove_part(parts.design, part, ResultToProve(cells(part), {}), {}, part.own(parts.design), is_top=False)
-        proofs[name] = PartProof.unpack(proof.pack())
+        proofs[name] = unpack(pack(proof), PartProof)
     return proof_of_all(parts, proofs, ResultToProve(cells(parts.read("top")), {}))
 
 

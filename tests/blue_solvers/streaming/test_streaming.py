@@ -317,3 +317,17 @@ def test_the_memory_limit_is_kept(tmp_path: Path) -> None:
 def partition_design(folder: Path, problem: Problem, y: np.ndarray):
     """The design of a problem, as its parts have it."""
     return partition(folder / "whole", problem, y, at=problem.spine.levels[0]).design
+
+
+WHOLE = [[0.0, 255.0], [-1.0, 255.0], [-129.0, 2.0], [20255.0, 5948.0], [-(2.0**31), 2.0**31 - 1]]
+
+
+@pytest.mark.parametrize("values", [*WHOLE, [2.0**31, 1.0], [0.5, 1.0], [-0.25, 1e14]])
+def test_parts_hold_what_was_measured(values: list[float], tmp_path: Path) -> None:
+    """Whole numbers in as few bytes as hold them, and no fewer."""
+    problem = Problem(Schema({"a": 2}), {"S": {"a": 1.0}}, spine=Spine([-1], ["S"]))
+    parts = partition(tmp_path / "in", problem, np.array(values), at="S")
+    assert parts.read("00000").values[0].ravel().tolist() == values
+    whole = all(value == round(value) and -(2**31) <= value < 2**31 for value in values)
+    with np.load(tmp_path / "in" / "parts" / "00000.npz") as arrays:
+        assert (arrays["values0"].dtype.kind in "iu") == whole

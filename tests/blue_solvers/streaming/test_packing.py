@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from blue_solvers.streaming.message_files import pack_arrays, unpack_arrays
+from blue_solvers.streaming.packing import pack, unpack
 
 KINDS = ("<f8", "<f4", "<i8", "|b1", np.dtype(np.longdouble).str, "<U5")
 ARRAYS = st.sampled_from(KINDS).flatmap(
@@ -17,7 +17,7 @@ ARRAYS = st.sampled_from(KINDS).flatmap(
 
 @given(st.dictionaries(st.text(max_size=6), ARRAYS, max_size=6))
 def test_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray]) -> None:
-    found = unpack_arrays(pack_arrays(arrays))
+    found = unpack(pack(arrays), dict[str, np.ndarray])
     assert list(found) == list(arrays)
     for name, array in arrays.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
@@ -27,4 +27,4 @@ def test_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray]) -> None:
 
 def test_the_same_arrays_are_the_same_bytes() -> None:
     array = np.arange(12.0).reshape(3, 4)
-    assert pack_arrays({"x": array}) == pack_arrays({"x": np.asfortranarray(array)})
+    assert pack({"x": array}) == pack({"x": np.asfortranarray(array)})
