@@ -19,7 +19,7 @@ from blue_solvers.verification.compensated_sums import Cells, Reach, add, plus, 
 from blue_solvers.verification.leaf_cells import LeafCells, sizes_of
 from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet, added, finite
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
+from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import cell_map, refines
@@ -90,7 +90,7 @@ class MovedResiduals:
                 own = number is not None and sheet is level.own(sheet.holder)
                 total = level.sums_of(sheet, cells, known)
                 self._judge(level, sheet, rows, x, total, error, number if own else None)
-            rho, rounding = _weighted(sheet, rows, x, sums is not None)
+            rho, rounding = sheet.weighted(rows, x, sums is not None)
             if rho is not None:
                 residuals[sheet.key] = rho[None]
                 self.tally.weighted += rounding
@@ -276,26 +276,26 @@ class MovedResiduals:
             if said is None:
                 continue
             taken[number] = level.room()
-            for above, reach in level.above.items():
-                if above in taken:
-                    spread(taken[above], reach, taken[number])
+            for above in taken.keys() & level.above.keys():
+                spread(taken[above], level.above[above], taken[number])
             if number not in means:
                 continue
-            mean, variance = means[number]
-            for part in taken[number]:
+            mean, variance = (own[..., rows, :] for own in means[number])
+            for part in taken[number][:, rows]:
                 plus(mean, part)
-            before, mean = mean[:, rows], mean[:, rows]
+            moved = -mean
             for sheet in self._measured(number):
                 own, known = sheet.variance[rows], self._put.get(sheet.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
-                share = level.put_back(sheet, own, mean, variance[rows], known)
+                share = level.put_back(sheet, own, mean, variance, known)
                 self._put[sheet.key] = share if known is None else known + share
-            changed, moved = said[:, rows], taken[number][:, rows]
-            for own, sign in ((before, -1), (mean, 1)):
-                for part in own:
-                    plus(changed, sign * part)
-                    plus(moved, sign * part)
-            said[:, rows], taken[number][:, rows] = changed, moved
+            for part in mean:
+                plus(moved, part)
+            for cells in (said, taken[number]):
+                changed = cells[:, rows]
+                for part in moved:
+                    plus(changed, part)
+                cells[:, rows] = changed
 
     def _means(self, numbers: Sequence[int], free: bool = False) -> dict[int, tuple[Cells, Float]]:
         """What the leaves' cells in places of levels have in common, and their variance together.
@@ -385,23 +385,6 @@ class MovedResiduals:
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
-
-
-def _weighted(sheet: Sheet, rows: Index, x: Float | None, is_first: bool) -> tuple[Float | None, float]:
-    """(y - x) / variance of a table, or None where nothing was measured; and, the first time, its squared rounding."""
-    if sheet.rho is not None:
-        return sheet.rho[rows], 0.0
-    variance = sheet.variance[rows]
-    measured = np.isfinite(variance) & (variance > 0)
-    if sheet.y is None or x is None or not measured.any():
-        return None, 0.0
-    q = sheet.y[rows] - x
-    if not measured.all():
-        q = np.where(measured, q, 0.0)
-    weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
-    rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2 if is_first else 0.0
-    pulled = 0.0 if sheet.tied is None else sheet.tied.pull(weighted, variance, rows)
-    return weighted, rounding + (pulled if is_first else 0.0)
 
 
 def _weighed(cells: Float, variance: Float) -> float:

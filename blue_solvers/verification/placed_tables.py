@@ -158,6 +158,22 @@ class Sheet:
             return self.into if self.into.size else np.arange(self.table.size)
         return self.into[self.through.of_holder] if self.into.size else self.through.of_holder
 
+    def weighted(self, rows: Index, x: Float | None, is_first: bool) -> tuple[Float | None, float]:
+        """(y - x) / variance of places, None where nothing was measured; and, the first time, its squared rounding."""
+        if self.rho is not None:
+            return self.rho[rows], 0.0
+        variance = self.variance[rows]
+        measured = np.isfinite(variance) & (variance > 0)
+        if self.y is None or x is None or not measured.any():
+            return None, 0.0
+        q = self.y[rows] - x
+        if not measured.all():
+            q = np.where(measured, q, 0.0)
+        weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
+        rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2 if is_first else 0.0
+        pulled = 0.0 if self.tied is None else self.tied.pull(weighted, variance, rows)
+        return weighted, rounding + (pulled if is_first else 0.0)
+
 
 @dataclass
 class Level:
