@@ -66,8 +66,7 @@ class LeafSums:
         found = np.empty(self.size)
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
             level, rows = self._places.levels[some.level], np.empty(shape)
-            for holder, columns in enumerate(level.columns):
-                sheet = level.own(holder)
+            for columns, sheet in zip(level.columns, level.own, strict=True):
                 if sheet is None:
                     raise NotCertifiedError(f"no table at {level.name} holds all others")
                 rows[:, columns] = figures[sheet.place].reshape(level.rows, -1)[some.rows]
@@ -152,7 +151,7 @@ class KnownExactly:
         told = np.zeros(y.size, dtype=bool)
         for some in places.leaves:
             level = places.levels[some.level]
-            sheet = level.own(0)
+            sheet = level.own[0]
             if len(level.tables) == 1 and sheet is not None:
                 told[sheet.place].reshape(level.rows, -1)[some.rows] = True
         told &= problem.exact

@@ -83,7 +83,7 @@ class LeafCells:
         if number in self._filled:
             return self._filled[number], np.zeros(some.rows.size)
         level = self.places.levels[some.level]
-        held = [level.own(holder) for holder in range(len(level.tables))]
+        held = level.own
         claimed = [sheet.x[some.rows] for sheet in held if sheet is not None and sheet.x is not None]
         if len(claimed) < len(held):
             raise NotCertifiedError(f"no table at {level.name} holds all others")
@@ -100,7 +100,7 @@ class LeafCells:
     def _fill_in(self) -> None:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
         for above, level in reversed(list(enumerate(self.places.levels))):
-            total, sheet = self.total[above], level.own(0)
+            total, sheet = self.total[above], level.own[0]
             if total is None or sheet is None or sheet.x is None:
                 continue
             x = sheet.x[:]

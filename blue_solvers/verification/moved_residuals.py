@@ -87,7 +87,7 @@ class MovedResiduals:
         for sheet in level.sheets:
             x = None if sheet.x is None else sheet.x[rows]
             if x is not None and sums is not None:
-                own = number is not None and sheet is level.own(sheet.holder)
+                own = number is not None and sheet is level.own[sheet.holder]
                 total = level.sums_of(sheet, cells, known)
                 self._judge(level, sheet, rows, x, total, error, number if own else None)
             rho, rounding = sheet.weighted(rows, x, sums is not None)
@@ -219,8 +219,7 @@ class MovedResiduals:
                 before = self.tally.returned.get(level.name, 0.0)
                 self.tally.returned[level.name] = before + _weighed(said[0], variance)
                 continue
-            for holder, columns in enumerate(level.columns):
-                holding = level.own(holder)
+            for columns, holding in zip(level.columns, level.own, strict=True):
                 if holding is not None:
                     self._leave(holding, some.rows, np.where(variance[:, columns] > 0, said[0][:, columns], 0.0))
         for number, level in enumerate(self.places.levels):

@@ -216,20 +216,21 @@ class Level:
         """Cells of all its tables."""
         return sum(table.size for table in self.tables)
 
-    def own(self, holder: int) -> Sheet | None:
-        """The sheet of one of its tables, if it has one that was measured or claimed."""
-        return next((own for own in self.sheets if own.table.name == self.tables[holder].name), None)
+    @cached_property
+    def own(self) -> list[Sheet | None]:
+        """Of each of its tables the sheet, if it has one that was measured or claimed."""
+        by_name = {sheet.table.name: sheet for sheet in reversed(self.sheets)}
+        return [by_name.get(table.name) for table in self.tables]
 
     @cached_property
     def others(self) -> list[Sheet]:
         """All sheets but those."""
-        return [sheet for sheet in self.sheets if sheet is not self.own(sheet.holder)]
+        return [sheet for sheet in self.sheets if sheet is not self.own[sheet.holder]]
 
     def variances(self, rows: Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""
         found = np.full((rows.size, self.width), np.inf)
-        for holder, columns in enumerate(self.columns):
-            sheet = self.own(holder)
+        for columns, sheet in zip(self.columns, self.own, strict=True):
             if sheet is not None:
                 found[:, columns] = sheet.variance[rows]
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from math import prod
 from operator import itemgetter, lt
@@ -11,11 +12,12 @@ from operator import itemgetter, lt
 import numpy as np
 from numpy.typing import NDArray
 
+from constraint_builders.description.described import Described
 from constraint_builders.description.schema import Schema
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Described):
     """One marginal of the detailed histogram.
 
     Attributes
@@ -35,7 +37,7 @@ class Table:
     shape: tuple[int, ...]
     name: str
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of cells."""
         return prod(self.shape)
