@@ -38,7 +38,10 @@ def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[
     ValueError
         If it falls in several.
     """
-    into, out_of = coarse.factors[coarse.axes.index(axis)], fine.factors[fine.axes.index(axis)]
+    place = fine.axes.index(axis)
+    into, out_of = coarse.factors[coarse.axes.index(axis)], fine.factors[place]
+    if into == out_of:
+        return np.arange(fine.shape[place])
     mapping = group_map(schema, out_of, into)
     if mapping is None:
         raise ValueError(f"table {fine.name!r} cannot be summed to {coarse.name!r}: {into!r} cuts {out_of!r}")
@@ -117,11 +120,11 @@ def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
     """For every cell of `fine`, in C order, the cell of `coarse` that it is summed into."""
     strides = dict(zip(coarse.axes, np.cumprod([1, *coarse.shape[:0:-1]])[::-1], strict=False)) if coarse.axes else {}
     parts = []
-    for axis, factor in zip(fine.axes, fine.factors, strict=True):
+    for axis, size in zip(fine.axes, fine.shape, strict=True):
         if axis in coarse.axes:
             parts.append(map_along(schema, fine, coarse, axis) * strides[axis])
         else:
-            parts.append(np.zeros(schema.size_of(factor), dtype=np.intp))
+            parts.append(np.zeros(size, dtype=np.intp))
     return reduce(np.add.outer, parts, np.zeros((), dtype=np.intp)).ravel()
 
 
