@@ -70,6 +70,8 @@ class Manifest(msgspec.Struct):
         for what, sound in (
             ("levels", design.levels and len({*design.levels}) == len(levels) and {*design.put_in} <= {*levels}),
             ("tables", all(level in levels for level, _ in (*design.observed, *design.estimated))),
+            ("tables", all(own == parse_table(design.schema, own.name) for _, own in design.observed)),
+            ("tables", all(own == parse_table(design.schema, own.name) for _, own in design.estimated)),
             ("observed tables", _are_different(design.observed) and _are_different(design.estimated)),
             ("variables of structural zeros", _are_different(design.zero_axes or ()) and zero_axes <= {*axes}),
             ("kinds of structural zeros", design.zero_kinds is None or len(design.zero_kinds) == size),

@@ -25,6 +25,7 @@ from constraint_builders.files import (
     measurements_frame,
     read_long_table,
     read_schema_file,
+    text_table,
     write_frame,
     write_schema_file,
 )
@@ -329,10 +330,12 @@ def test_a_picture_that_cannot_be_drawn_leaves_nothing(monkeypatch: Any, out: st
 def test_a_run_that_fails_while_writing_leaves_nothing(
     error: BaseException, code: int, message: str, capsys: pytest.CaptureFixture, monkeypatch: Any, out: str
 ) -> None:
-    def fail_half_way(frame: pl.DataFrame, path: Path) -> None:
-        path.write_text("table,")
+    def fail_half_way(frame: pl.DataFrame, include_header: bool) -> str:
+        if include_header:
+            return "table,"
         raise error
 
+    monkeypatch.setattr(text_table, "ROWS_WRITTEN", 1)
     monkeypatch.setattr(pl.DataFrame, "write_csv", fail_half_way)
     assert main(["estimate", BERKELEY, "--out", out]) == code
     assert capsys.readouterr().err == message
@@ -345,7 +348,9 @@ def test_a_run_that_fails_while_writing_leaves_nothing(
 def test_a_killed_run_leaves_nothing(number: signal.Signals, code: int, out: str) -> None:
     script = (
         "import sys, time, polars as pl, blue_solvers.cli as cli\n"
-        "pl.DataFrame.write_csv = lambda frame, path: (path.write_text('table,'), time.sleep(60))\n"
+        "from constraint_builders.files import text_table\n"
+        "text_table.ROWS_WRITTEN = 1\n"
+        "pl.DataFrame.write_csv = lambda frame, include_header: 'table,' if include_header else time.sleep(60)\n"
         f"sys.exit(cli.main(['estimate', {BERKELEY!r}, '--out', {out!r}]))"
     )
     run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
