@@ -69,7 +69,7 @@ class Margin:
     """
 
     def __init__(self, schema: Schema, fine: Table, coarse: Table) -> None:
-        self._fine_shape = fine.shape
+        self._fine_shape, self._same = fine.shape, fine == coarse
         own = dict(zip(coarse.axes, coarse.factors, strict=True))
         self._summed = tuple(i for i, axis in enumerate(fine.axes) if axis not in own)
         kept = [axis for axis in fine.axes if axis in own]
@@ -82,6 +82,8 @@ class Margin:
 
     def apply(self, cells: Float) -> Float:
         """Sum (n, K) cells of the fine table to (m, K) cells of the coarse one."""
+        if self._same:
+            return cells
         array = cells.reshape(self._fine_shape + cells.shape[1:])
         for axis, indicator in self._regrouped:
             array = _along(indicator, array, axis)
@@ -91,6 +93,8 @@ class Margin:
 
     def transpose(self, cells: Float) -> Float:
         """Spread (m, K) cells of the coarse table over the (n, K) cells of the fine one that they are sums of."""
+        if self._same:
+            return cells
         shape = list(self._fine_shape)
         for axis, indicator in self._regrouped:
             shape[axis] = indicator.shape[0]
