@@ -205,6 +205,9 @@ class MovedResiduals:
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
         self.tally.left, self.tally.returned = 0.0, {}
+        for sheet in self.places.sheets:
+            if sheet.left is not None:
+                sheet.left[:] = 0.0
         self._hand_on()
         for number, some in enumerate(self.places.leaves):
             require_time()
