@@ -56,6 +56,7 @@ class WantedTables(LevelTables):
     def __init__(self, problem: StructuredProblem, plan: TreePlan, number: int) -> None:
         blocks = [i for i, own in enumerate(problem.desired_levels) if own == number]
         self._level, self._zeros, self._groupings = plan.levels[number], problem.zeros, plan.groupings
+        self._has_zeros = bool(self._zeros.empty.any())
         super().__init__(problem.desired, blocks, self._level.members.size)
         self._basis = Basis(plan.groupings)
         self._sums = TableSums(problem.schema, plan.finest, [problem.desired_tables[i] for i in blocks])
@@ -91,7 +92,7 @@ class WantedTables(LevelTables):
 
     def _empty(self, block: Float, rows: Rows) -> None:
         """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
-        if self._zeros.empty.any():
+        if self._has_zeros:
             lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._groupings]
             flags = self._zeros.empty[self._level.members[rows]].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
