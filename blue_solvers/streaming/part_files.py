@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,8 @@ from constraint_builders.files.replacing import replacing
 from constraint_builders.files.safe_paths import inside
 
 COMBINATIONS, AREAS = "combinations", "areas"  # matrices of a part, fields of `Part`
+# what numpy and zipfile raise of bytes that are no archive of arrays, RuntimeError of what is encrypted or compressed
+NOT_ARRAYS = (KeyError, IndexError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 BUFFERS = 8 << 20  # bytes of files and of blocks of geounits in cache, whatever the size of a part
 
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
@@ -138,9 +141,9 @@ class Partitions:
             raise DamagedError(f"{self.folder / path} is missing in the manifest")
         require_intact(inside(self.folder, path), entry.files[path])
         try:
-            with np.load(self.folder / path, allow_pickle=False) as arrays:
+            with open(self.folder / path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 part = self._part(arrays, tables)
-        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        except NOT_ARRAYS as error:
             raise DamagedError(f"{self.folder / path} is not what the manifest says: {error}") from None
         geounits, combined = len(part.geocodes), part.share(len(self.design.equal_to)).shape[0]
         if geounits != entry.geounits:

@@ -1,4 +1,4 @@
-"""A manifest of parts that says anything at all, with its right checksum: only documented exceptions."""
+"""Manifests and parts that say anything at all, with their right checksums: only documented exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blue_solvers.streaming import DamagedError, PartitionError, partition, stream
+from blue_solvers.streaming import DamagedError, PartitionError, part_files, partition, stream
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import lengths
 from tests.helpers.forged import escaped
@@ -46,3 +46,21 @@ def test_what_a_manifest_says_is_used_or_refused(kind: str, every: int, tmp_path
     documented = (DamagedError, PartitionError, ValueError, MemoryError, OSError)
     found = escaped(tmp_path / "parts" / "manifest.json", use, documented, every)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("kind", ["plain", "zeros", "equalities", "areas"])
+def test_what_a_part_says_is_used_or_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = problem(kind)
+    parts = partition(tmp_path / "parts", own, np.arange(3.0, 3.0 + own.observed.size), at="C")
+    monkeypatch.setattr(part_files, "require_intact", lambda path, digest: None)
+    file = next((tmp_path / "parts" / "parts").glob("0*.npz"))
+    written, rng = file.read_bytes(), np.random.default_rng(0)
+    for number in range(400):
+        forged = bytearray(written[: None if number % 3 else rng.integers(len(written))])
+        for place in rng.integers(max(len(forged), 1), size=min(len(forged), number % 4)):
+            forged[place] = rng.integers(256)
+        file.write_bytes(bytes(forged))
+        try:
+            parts.read(file.stem)
+        except (DamagedError, MemoryError, OSError):
+            continue
