@@ -122,7 +122,7 @@ class KeptVariables:
     source, target : Settings
         Of all variables, as files have them, and of those that are kept.
     units : Settings or None
-        Of a second histogram of the same geounits, tied by tenure; see `tied_histograms`.
+        Of a second histogram of the same geounits, tied by tenure; see `tied_settings`.
     """
 
     source: Settings

@@ -180,7 +180,7 @@ def batches(
 
 def _columns(file: Any, required: Sequence[str], optional: Sequence[str]) -> list[str]:
     """Which of some columns an open file has; `ValueError` if it lacks one, or one is of another type."""
-    present = pl.DataFrame(file.schema_arrow.empty_table()).schema
+    present = frame_of(file.schema_arrow.empty_table()).schema
     names = [name for name in (*required, *optional) if name in present]
     _require_columns(present, required, set(names) - {"value", "variance", "query_shape"})
     return names

@@ -53,7 +53,9 @@ def open_parquet(path: str | os.PathLike[str]) -> Iterator[Any]:
 def frame_of(rows: Any) -> pl.DataFrame:
     """A frame of rows of an open file, which are what they say that they are: text, for instance."""
     rows.validate(full=True)
-    return pl.DataFrame(rows)
+    frame = pl.DataFrame(rows)
+    frame.columns = rows.schema.names  # polars gives a column without a name one
+    return frame
 
 
 def declared(file: Any) -> DeclaredSize:

@@ -19,7 +19,7 @@ from constraint_builders.files import (
 )
 from constraint_builders.files.kept_variables import keep_variables
 from constraint_builders.files.measurement_outline import read_outline
-from constraint_builders.files.parquet import declared, open_parquet
+from constraint_builders.files.parquet import declared, open_parquet, read_parquet
 from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem
 
 CELLS = 8
@@ -39,6 +39,14 @@ def test_files_that_were_cut_short_are_refused(cut: int, tmp_path: Path) -> None
     (tmp_path / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:cut])
     with pytest.raises(ValueError, match="not readable as a table"), open_parquet(tmp_path / "a.parquet"):
         pass
+
+
+def test_a_column_without_a_name_is_given_none(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"": [1, 2], "a": [3, 4]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    assert read_parquet(tmp_path / "a.parquet").equals(frame)
+    assert read_parquet(tmp_path / "a.parquet").columns == ["", "a"]
+    assert read_parquet(tmp_path / "a.parquet", [""]).columns == [""]
 
 
 @given(st.binary(max_size=60))

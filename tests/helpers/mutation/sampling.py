@@ -28,7 +28,7 @@ READERS = [
     f"constraint_builders/files/{name}.py"
     for name in (
         *("block_counts", "cell_keys", "columns", "documents", "exact_totals", "excel", "geography_columns", "labels"),
-        *("long_table", "measured_columns", "measured_table", "measurement_constraints", "measurement_files"),
+        *("long_table", "measured_table", "measurement_constraints", "measurement_files"),
         *(
             "measurement_outline",
             "missing_partitions",
@@ -38,7 +38,7 @@ READERS = [
             "rows",
             "schema_file",
         ),
-        *("source", "spreadsheet_cells", "survey_frame", "text_table", "wide_table"),
+        *("source", "survey_frame", "text_table"),
     )
 ]
 AREAS = {  # a file is of the first area that has it
