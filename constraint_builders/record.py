@@ -108,4 +108,4 @@ class Record(Measured):
 
 
 def _values(record: Measured, kind: type[Measured]) -> dict[str, Any]:
-    return {own.name: getattr(record, own.name) for own in fields(kind)}
+    return {name: getattr(record, name) for name in kind.__dataclass_fields__}

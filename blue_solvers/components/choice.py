@@ -9,6 +9,7 @@ what it sees of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table, factors_of
+from constraint_builders.description.table import Table, axes_of, factors_of
 from constraint_builders.memory import free_memory
 
 MOST_ENTRIES = 1 << 16  # of the matrices of few cells: half a MiB, read in 5 microseconds
@@ -71,37 +72,41 @@ class MatrixForm:
 
     def __init__(self, problem: StructuredProblem) -> None:
         self._tables, self._layout = problem.observed_tables, problem.observed
-        self._axes = [i for i in range(len(problem.schema.shape)) if any(i in own.axes for own in problem.tables)]
+        self._axes = axes_of(problem.tables)
         self._shape = [problem.schema.shape[axis] for axis in self._axes]
-        self._bases = [_basis(levels) for levels in self._shape]
+        self._cells = kronecker([_basis(levels) for levels in self._shape])
         self._observed = self._seen_by(self._tables)
         is_same = problem.desired_tables is self._tables
         self._desired = self._observed if is_same else self._seen_by(problem.desired_tables)
-        variances = np.repeat(np.concatenate(problem.geounit_variances), problem.observed.sizes)[:, None]
-        noisy = np.isfinite(variances) & (variances > 0)
-        precisions = self._observed * np.divide(1.0, variances, out=np.zeros_like(variances), where=noisy)
-        exact = self._observed * (variances == 0)
-        information, is_known = (precisions * self._observed).sum(axis=0), exact.any(axis=0)
-        told = (information > 0) & ~is_known
-        self._variances = np.divide(1.0, information, out=np.zeros_like(information), where=told)
-        known = np.divide(1.0, (exact**2).sum(axis=0), out=np.zeros_like(information), where=is_known)
-        self._estimate = (precisions * self._variances + exact * known).T
+        variances = np.repeat(np.concatenate(problem.geounit_variances), problem.observed.sizes)
+        exact = variances == 0
+        weights = 1.0 / np.where(exact, 1.0, variances)  # none where nothing was measured
+        is_known = exact @ (self._observed != 0)
+        told = self._observed * (weights[:, None] * (exact[:, None] == is_known))
+        information = (told * self._observed).sum(axis=0)
+        is_told = information > 0
+        inverse = is_told / np.where(is_told, information, 1.0)
+        self._variances, self._estimate = inverse * ~is_known, (told * inverse).T
         self._matrix = _product(self._desired, self._estimate)
 
     @staticmethod
     def entries(problem: StructuredProblem) -> float:
         """Of its matrices; infinitely many where tables have recodes."""
-        schema, used = problem.schema, factors_of(problem.tables)
-        if not used.issubset(schema.names):
+        schema = problem.schema
+        if not factors_of(problem.tables).issubset(schema.names):
             return np.inf
-        return prod(map(schema.size_of, used), start=1.0) * (problem.observed.size + problem.desired.size)
+        cells = prod((schema.shape[axis] for axis in axes_of(problem.tables)), start=1.0)
+        return cells * (cells + problem.observed.size + problem.desired.size)
 
     def _seen_by(self, tables: Sequence[Table]) -> Float:
         """What tables see of the coordinates, (cells, coordinates)."""
-        totals = [levels * (np.arange(levels) == levels - 1)[None].astype(float) for levels in self._shape]
-        pairs = list(zip(self._axes, self._bases, totals, strict=True))
-        parts = [kronecker([own if axis in table.axes else total for axis, own, total in pairs]) for table in tables]
-        return np.concatenate(parts)
+        cells = self._cells.reshape(*self._shape, -1)
+        return np.concatenate([self._sums(table, cells) for table in tables])
+
+    def _sums(self, table: Table, cells: Float) -> Float:
+        """What a table makes of all cells in columns, (*levels, K), (its cells, K)."""
+        away = tuple([place for place, axis in enumerate(self._axes) if axis not in table.axes])
+        return np.add.reduce(cells, away).reshape(table.size, -1)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -118,21 +123,20 @@ class MatrixForm:
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a table and the sums of all cells in the estimate from Y."""
         coordinates = self._estimate @ np.ascontiguousarray(Y)
-        cells, X, worst = coordinates.reshape(*self._shape, -1), self._observed @ coordinates, 0.0
-        for axis, basis in enumerate(self._bases):
-            cells = np.moveaxis(np.tensordot(basis, cells, (1, axis)), 0, axis)
+        cells, X, worst = (self._cells @ coordinates).reshape(*self._shape, -1), self._observed @ coordinates, 0.0
         for i, table in enumerate(self._tables):
-            away = tuple(place for place, axis in enumerate(self._axes) if axis not in table.axes)
-            own = X[self._layout.block(i)]
-            worst = max(worst, float(abs(cells.sum(axis=away).reshape(own.shape) - own).max()))
+            worst = max(worst, float(abs(self._sums(table, cells) - X[self._layout.block(i)]).max()))
         return worst
 
 
+@lru_cache
 def _basis(levels: int) -> Float:
     """Helmert's contrasts, of every level with those before it, and the constant vector."""
-    contrasts = np.triu(np.ones((levels, levels))) - np.diag(np.arange(1.0, levels), -1)
-    contrasts[:, -1] = 1
-    return contrasts
+    column = np.arange(float(levels))
+    row = column[:, None]
+    basis: Float = (row <= column) - row * (row == column + 1)
+    basis.flags.writeable = False
+    return basis
 
 
 def _product(left: Float, right: Float) -> Float:

@@ -159,8 +159,8 @@ def _rows_in_place(X: Float, order: Index) -> Float:
 
 def kronecker(matrices: list[Float]) -> Float:
     """Kronecker product of any number of matrices."""
-    result: Float = np.ones((1, 1))
-    for matrix in matrices:
+    result = matrices[0] if matrices else np.ones((1, 1))
+    for matrix in matrices[1:]:
         shape = len(result) * len(matrix), result.shape[1] * matrix.shape[1]
         result = (result[:, None, :, None] * matrix[None, :, None, :]).reshape(shape)
     return result

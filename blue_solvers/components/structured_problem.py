@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -60,10 +59,19 @@ class StructuredProblem:
             turned = next(own for own in problem.observed_tables + problem.desired_tables if own.is_turned)
             told = " * ".join(turned.factors)
             raise ValueError(f"table {told!r} is not in the schema's order: give the problem of `in_schema_order`")
-        variances, domain = equal_variances(problem), problem.domain
-        read: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(cls)}
-        read |= {"schema": domain.schema, "spine": domain.spine, "geounit_variances": variances}
-        return cls(**read | {"zeros": problem.zeros or no_zeros(domain.spine.size)})
+        domain = problem.domain
+        return cls(
+            schema=domain.schema,
+            spine=domain.spine,
+            zeros=problem.zeros or no_zeros(domain.spine.size),
+            observed=problem.observed,
+            observed_tables=problem.observed_tables,
+            observed_levels=problem.observed_levels,
+            geounit_variances=equal_variances(problem),
+            desired=problem.desired,
+            desired_tables=problem.desired_tables,
+            desired_levels=problem.desired_levels,
+        )
 
 
 def no_zeros(geounits: int) -> EmptyCells:

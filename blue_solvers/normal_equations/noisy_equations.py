@@ -204,10 +204,10 @@ def least_variance(problem: Problem) -> float:
     smallest, largest = _noise_of_leaves(problem, 2)
     if not largest > 0:
         return 0.0
-    wanted = np.ones(2)
+    wanted = 1.0, 1.0
     if problem.has_weights:
         sizes = np.concatenate([extreme_weights(problem.leaves_of(i)) for i in set(problem.desired_levels or (0,))], 1)
-        wanted = np.array([sizes[0].min(initial=1.0), sizes[1].max(initial=1.0)])
+        wanted = sizes[0].min(initial=1.0), sizes[1].max(initial=1.0)
     told = min(1.0, max(TOLD_APART / _squared_ratio(problem), LEAST_TOLD))
     least, rounding = smallest * wanted[0] ** 2 * told, largest * (4 * EPSILON * wanted[1]) ** 2
     return max(NOTHING * least, min(rounding, CLEARLY_LESS * least))
@@ -218,7 +218,7 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
 
     Cells that were not measured and that equalities speak of count as measured with the largest variance.
     """
-    variances, weights = problem.noise.different_variances, np.ones((2, 1))
+    variances = by_least = by_greatest = problem.noise.different_variances
     if power and problem.has_weights:
         by_block = [extreme_weights(problem.leaves_of(level)) for level in problem.observed_levels or (0,)]
         cells = problem.observed.sizes // [own.shape[1] for own in by_block]
@@ -227,19 +227,18 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
         if problem.has_equalities:
             spoken_of = problem.unmeasured & (abs(problem.equality_rows[0]).sum(axis=0) > 0)
             variances = np.where(spoken_of, variances[np.isfinite(variances)].max(initial=0.0), variances)
-    noisy = np.isfinite(variances) & (variances > 0)
-    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
-        largest = (variances / weights[0] ** power).max(initial=0.0, where=noisy)
-        smallest = (variances / weights[1] ** power).min(initial=np.inf, where=noisy)
-    return float(smallest), float(largest)
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+            by_least, by_greatest = variances / weights**power
+    noisy = (variances > 0) & (variances < np.inf)
+    return float(by_greatest[noisy].min(initial=np.inf)), float(by_least[noisy].max(initial=0.0))
 
 
 def _squared_ratio(problem: Problem) -> float:
     """The square of the largest ratio of what an equality, or a row of A, weighs cells by; infinite if beyond."""
-    of_tables_or_sums = problem.relations.independent
-    least, greatest = extreme_weights(
-        problem.equality_rows[0] if of_tables_or_sums else problem.constraint_matrix("all")
-    )
+    if problem.relations.independent and not problem.has_equalities:  # of tables or sums
+        return 1.0
+    rows = problem.equality_rows[0] if problem.relations.independent else problem.constraint_matrix("all")
+    least, greatest = extreme_weights(rows)
     with np.errstate(over="ignore"):
         return float(((greatest / least) ** 2).max(initial=1.0))
 

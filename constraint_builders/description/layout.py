@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -73,7 +74,7 @@ class Layout:
                 require_cells(size, f"table {name!r}")
             require_cells(sum(sizes), f"a layout of {len(sizes)} tables")
         self.sizes = np.array(sizes, dtype=np.int64)
-        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.offsets = np.array([0, *accumulate(sizes)], dtype=np.int64)
         if keys is None:
             keys = [canonical(name) for name in self.names] if canonical else self.names
         self._index = dict(zip(keys, range(len(keys)), strict=True))

@@ -74,7 +74,7 @@ class Noise(Described, ABC):
         """Cells that were not measured, (n,)."""
         return np.isinf(self.variances)
 
-    @property
+    @cached_property
     def has_unmeasured(self) -> bool:
         """Whether some cell was not measured."""
         return bool(np.isinf(self._variances).any())
@@ -263,7 +263,8 @@ class IndependentNoise(Noise):
 
     def by_table(self, observed: Layout) -> Float | None:
         """The one variance of every table."""
-        if self._counts is not None and np.array_equal(self._counts, observed.sizes):
+        counts = self._counts
+        if counts is observed.sizes or (counts is not None and np.array_equal(counts, observed.sizes)):
             return self._variances
         starts = observed.offsets[:-1]
         low, high = (reduction.reduceat(self.variances, starts) for reduction in (np.minimum, np.maximum))

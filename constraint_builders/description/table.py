@@ -114,7 +114,9 @@ def parse_table(schema: Schema, name: str) -> Table:
     """
     if not isinstance(name, str):
         raise ValueError(f"table name {name!r} is not text: write factors joined by ' * ', or 'total', or 'detailed'")
-    factors = tuple(name.split(" * "))
+    if name == "total":
+        return Table((), (), (), name)
+    factors = schema.names if name == "detailed" else tuple(name.split(" * "))
     try:
         axes, shape = zip(*map(schema.axes_and_sizes.__getitem__, factors), strict=True)
     except KeyError:
@@ -137,6 +139,11 @@ def _parse_any_spelling(schema: Schema, name: str) -> Table:
     if factors == table.factors:
         return table
     return table._transposed(tuple(table.factors.index(factor) for factor in factors))
+
+
+def axes_of(tables: Iterable[Table]) -> list[int]:
+    """The variables that some of the tables keep, in order."""
+    return sorted(set(chain.from_iterable(table.axes for table in tables)))
 
 
 def factors_of(tables: Iterable[Table]) -> set[str]:

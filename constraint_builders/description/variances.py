@@ -21,12 +21,8 @@ def plain_variances(variances: Sequence[Any]) -> Float | None:
     """Numbers of Python that are usable variances, as one array; None where some are anything else."""
     if not set(map(type, variances)) <= {int, float, np.float64}:
         return None
-    try:
-        found = np.array(variances, dtype=np.float64)
-    except OverflowError:
-        return None
-    usual = (found >= SMALLEST) & (found <= LARGEST)
-    return found if (usual | (found == 0) | (found == np.inf)).all() else None
+    usable = all(SMALLEST <= own <= LARGEST or own == 0 or own == np.inf for own in variances)
+    return np.array(variances, dtype=np.float64) if usable else None
 
 
 def checked_variances(variances: ArrayLike, what: str) -> Float:
