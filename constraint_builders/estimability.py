@@ -15,9 +15,9 @@ from constraint_builders.record import Record
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.compositions import compose
 from constraint_builders.relations.consistency import TableRelations
+from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.marginals import refines
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.placed_consistency import PlacedConsistency
 from constraint_builders.relations.spine_tables import undetermined
 from constraint_builders.relations.tabulation import is_small
 
@@ -47,12 +47,11 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
     return int(lacking[0]) if lacking.size else None
 
 
-def _components_with(measured: Measured, factors: Sequence[str]) -> PlacedConsistency:
+def _components_with(measured: Measured, factors: Sequence[str]) -> SelfConsistency:
     """Components of the measurements that suit other factors too."""
     own = {factor for table in measured.observed_tables for factor in table.factors}
     if own.issuperset(factors):
         assert isinstance(measured.relations, TableRelations)
-        assert isinstance(measured.relations.structure, PlacedConsistency)
         return measured.relations.structure
     levels, tables, variances = measured.observed_levels, measured.observed_tables, measured.typical_variances()
     return consistency_of(measured.domain.schema, measured.domain.places, levels, tables, variances, factors)

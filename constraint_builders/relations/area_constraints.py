@@ -13,10 +13,10 @@ from scipy import sparse
 
 from constraint_builders.arrays import Flags
 from constraint_builders.description.areas import Areas
+from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.marginals import cell_map
 from constraint_builders.relations.nested_layers import layers_cross, sets_of_layers
-from constraint_builders.relations.placed_consistency import PlacedConsistency
 from constraint_builders.relations.summing import SummingMatrix
 
 KEPT = 32  # sets of measured areas whose equations are kept as long as the areas are
@@ -45,7 +45,7 @@ def _surely_cross(areas: Areas, has: Flags) -> bool:
     return layers_cross(list(sets.values()), [areas.members[level].size for level in sets])
 
 
-class AreaConsistency(PlacedConsistency):
+class AreaConsistency(SelfConsistency):
     """The equations between tables of all areas."""
 
     _places: Areas

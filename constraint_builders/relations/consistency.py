@@ -16,7 +16,6 @@ from constraint_builders.relations.equations import Equations, Relations
 from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
 from constraint_builders.relations.measurements import Measurements
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.placed_consistency import PlacedConsistency
 from constraint_builders.relations.spine_sums import UNOBSERVED_VARIANCE
 
 
@@ -35,17 +34,15 @@ class TableRelations(Relations):
         self._schema, self._domain = domain.schema, domain
 
     @cached_property
-    def structure(self) -> SelfConsistency | PlacedConsistency:
+    def structure(self) -> SelfConsistency:
         """Self-consistency of the tables that were measured, each with its typical variance."""
         return self._structure([np.asarray(v) for v in self._measured.typical_variances()])
 
-    def _structure(self, variances: list[Float]) -> SelfConsistency | PlacedConsistency:
+    def _structure(self, variances: list[Float]) -> SelfConsistency:
         m = self._measured
-        if m.is_placed:
-            return consistency_of(self._schema, self._domain.places, m.observed_levels, m.observed_tables, variances)
-        return SelfConsistency(self._schema, m.observed_tables, [float(v[0]) for v in variances])
+        return consistency_of(self._schema, self._domain.places, m.observed_levels, m.observed_tables, variances)
 
-    def _structure_of_all(self) -> SelfConsistency | PlacedConsistency:
+    def _structure_of_all(self) -> SelfConsistency:
         """The same of tables that were not measured too."""
         return self._structure([np.minimum(v, UNOBSERVED_VARIANCE) for v in self._measured.typical_variances()])
 

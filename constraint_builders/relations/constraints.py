@@ -1,77 +1,163 @@
-"""Self-consistency as sparse linear equations A x = 0 between the cells of observed tables.
+"""Self-consistency as sparse linear equations A x = 0 between the cells of observed tables at places.
 
-Along each variable, the sum over all its levels and the levels but one are a basis of functionals (`bases`);
-products of these are a basis for every table. Two tables measure the same functional exactly when both keep, along
-each variable, a factor that can. So one functional measured by m tables gives m - 1 independent equations, and
-together these are all: their number is the rank, by construction. A functional's tables are each compared with one
-of them, its centre, the most precise; that keeps the equations' noise as little correlated as it can be.
+Places are the geounits of a spine, of one where there is no geography, or areas. Along each variable, the sum over all
+its levels and the levels but one are a basis of functionals (`bases`); products of these are a basis for every table,
+in components that the same tables hold (`functional_rows`). For one component every place has as many measurements as
+it has tables that hold it. They give one equation for each but the most precise, which keeps the equations' noise as
+little correlated as it can be. That one stands for the place in what holds between places, which is a matter of where
+the component was measured at all. Nothing else is related, so these equations are independent, and their number is the
+rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Flags
+from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.functional_rows import Component, FunctionalRows
-from constraint_builders.relations.marginals import group_map, margin_matrix, refines
+from constraint_builders.relations.marginals import cell_map, group_map, refines
 
 INT8_CELL_BYTES = 1 + 4
 FLOAT_CELL_BYTES = 8 + 4
 
 
-class SelfConsistency:
-    """The equations that hold between observed tables, whatever the counts.
+class SelfConsistency(ABC):
+    """The equations that hold between tables of all places, whatever the counts.
 
     Parameters
     ----------
     schema : Schema
+    places : Spine or Areas
+    levels : sequence of int
+        Level of every observed table, in the order of the layout.
     tables : sequence of Table
-        The observed tables, in the order of the layout.
-    cell_variances : sequence of float
-        A typical variance of a cell in each; 0 for a table known exactly, ``inf`` for one that was not measured.
-
-    Raises
-    ------
-    NotImplementedError
-        If recodes of one variable cross so that no common basis exists.
+    cell_variances : sequence of ndarray (places of the level,)
+        A typical variance of a cell in each place; 0 exact, ``inf`` not measured.
+    other_factors : iterable of str
+        Factors of other tables whose components will be asked for.
     """
 
-    def __init__(self, schema: Schema, tables: Sequence[Table], cell_variances: Sequence[float]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        places: Places,
+        levels: Sequence[int],
+        tables: Sequence[Table],
+        cell_variances: Sequence[NDArray[np.float64]],
+        other_factors: Iterable[str] = (),
+    ) -> None:
         self._schema = schema
+        self._places = places
+        self._levels = tuple(levels)
         self._tables = tuple(tables)
-        self._variances = np.asarray(cell_variances, dtype=float)
-        self._functionals = FunctionalRows(schema, tables, [1] * len(tables))
+        self._variances = [np.asarray(v, dtype=float) for v in cell_variances]
+        repeats = [places.members[level].size for level in levels]
+        self._functionals = FunctionalRows(schema, tables, repeats, other_factors)
+        self._measured_at = [
+            places.members[level][np.isfinite(own)] for level, own in zip(levels, self._variances, strict=True)
+        ]
+        kinds: dict[bytes, int] = {}
+        self._where = [kinds.setdefault(own.tobytes(), len(kinds)) for own in self._measured_at]
+        self._some: dict[frozenset[int], Flags] = {}
+        self._determined: dict[frozenset[int], Flags] = {}
+        self._free: dict[frozenset[int], int] = {}
+
+    @abstractmethod
+    def _determined_by(self, has: Flags) -> Flags:
+        """At which places measurements at some determine what is measured there, (N,)."""
+
+    @abstractmethod
+    def _between(self, has: Flags) -> sparse.csr_array:
+        """Independent equations between the measured places, of one number each, (rows, N)."""
+
+    @abstractmethod
+    def _count_between(self, has: Flags) -> int:
+        """Their number."""
+
+    @abstractmethod
+    def _sums_between(self, index: int) -> list[sparse.csr_array]:
+        """Redundant equations between the cells of a table and those of the same table elsewhere."""
 
     @property
-    def size(self) -> int:
-        """Number of cells of all tables, columns of A."""
-        return self._functionals.size
+    def tables(self) -> tuple[Table, ...]:
+        """The observed tables."""
+        return self._tables
+
+    def components(self, table: Table) -> Iterator[tuple[Component, int]]:
+        """The components of a table of factors in use, with the number of functionals in each."""
+        return self._functionals.components(table)
 
     @cached_property
     def holders(self) -> dict[Component, tuple[int, list[int]]]:
-        """For every component the number of its functionals and the measured tables that hold it."""
+        """For every component the number of its functionals and the tables, by number, that hold it."""
         found: dict[Component, tuple[int, list[int]]] = {}
-        for index in np.flatnonzero(np.isfinite(self._variances)).tolist():
-            for component, count in self._functionals.components(self._tables[index]):
+        for index, table in enumerate(self._tables):
+            for component, count in self._functionals.components(table):
                 found.setdefault(component, (count, []))[1].append(index)
         return found
 
+    def _has(self, indices: Iterable[int]) -> tuple[frozenset[int], Flags]:
+        """At which places some of the tables were measured, (N,), under a key that tables measured there share."""
+        key = frozenset([self._where[index] for index in indices])
+        if key not in self._some:
+            has = self._some[key] = np.zeros(self._places.size, dtype=bool)
+            for where in key:
+                has[self._measured_at[self._where.index(where)]] = True
+        return key, self._some[key]
+
+    def _centres(self, component: Component) -> NDArray[np.int64]:
+        """For a component the most precise table of every place, of equal ones that of least cells, (N,); -1 none."""
+        best = np.full(self._places.size, np.inf)
+        centre = np.full(self._places.size, -1, dtype=np.int64)
+        summed = {index: self._functionals.summed(index, component) for index in self.holders[component][1]}
+        for index in sorted(summed, key=lambda index: summed[index]):
+            members = self._places.members[self._levels[index]]
+            variance = self._variances[index] * summed[index]
+            better = np.isfinite(variance) & ((variance < best[members]) | (centre[members] < 0))
+            centre[members[better]] = index
+            best[members[better]] = variance[better]
+        return centre
+
+    def determined(self, component: Component) -> Flags:
+        """At which places the measurements of all places determine a component, (N,)."""
+        key, has = self._has(self.holders.get(component, (0, []))[1])
+        if key not in self._determined:
+            self._determined[key] = self._determined_by(has)
+        return self._determined[key]
+
     @cached_property
     def rank(self) -> int:
-        """Rank of the constraint matrix: the sum over components of (tables that hold it - 1) times its dimension."""
-        return sum(count * (len(indices) - 1) for count, indices in self.holders.values())
+        """Rank of the constraint matrix."""
+        return sum(count * self._relation_count(indices) for count, indices in self.holders.values())
+
+    def _relation_count(self, indices: Iterable[int]) -> int:
+        """How many equations hold between one number at places that some tables measure: all but what stays free."""
+        key, has = self._has(indices)
+        if key not in self._free:
+            self._free[key] = int(has.sum()) - self._count_between(has)
+        return sum([self._measured_at[index].size for index in indices]) - self._free[key]
 
     def tied_places(self) -> list[Flags]:
-        """For every table whether an equation speaks of its cells, (1,): two tables have their totals in common."""
-        measured = np.isfinite(self._variances)
-        return list((measured & (measured.sum() > 1))[:, None])
+        """For every table at which places of its level an equation speaks of its cells, (places,).
+
+        What holds between tables of a variable holds between their totals, of which all of their cells are a part.
+        """
+        _, tables, places, _ = self._relations(())
+        tied = [np.zeros(variances.size, dtype=bool) for variances in self._variances]
+        for index, own in enumerate(tied):
+            own[self._places.rank_in_level[places[tables == index]]] = True
+        return tied
 
     def matrix(self, rows: str = "independent") -> sparse.csr_array:
         """The constraint matrix A.
@@ -79,51 +165,94 @@ class SelfConsistency:
         Parameters
         ----------
         rows : {"independent", "all"}
-            `rank` many rows, or these and one for every cell of a table next above another: redundant, and better
-            conditioned for iterative solvers.
+            `rank` many rows, or these and one for every cell of a table next above another at its place, and of a table
+            measured at all places that make up another which has it too: redundant, and better conditioned for
+            iterative solvers.
 
         Returns
         -------
-        csr_array, (rows, size)
-            Entries -1, 0, 1, as float64.
+        csr_array, (rows, n)
+            Entries -1, 0, 1 but for weights of areas, as float64.
 
         Raises
         ------
         MemoryError
             If the matrix would not fit.
         """
-        measured = [(i, self._tables[i]) for i in np.flatnonzero(np.isfinite(self._variances)).tolist()]
-        pairs = list(next_above(self._schema, measured)) if rows == "all" else []
-        pair_cells = sum(self._tables[fine].size + self._tables[coarse].size for fine, coarse in pairs)
-        require_constraint_memory(self._functionals, pair_cells)
-        blocks = [self._independent_rows()] + [self._pair_rows(fine, coarse) for fine, coarse in pairs]
-        matrix = sparse.vstack(blocks, format="csr") if len(blocks) > 1 else blocks[0]
+        redundant = self._redundant_rows() if rows == "all" else []
+        require_constraint_memory(self._functionals, sum(block.nnz for block in redundant))
+        matrix = sparse.vstack([self._independent_rows(), *redundant], format="csr")
         return sparse.csr_array(matrix, dtype=np.float64)
 
     def _independent_rows(self) -> sparse.csr_array:
-        if self.rank == 0:
-            return sparse.csr_array((0, self.size), dtype=np.int8)
-        centres, members = [], []
-        for component, (_, indices) in self.holders.items():
-            if len(indices) > 1:
-                centre = min(indices, key=lambda index: self._precision_order(index, component))
-                centres += [self._functionals.rows(centre, component)] * (len(indices) - 1)
-                members += [self._functionals.rows(index, component) for index in indices if index != centre]
-        functionals = self._functionals.matrix()
-        return sparse.csr_array(functionals[np.concatenate(members)] - functionals[np.concatenate(centres)])
+        rows, columns, signs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]
+        start = 0
+        sizes = np.array([table.size for table in self._tables])
+        for component, (count, indices) in self.holders.items():
+            if not self._relation_count(indices):
+                continue
+            relation, table, place, sign = self._relations(component)
+            own = np.array([self._functionals.rows(index, component) for index in indices])
+            first = self._places.rank_in_level[place] * sizes[table]
+            rows.append((start + relation[:, None] * count + np.arange(count)).ravel())
+            columns.append((first[:, None] + own[np.searchsorted(indices, table)]).ravel())
+            signs.append(np.repeat(sign, count))
+            start += count * (int(relation.max()) + 1)
+        shape = (start, self._functionals.size)
+        entries = (np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns)))
+        return sparse.csr_array(sparse.csr_array(entries, shape=shape) @ self._functionals.matrix())
 
-    def _precision_order(self, index: int, component: Component) -> tuple[float, int, int]:
-        """Smallest for the table whose sums estimate a component with the smallest variance."""
-        summed = self._functionals.summed(index, component)
-        return float(self._variances[index]) * summed, summed, index
+    def _relations(self, component: Component) -> tuple[NDArray[np.int64], NDArray[np.int64], Index, NDArray]:
+        """Entries (relation, table, place, factor) of one component's equations, each for one functional."""
+        centre, indices = self._centres(component), self.holders[component][1]
+        places = [self._measured_at[index] for index in indices]
+        table, place = np.repeat(indices, [own.size for own in places]), np.concatenate(places)
+        others = centre[place] != table
+        table, place = table[others], place[others]
+        within = np.arange(table.size)
+        between = self._between(centre >= 0).tocoo()
+        signs = np.repeat(np.array([1, -1], np.int8), table.size)
+        return (
+            np.concatenate([within, within, table.size + between.row]),
+            np.concatenate([table, centre[place], centre[between.col]]),
+            np.concatenate([place, place, between.col]),
+            np.concatenate([signs, between.data]),
+        )
 
-    def _pair_rows(self, fine: int, coarse: int) -> sparse.csr_array:
-        sums = margin_matrix(self._schema, self._tables[fine], self._tables[coarse]).tocoo()
+    def _redundant_rows(self) -> list[sparse.csr_array]:
+        within = [self._sums_within(fine, coarse) for fine, coarse in self._pairs_within()]
+        return within + [block for index in range(len(self._tables)) for block in self._sums_between(index)]
+
+    def _pairs_within(self) -> list[tuple[int, int]]:
+        pairs = []
+        for level in sorted(set(self._levels)):
+            measured = [i for i, own in enumerate(self._levels) if own == level and self._measured_at[i].size]
+            tables = [(index, self._tables[index]) for index in measured]
+            pairs += list(next_above(self._schema, tables))
+        return pairs
+
+    def _sums_within(self, fine: int, coarse: int) -> sparse.csr_array:
+        """One equation for every cell of a table next above another, at places where both were measured."""
+        both = np.flatnonzero(np.isfinite(self._variances[fine]) & np.isfinite(self._variances[coarse]))
         cells = np.arange(self._tables[coarse].size)
-        row = np.concatenate([sums.row, cells])
-        column = np.concatenate([sums.col + self._functionals.offsets[fine], cells + self._functionals.offsets[coarse]])
-        value = np.concatenate([np.ones(sums.nnz, dtype=np.int8), -np.ones(cells.size, dtype=np.int8)])
-        return sparse.csr_array((value, (row, column)), shape=(cells.size, self.size))
+        mapping = cell_map(self._schema, self._tables[fine], self._tables[coarse])
+        rows = np.arange(both.size)[:, None] * cells.size
+        return self._equations(
+            both.size * cells.size,
+            ((rows + mapping).ravel(), self._cells(fine, both).ravel(), 1),
+            ((rows + cells).ravel(), self._cells(coarse, both).ravel(), -1),
+        )
+
+    def _cells(self, index: int, ranks: NDArray) -> NDArray[np.int64]:
+        """Columns of a table's cells at places given by their number within the level, (places, cells)."""
+        size = self._tables[index].size
+        return self._functionals.offsets[index] + ranks[:, None] * size + np.arange(size)
+
+    def _equations(self, count: int, *terms: tuple[NDArray, NDArray, Any]) -> sparse.csr_array:
+        rows = np.concatenate([row for row, _, _ in terms])
+        columns = np.concatenate([column for _, column, _ in terms])
+        signs = np.concatenate([np.broadcast_to(np.asarray(sign), row.shape) for row, _, sign in terms])
+        return sparse.csr_array((signs, (rows, columns)), shape=(count, self._functionals.size))
 
 
 def require_constraint_memory(functionals: FunctionalRows, extra_cells: int) -> None:

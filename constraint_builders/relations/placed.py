@@ -10,7 +10,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.relations.area_constraints import AreaConsistency
-from constraint_builders.relations.placed_consistency import PlacedConsistency
+from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.spine_constraints import SpineConsistency
 
 
@@ -21,7 +21,7 @@ def consistency_of(
     tables: Sequence[Table],
     variances: Sequence[Float],
     other_factors: Iterable[str] = (),
-) -> PlacedConsistency:
-    """The equations between tables of all geounits, or of all areas; see `PlacedConsistency`."""
+) -> SelfConsistency:
+    """The equations between tables of all geounits, or of all areas; see `SelfConsistency`."""
     kind = AreaConsistency if isinstance(places, Areas) else SpineConsistency
     return kind(schema, places, levels, tables, variances, other_factors)

@@ -12,11 +12,11 @@ from scipy import sparse
 
 from constraint_builders.arrays import Flags
 from constraint_builders.description.spine import Spine
+from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.marginals import cell_map
-from constraint_builders.relations.placed_consistency import PlacedConsistency
 
 
-class SpineConsistency(PlacedConsistency):
+class SpineConsistency(SelfConsistency):
     """The equations between tables of all geounits of a spine."""
 
     _places: Spine

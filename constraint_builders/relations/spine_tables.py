@@ -22,7 +22,7 @@ from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.variances import checked_variances
 from constraint_builders.memory import require_cells
-from constraint_builders.relations.placed_consistency import PlacedConsistency
+from constraint_builders.relations.constraints import SelfConsistency
 
 LevelTable = tuple[str, str]
 
@@ -185,7 +185,7 @@ def _marginals(schema: Schema, tables: Sequence[Table]) -> list[Table]:
     return sorted(found.values(), key=attrgetter("sort_key"))
 
 
-def undetermined(observed: PlacedConsistency, table: Table, members: NDArray[np.intp]) -> int | None:
+def undetermined(observed: SelfConsistency, table: Table, members: NDArray[np.intp]) -> int | None:
     """A geounit among `members` where the measurements do not determine a table, or None."""
     for component, _ in observed.components(table):
         missing = np.flatnonzero(~observed.determined(component)[members])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 
 from constraint_builders import Schema
-from constraint_builders.description.table import parse_table
+from constraint_builders.description.spine import ONE_PLACE
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.relations import constraints as module
 from constraint_builders.relations.constraints import SelfConsistency, next_above
+from constraint_builders.relations.placed import consistency_of
 
 
 def neighbours(names: list[str]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
@@ -36,15 +39,19 @@ def test_nearest_coarser_tables(names: list[str]) -> None:
     assert expected
 
 
+def consistency_of_place(schema: Schema, tables: list[Table]) -> SelfConsistency:
+    return consistency_of(schema, ONE_PLACE, [0] * len(tables), tables, [np.ones(1)] * len(tables))
+
+
 def test_a_constraint_matrix_is_refused_for_all_that_building_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema({"a": 3, "b": 5})
     tables = [parse_table(schema, name) for name in ("total", "a", "a * b")]
     asked: list[float] = []
     monkeypatch.setattr(module, "require_memory", lambda needed, *_: asked.append(needed))
-    structure = SelfConsistency(schema, tables, [1.0, 1.0, 1.0])
+    structure = consistency_of_place(schema, tables)
     independent = structure.matrix("independent")
     assert structure.matrix("all").shape[0] == independent.shape[0] + 1 + 3  # two pairs of nearest tables
-    pair = SelfConsistency(schema, tables[:2], [1.0, 1.0])
+    pair = consistency_of_place(schema, tables[:2])
     assert pair.matrix("all").shape[0] == pair.matrix("independent").shape[0] + 1  # and one
     del asked[2:]
     entries = structure._functionals.entries
