@@ -78,9 +78,8 @@ def _turned(problem: Problem, layout: Layout, tables: Sequence[Table]) -> tuple[
         ordered = spine_layout(domain.schema, domain.places, list(zip(levels, names, strict=True)))
     else:
         ordered = table_layout(domain.schema, names, turned)
-    positions = np.arange(layout.size)
-    cells = [
-        positions[layout.block(index)].reshape(-1, table.size)[:, own.places_in(table)].ravel()
-        for index, (table, own) in enumerate(zip(tables, turned, strict=True))
-    ]
+    cells = np.split(np.arange(layout.size), layout.offsets[1:-1])
+    for index, (table, own) in enumerate(zip(tables, turned, strict=True)):
+        if own is not table:
+            cells[index] = cells[index].reshape(-1, table.size)[:, own.places_in(table)].ravel()
     return turned, ordered, np.concatenate(cells)
