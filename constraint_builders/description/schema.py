@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsIndex
 
+import numpy as np
+
+from constraint_builders.arrays import Index
 from constraint_builders.description.described import Described
 from constraint_builders.description.labelled import Dimension, aligned, read_names
 
@@ -181,6 +184,15 @@ class Schema(Described):
         self.axis_of(factor)
         item = self._factors[factor]
         return tuple(range(item.size)) if isinstance(item, Variable) else item.groups
+
+    def group_map(self, fine: str, coarse: str) -> Index | None:
+        """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if in several."""
+        if fine == coarse:
+            return np.arange(self.size_of(fine))
+        fine_groups, coarse_groups = np.array(self.groups_of(fine)), np.array(self.groups_of(coarse))
+        mapping = np.zeros(self.size_of(fine), dtype=np.intp)
+        mapping[fine_groups] = coarse_groups
+        return mapping if np.array_equal(mapping[fine_groups], coarse_groups) else None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):

@@ -26,7 +26,7 @@ from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.functional_rows import Component, FunctionalRows
-from constraint_builders.relations.marginals import cell_map, group_map, refines
+from constraint_builders.relations.marginals import cell_map, refines
 
 INT8_CELL_BYTES = 1 + 4
 FLOAT_CELL_BYTES = 8 + 4
@@ -290,7 +290,7 @@ class _CoarserTables:
 
     def _is_coarser(self, fine: str, coarse: str) -> bool:
         same_variable = self._schema.axis_of(fine) == self._schema.axis_of(coarse)
-        return same_variable and group_map(self._schema, fine, coarse) is not None
+        return same_variable and self._schema.group_map(fine, coarse) is not None
 
     def of(self, index: int) -> list[int]:
         """Measured tables reached from one by coarsening factors, stopping at the first found on each way down."""

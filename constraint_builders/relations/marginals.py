@@ -20,16 +20,6 @@ INDEX_BYTES = 8
 VALUE_BYTES = 8
 
 
-def group_map(schema: Schema, fine: str, coarse: str) -> NDArray[np.intp] | None:
-    """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if it falls in several."""
-    if fine == coarse:
-        return np.arange(schema.size_of(fine))
-    fine_groups, coarse_groups = np.array(schema.groups_of(fine)), np.array(schema.groups_of(coarse))
-    mapping = np.zeros(schema.size_of(fine), dtype=np.intp)
-    mapping[fine_groups] = coarse_groups
-    return mapping if np.array_equal(mapping[fine_groups], coarse_groups) else None
-
-
 def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[np.intp]:
     """For every cell of a table along an axis the cell of a coarser table that it falls in.
 
@@ -42,7 +32,7 @@ def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[
     into, out_of = coarse.factors[coarse.axes.index(axis)], fine.factors[place]
     if into == out_of:
         return np.arange(fine.shape[place])
-    mapping = group_map(schema, out_of, into)
+    mapping = schema.group_map(out_of, into)
     if mapping is None:
         raise ValueError(f"table {fine.name!r} cannot be summed to {coarse.name!r}: {into!r} cuts {out_of!r}")
     return mapping
@@ -53,7 +43,7 @@ def refines(schema: Schema, fine: Table, coarse: Table) -> bool:
     own = dict(zip(fine.axes, fine.factors, strict=True))
     return all(
         schema.shape[axis] == 1
-        or (axis in own and (own[axis] == factor or group_map(schema, own[axis], factor) is not None))
+        or (axis in own and (own[axis] == factor or schema.group_map(own[axis], factor) is not None))
         for axis, factor in zip(coarse.axes, coarse.factors, strict=True)
     )
 

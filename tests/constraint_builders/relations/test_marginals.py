@@ -8,7 +8,7 @@ from hypothesis import given
 
 from constraint_builders import Schema, gallery
 from constraint_builders.description.table import parse_table
-from constraint_builders.relations.marginals import Margin, group_map, margin_matrix, marginal_matrix, refines
+from constraint_builders.relations.marginals import Margin, margin_matrix, marginal_matrix, refines
 from tests.helpers.exact_reference import marginal_rows, stacked
 from tests.helpers.strategies import Case, cases
 
@@ -47,7 +47,7 @@ def test_a_variable_of_one_level_need_not_be_there() -> None:
 
 def test_recodes_that_cross_do_not_refine() -> None:
     schema = Schema({"v": 4}, recodes={"v": {"halves": [0, 0, 1, 1], "parity": [0, 1, 0, 1]}})
-    assert group_map(schema, "halves", "parity") is None
+    assert schema.group_map("halves", "parity") is None
     fine, coarse = parse_table(schema, "halves"), parse_table(schema, "parity")
     assert not refines(schema, fine, coarse)
     with pytest.raises(ValueError, match="cannot be summed"):
