@@ -346,6 +346,18 @@ def at(leaves: list[str] | int) -> Problem:
     return Problem(SEX.schema, {"Leaf": {"sex": 1.0}}, areas=Areas(leaves, {}))
 
 
+def test_truth_is_of_the_same_cells_where_tables_are_put_by_layers() -> None:
+    """Units are counted by their householders: tables of all people and those that tell them apart are interleaved."""
+    schema = Schema({"relgq": 3, "sex": 2})
+    cells = np.arange(1.0, 7.0).reshape(3, 2)
+    truth = np.concatenate([cells.sum(axis=1), cells.sum(axis=0), cells.ravel()])
+    people = Problem(schema, {"relgq": 1.0, "sex": 1.0, "relgq * sex": 1.0}, truth=truth)
+    units = Problem(Schema({"sex": 2}), {"sex": 1.0}, truth=cells[0])
+    together = joint(people, units, names=["people", "units"], only={"units": {"relgq": ["0"]}})
+    together.check_truth(together.truth)
+    np.testing.assert_array_equal(together.truth, np.concatenate([truth, cells[0]]))
+
+
 @every(
     ("problems", "options", "said"),
     [
@@ -400,6 +412,14 @@ def at(leaves: list[str] | int) -> Problem:
             [
                 Problem(Schema({"a": 3}, recodes={"a": {"g": [0, 1, 1]}}), {"g": 1.0}),
                 Problem(Schema({"a": 3, "b": 2}, recodes={"a": {"g": [1, 0, 0]}}), {"g": 1.0}),
+            ],
+            {},
+            "its recode 'g' groups other levels than 'g'",
+        ),
+        (
+            [
+                Problem(Schema({"a": 3, "b": 3}, recodes={"a": {"g": [0, 1, 1]}}), {"g": 1.0}),
+                Problem(Schema({"a": 3, "b": 3, "c": 2}, recodes={"b": {"g": [0, 1, 1]}}), {"g": 1.0}),
             ],
             {},
             "its recode 'g' groups other levels than 'g'",

@@ -17,7 +17,7 @@ import pytest
 from blue_solvers.cli import main
 from blue_solvers.results.questions import Result
 from blue_solvers.streaming import PartitionError, Partitions, estimate_measurements
-from blue_solvers.streaming.measured_folder import READER
+from blue_solvers.streaming.measured_folder import READER, InputFiles
 from blue_solvers.streaming.value_files import ValueFiles
 from constraint_builders import Problem, Spine
 from constraint_builders.files import measured_level, read_settings, write_noisy_measurements
@@ -171,6 +171,23 @@ def test_damaged_parts_are_named_and_made_anew(release: Path, whole: Path, tmp_p
     shutil.rmtree(parts)
     estimate_measurements(release, read_settings(release / "settings.toml"), out, memory=TIGHT)
     assert digests(out) == digests(whole)
+
+
+@pytest.mark.parametrize("change", ["written to", "as long as before", "replaced", "gone"])
+def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path, change: str) -> None:
+    kept, changed = tmp_path / "kept", tmp_path / "changed"
+    for path in (kept, changed):
+        path.write_bytes(b"as it was")
+    files = InputFiles({}, {path: path.stat() for path in (kept, changed)})
+    files.require_unchanged()
+    if change in ("replaced", "gone"):
+        changed.rename(tmp_path / "away")
+    if change == "replaced":
+        shutil.copy2(kept, changed)
+    elif change != "gone":
+        changed.write_bytes(b"as it is!" if change == "as long as before" else b"longer than before")
+    with pytest.raises(ValueError, match="changed: it changed while it was read"):
+        files.require_unchanged()
 
 
 def test_damaged_files_are_named(release: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from blue_solvers import blue
 from blue_solvers.uncertainty import proved_variances
 from blue_solvers.verification import certify_variances
 from blue_solvers.verification.variance_bounds import unit_noise
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
@@ -132,6 +132,15 @@ def test_a_heuristic_is_not_proved() -> None:
     best = blue(problem).variances()[:5]
     assert (bounds.lower <= best).all()
     assert (best <= bounds.upper).all()
+
+
+def test_a_sum_of_halves_is_no_sum_of_measured_cells() -> None:
+    """Three leaves of which every two were measured together: the total is half of all three sums."""
+    pairs = Areas(3, {"All": [0, 0, 0], "Pair": np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])})
+    problem = Problem(Schema({"a": 1}), {"Pair": {"total": 1.0}}, {"All": ["total"]}, areas=pairs)
+    bounds = proved_variances(problem, [0])
+    assert bounds.reasons == ("it is no sum of cells that were measured",)
+    assert (bounds.lower[0], bounds.upper[0]) == (0.0, np.inf)
 
 
 @pytest.mark.parametrize(

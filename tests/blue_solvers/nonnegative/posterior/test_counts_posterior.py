@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from blue_solvers import blue
 from blue_solvers.nonnegative import NotConvergedError, counts_posterior
+from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
+from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import draw_noise
 
@@ -275,6 +279,51 @@ def test_near_empty_tables_are_nearer_the_truth_than_the_fit() -> None:
         for i, x in enumerate((posterior.observed, nnls(problem, y).observed, P @ y + P.offset)):
             squares[i] += np.square(x - truth).mean()
     assert squares[0] < 0.97 * squares[1] < 0.5 * squares[2]
+
+
+def test_concentrations_are_drawn_over_their_whole_range() -> None:
+    """Three cells of a known sum, in which extreme concentrations matter; every table of that sum is listed."""
+    tables = every_table(3, 12)
+    tables = tables[tables.sum(axis=1) == 12]
+    y = np.array([12.0, 9.0, 1.0, 2.0])
+    logs = np.logaddexp.reduce([prior(tables, a) for a in np.geomspace(0.02, 100, 38)])
+    logs = logs + sum(gaussian(tables[:, j], y[1 + j], 25.0) for j in range(3))
+    weight = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+    mean = weight @ tables
+    deviation = np.sqrt(weight @ np.square(tables - mean))
+    problem = Problem(Schema({"a": 3}), {"total": 0.0, "detailed": 25.0})
+    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, rng=1)
+    assert (abs(found.detail.ravel() - mean) <= 5 * deviation / np.sqrt(4000)).all()
+
+
+def test_chains_start_further_apart_than_the_posterior_is_wide() -> None:
+    """So that chains which stay where they start are seen to disagree; what is known exactly is met all the same."""
+    problem = Problem(SCHEMA, {"total": 0.0, "a": 400.0, "detailed": 900.0})
+    truth = np.array([6000.0, 3000, 3000, 1000, 1000, 1000, 1000, 1000, 1000])
+    model = FittingModel.of(problem)
+    starts = whole_starts(model, truth, 60, np.random.default_rng(0))
+    assert (starts.sum(axis=1) == 6000).all()
+    widths = np.sqrt(blue(problem).variances()[3:])
+    assert (starts.std(axis=0) >= 1.2 * widths).all()
+    assert (starts.std(axis=0) <= 1.9 * widths).all()
+
+
+def test_the_first_half_of_every_chain_is_left_out() -> None:
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "detailed": 1.0})
+    found = counts_posterior(problem, np.array([9.0, 4.0, 5.0]), effective=1, rng=3)
+    assert found.draws.shape[1] in {125, 250, 500}  # of 250, 500 or 1,000 that were drawn
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_ends_of_intervals_are_of_the_ranks_that_the_level_says(level: float) -> None:
+    """No end leaves out more of the draws than its tail, nor could it be moved inwards by one draw."""
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "detailed": 1.0})
+    drawn = counts_posterior(problem, np.array([9.0, 4.0, 5.0]), effective=1, rng=3)
+    order = np.random.default_rng(0).permutation(100)
+    draws = np.stack([order, np.zeros(100, dtype=int)], axis=1).reshape(2, 50, 2).astype(np.int32)
+    low, high = replace(drawn, draws=draws).intervals(level)
+    tail = int(50 * (1 - level) + 1e-9)
+    assert (low[0], high[0]) == (low[1], high[1]) == (tail, 99 - tail)
 
 
 def test_chains_that_have_not_mixed_are_refused_by_name() -> None:
