@@ -189,8 +189,12 @@ class Schema(Described):
         """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if in several."""
         if fine == coarse:
             return np.arange(self.size_of(fine))
-        fine_groups, coarse_groups = np.array(self.groups_of(fine)), np.array(self.groups_of(coarse))
-        mapping = np.zeros(self.size_of(fine), dtype=np.intp)
+        if self.size_of(fine) < self.size_of(coarse):
+            return None
+        coarse_groups = np.array(self.groups_of(coarse), dtype=np.intp)
+        if fine in self.names:
+            return coarse_groups
+        fine_groups, mapping = np.array(self.groups_of(fine)), np.zeros(self.size_of(fine), dtype=np.intp)
         mapping[fine_groups] = coarse_groups
         return mapping if np.array_equal(mapping[fine_groups], coarse_groups) else None
 
