@@ -146,7 +146,7 @@ def as_markdown() -> str:
     alike: dict[str, list[str]] = {}
     for part in PARTS:
         said = [
-            f'"{message}" ({", ".join(str(numbers[feature]) for feature in FEATURES if feature in features)})'
+            f'"{message}" ({_ranges([numbers[feature] for feature in FEATURES if feature in features])})'
             for message, features in refused()[part].items()
         ]
         alike.setdefault("; ".join(said), []).append(part)
@@ -176,3 +176,14 @@ def as_markdown() -> str:
         *(f"- {', '.join(f'`{part}`' for part in parts)}: {said}" for said, parts in alike.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Increasing numbers, three or more in a row as the first and the last: 1 to 3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
