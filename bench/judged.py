@@ -6,7 +6,7 @@
 
 Of hierarchicalforecast (extra ``forecasts``), and of general least squares as anybody writes them with numpy and scipy.
 Systems that are not on PyPI are run from clones of their repositories, JordanAwan/SeaBlue in FOLDER/SeaBlue and so on,
-with what these need installed; each that is not there is named. What they gave is in docs/others_judged.md.
+with what these need installed; each that is not there is named. What they gave is in docs/comparison.md.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ extensions = [
     "plain_docstrings",  # ours: docstrings have no markup
     "outside_links",  # ours: links to numpy's and scipy's pages, without asking them
     "repository_links",  # ours: links out of docs/ that work on the site too
+    "moved_pages",  # ours: old addresses of pages lead to the new ones
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_*", "gallery/**/*.md5", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.json"]

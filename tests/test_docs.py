@@ -9,12 +9,14 @@ import pkgutil
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from blue_solvers.cli import main
+from constraint_builders.description.noise_laws import NOISE_LAWS
 from tests.helpers.places import DOCS, README, ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -51,9 +53,20 @@ def test_doctests() -> None:
     assert tried > 20
 
 
+@pytest.fixture
+def own_laws() -> Iterator[None]:
+    """Laws of noise that a page adds are gone after it."""
+    before = dict(NOISE_LAWS)
+    yield
+    NOISE_LAWS.clear()
+    NOISE_LAWS.update(before)
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_python_blocks_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run_in_order(
+    page: Path, own_laws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     module = ModuleType(f"page_{page.stem}")  # classes that a page defines are found, and pickled, by their module
     monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -6,6 +6,7 @@ from sphinx.application import Sphinx
 
 MOVED = {
     "](../CONTRIBUTING.md": "](contributing.md",
+    "](../../CONTRIBUTING.md": "](../contributing.md",
     "](../CHANGELOG.md": "](changelog.md",
     "](../README.md": "](index.md",
     "](../examples/": "](gallery/index.rst",

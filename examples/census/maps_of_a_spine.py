@@ -1,7 +1,7 @@
 """What do block counts look like before and after?
 ===================================================
 
-Maps of an invented county: 96 blocks in 12 tracts, each block a handful of people, published with noise. A
+Maps of a synthetic county: 96 blocks in 12 tracts, each block a handful of people, published with noise. A
 tract can be read from its own figure or from its blocks; after estimation both say the same, and blocks are
 closer too.
 """

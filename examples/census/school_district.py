@@ -24,7 +24,7 @@ schema = Schema({"votingage": ["minor", "adult"]})
 levels = {"State": 1.2, "County": 3.0, "Tract": 2.0, "Block_Group": 4.0, "Block": 20.0}
 observed = {level: {"votingage": variance} for level, variance in levels.items()}
 problem = Problem(schema, observed, {level: ["votingage"] for level in spine.levels}, spine=spine)
-counts = np.random.default_rng(2).poisson(12, (120, 2))  # invented people
+counts = np.random.default_rng(2).poisson(12, (120, 2))  # synthetic people
 y = add_noise(problem, problem.marginal_matrix() @ counts.ravel(), rng=3)
 
 # %%

@@ -15,7 +15,7 @@ from constraint_builders import Problem
 plt.style.use("blue_solvers.pictures.clear")
 
 # %%
-# Three products in four stores, 26 weeks, invented.
+# Three products in four stores, 26 weeks, synthetic.
 
 products, stores, weeks = ["food", "hobbies", "household"], ["CA", "TX", "WI", "NY"], 26
 leaves = np.eye(len(products) * len(stores))

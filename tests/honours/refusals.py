@@ -1,4 +1,4 @@
-"""What each part honours: for every part and feature, honoured or refused by name; checked pair by pair."""
+"""Feature support: for every part and feature, supported or refused by name; checked pair by pair."""
 
 from __future__ import annotations
 
@@ -141,35 +141,49 @@ def refusal(part: str, feature: str) -> str | None:
 
 
 def as_markdown() -> str:
-    """The table as a page: parts down, features across, and what refusals say."""
+    """The table as a page: the features, the functions that support all of them, and what the others raise."""
     numbers = {feature: i for i, feature in enumerate(FEATURES, start=1)}
-    lines = [
-        "# What each part honours",
-        "",
-        "A problem may hold much besides tables of equal variance. Every part honours all of it, or refuses by name",
-        "what it does not: nothing is left out in silence. `tests/honours` holds this table and checks every pair: a",
-        "part that honours a feature gives what dense algebra, written out from the problem's description, gives; one",
-        "that refuses raises a `ValueError` that says so. This page is made from it.",
-        "",
-        "| | feature |",
-        "|---:|---|",
-        *(f"| {number} | {feature} |" for feature, number in numbers.items()),
-        "",
-        "`+` honoured, `-` refused.",
-        "",
-        f"| part | {' | '.join(map(str, numbers.values()))} |",
-        f"|---|{':---:|' * len(numbers)}",
-    ]
+    alike: dict[str, list[str]] = {}
     for part in PARTS:
-        marks = [_mark(part, feature) for feature in FEATURES]
-        lines.append(f"| `{part}` | {' | '.join(marks)} |")
-    lines += ["", "What the refusals say:", ""]
-    for part, refusals in refused().items():
-        for message, features in refusals.items():
-            found = ", ".join(str(numbers[feature]) for feature in FEATURES if feature in features)
-            lines.append(f'- `{part}`: "... {message} ..." ({found})')
+        said = [
+            f'"{message}" ({_ranges([numbers[feature] for feature in FEATURES if feature in features])})'
+            for message, features in refused()[part].items()
+        ]
+        alike.setdefault("; ".join(said), []).append(part)
+    everything = ", ".join(f"`{part}`" for part in alike.pop("", []))
+    lines = [
+        "# Feature support",
+        "",
+        "A problem can have many features besides tables of equal variance. Every function either supports a",
+        "feature or raises an error that names it; no input is ignored silently. The tests in `tests/honours`",
+        "check every pair: where a feature is supported, the result is compared with dense algebra written out",
+        "from the problem's description; elsewhere a `ValueError` with the text below is required. This page is",
+        "generated from those tests. Which features can be streamed, run on a cluster and stored is in",
+        "[scaling](scaling.md#supported-problems).",
+        "",
+        "## Features",
+        "",
+        *(f"{number}. {feature}" for feature, number in numbers.items()),
+        "",
+        "## Functions that support every feature",
+        "",
+        everything,
+        "",
+        "## Functions that raise an error for some features",
+        "",
+        "Part of the message, and the numbers of the features that it is raised for; all other features are supported.",
+        "",
+        *(f"- {', '.join(f'`{part}`' for part in parts)}: {said}" for said, parts in alike.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _mark(part: str, feature: str) -> str:
-    return "+" if refusal(part, feature) is None else "-"
+def _ranges(numbers: list[int]) -> str:
+    """Increasing numbers, three or more in a row as the first and the last: 1 to 3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

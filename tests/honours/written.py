@@ -7,7 +7,7 @@ import re
 from tests.helpers.places import DOCS, README
 from tests.honours import capabilities, refusals
 
-PAGE = DOCS / "what_each_part_honours.md"
+PAGE = DOCS / "feature_support.md"
 
 
 def readme(text: str) -> str:
