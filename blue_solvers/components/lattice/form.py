@@ -60,7 +60,7 @@ class LatticeForm:
         variances = np.concatenate(problem.geounit_variances)
         told = np.flatnonzero(variances < np.inf)
         tables, variances = [tables[i] for i in told.tolist()], variances[told]
-        self._plan = plan = SweepPlan(axes, tables, self._wanted, most_bytes / CELL_BYTES)
+        self._plan = plan = SweepPlan(axes, tables, self._wanted, most_bytes / CELL_BYTES, True)
         is_exact = variances == 0
         precisions = 1 / np.where(is_exact, 1.0, variances)
         exact, noisy = (
@@ -111,7 +111,7 @@ class LatticeForm:
         is_margin = reads.steps[:, 1] != plan.offsets[reads.table]
         kind, fine, coarse = plan.up.steps[:, [0, TABLE, TARGET]].T
         shares = units[coarse] / units[fine] * (is_known[fine] | ~is_known[coarse])
-        moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
+        moves = replace(plan.up, factors=plan.up.factors * np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         whole = reads.at(~is_margin).followed_by(moves)
         found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
         if not is_margin.any():
@@ -160,6 +160,7 @@ class LatticeForm:
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
             mix_lines.fastest()(cells, *self._mixing.lines, transpose)
+        cells[self._plan.copied] *= self._plan.cells_of_copies[:, None]
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:

@@ -17,7 +17,7 @@ from operator import or_
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
-from blue_solvers.components.lattice.sets import IntersectionLattice
+from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
@@ -25,6 +25,7 @@ Row = tuple[int, ...]
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
 TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
 SUMMED, KEPT = -1, -2  # in the place of a list
+COPIES = 6  # times that a table is larger than all inside it, copies of which then pay
 
 
 class TooManyCellsError(Exception):
@@ -82,6 +83,8 @@ class SweepPlan:
         Tables by their axes; of observed ones those that tell something.
     most_cells : float
         That all tables may have together.
+    with_copies : bool, optional
+        Whether small tables may be copied beside large ones.
 
     Attributes
     ----------
@@ -93,7 +96,11 @@ class SweepPlan:
     places : dict
         Where every table lies, of the sweeps or desired.
     cells : int
-        Of all of them.
+        Of all of them and of copies.
+    copied : slice
+        Where sums of large tables lie, beside the tables that they are copies of.
+    cells_of_copies : ndarray
+        Of the large table for each of its sums.
     up, down : StepList
         Operations between the tables.
     margins : dict
@@ -110,7 +117,12 @@ class SweepPlan:
     """
 
     def __init__(
-        self, axes: SchemaAxes, observed: Sequence[Axes], desired: Sequence[Axes], most_cells: float = np.inf
+        self,
+        axes: SchemaAxes,
+        observed: Sequence[Axes],
+        desired: Sequence[Axes],
+        most_cells: float = np.inf,
+        with_copies: bool = False,
     ) -> None:
         self.axes = axes
         self.size_of = cache(axes.size)
@@ -122,14 +134,13 @@ class SweepPlan:
             if table not in generators and not any(self._holds(other, table) for other in finest_first):
                 generators[table] = None
         generators = generators or {(): None}
-        self.lattice = IntersectionLattice(
-            {self.mask_of(table) for table in generators}, axes.sizes
-        ).with_intermediate()
+        self.lattice = IntersectionLattice({self.mask_of(table) for table in generators}, axes.sizes)
         self._lists: list[int] = []
         self._list = cache(self._lay_list)
         self._lay_tables(generators, most_cells)
         self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
         self._lay_places(desired)
+        self._lay_copies(most_cells if with_copies else 0.0)
         self._lay_steps()
 
     def _mask_of(self, table: Axes) -> int:
@@ -217,22 +228,116 @@ class SweepPlan:
                 self.cells += self.size_of(table)
         self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
 
+    def _lay_copies(self, most_cells: float) -> None:
+        """The large tables whose sums are worked out beside, and where these lie.
+
+        Means that go from a large table to many small ones are taken by sums of sums, none of which changes it. What it
+        has without them is never laid out: its contrasts along small tables are found among their copies, and going
+        down it gets what these lack.
+        """
+        start, mixed = self.cells, {mask for mask, own in zip(self.masks, self.tables, strict=True) if self.groups(own)}
+        self.trees: dict[Axes, dict[Axes, Axes]] = {}  # of each its sums, each with what it is a sum of, in order
+        self.copy_of: dict[tuple[Axes, Axes], int] = {}  # where they lie
+        self.left_whole: set[Axes] = set()
+        counts = [np.zeros(0)]
+        for mask, table, inside in zip(self.masks, self.tables, self.coarser, strict=True):
+            size = self.size_of(table)
+            if len(inside) < 2 or size < COPIES * sum(map(self.size_of, inside)):
+                continue
+            below = self.lattice.below(mask)[1:]
+            if size < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
+                continue
+            edges = self._tree_of_sums(table, mask, below)
+            if self.cells + sum(map(self.size_of, edges)) > most_cells:
+                continue
+            is_alone = mask not in mixed and not any(self.mask_of(other) | mask == self.mask_of(other) for other in self.trees)
+            self.trees[table] = edges
+            self.left_whole |= {table} if is_alone else set()
+            for own in edges:
+                self.copy_of[table, own] = self.cells
+                self.cells += self.size_of(own)
+                counts.append(is_alone * self._cells_of_sums(table, own))
+        self.copied, self.cells_of_copies = slice(start, self.cells), np.concatenate(counts)
+
+    def _tree_of_sums(self, table: Axes, mask: int, below: list[int]) -> dict[Axes, Axes]:
+        size = cache(lambda own: self.size_of(self.within(table, own)))
+        edges = tree_of_sums(mask, self.lattice.covers[mask], size)
+        known = {own for own, _ in edges}
+        for own in below:
+            if own not in known:
+                edges.append((own, min([other for other, _ in edges if own & ~other == 0], key=size)))
+        edges.sort(key=lambda edge: edge[1] != mask)
+        return {self.within(table, own): self.within(table, source) for own, source in edges}
+
+    def _cells_of_sums(self, fine: Axes, coarse: Axes) -> Float:
+        """How many of a table's cells each of a coarser one is a sum of."""
+        axes, targets = self.axes, {self.axes.variable[axis]: axis for axis in coarse}
+        found = np.ones(1)
+        for axis in fine:
+            target = targets.get(axes.variable[axis], -1)
+            own = np.full(1, axes.sizes[axis]) if target < 0 else np.bincount(axes.between(axis, target))
+            found = np.outer(found, own).ravel()
+        return found
+
     def _lay_steps(self) -> None:
         self.most_room = 0
-        moves = [
-            [(*row, number, self.number[other], own[0] in other) for row in self._move(own, other)]
-            for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True))
-            for other in inside
-        ]
-        self.up = StepList.of(list(chain.from_iterable(moves)))
-        self.down = StepList.of(list(chain.from_iterable(reversed(moves))))
-        self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
+        up: list[tuple[Row, float]] = []
+        first: list[Row] = []
+        blocks: list[list[Row]] = []
+        for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
+            if own in self.trees:
+                gathered, copies, taken, spread = self._beside(number)
+                up += [*gathered, *((row, 1.0) for row in [*copies, *taken])]
+                first += copies
+                blocks.append(spread)
+                continue
+            for other in inside:
+                moves = self._move(own, other, self.places[own], self.places[other])
+                blocks.append([(*row, number, self.number[other], own[0] in other) for row in moves])
+                up += [(row, 1.0) for row in blocks[-1]]
+        self.up = StepList.of([row for row, _ in up], np.array([factor for _, factor in up]))
+        self.down = StepList.of([*first, *chain.from_iterable(reversed(blocks))])
+        self.sums = _rows(
+            [
+                (*row, 0, 0, 1)
+                for own, source in self.margins.items()
+                for row in self._sum(source, own, self.places[source], self.places[own])
+            ]
+        )
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
         self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
 
-    def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
-        start, end, stages = self.places[fine], self.places[coarse], self._stages(fine, coarse)
+    def _beside(self, number: int) -> tuple[list[tuple[Row, float]], list[Row], list[Row], list[Row]]:
+        """What a large table says of small ones: rows and factors that find it, what takes it, and what spreads it."""
+        table, place = self.tables[number], self.copy_of
+        tree, gathered, spread, seen = self.trees[table], list[tuple[Row, float]](), list[list[Row]](), set(self.number)
+        for own, source in tree.items():
+            start, keeps = self.places[table] if source == table else place[table, source], source == table
+            rows = [
+                (*row, number, number, keeps and table[0] in own)
+                for row in self._sum(source, own, start, place[table, own])
+            ]
+            gathered += [(row, 1.0) for row in rows]
+            spread.append([(EXPAND if row[1] >= self.cells else ADD, *row[1:]) for row in reversed(rows)])
+        for steps, source in zip(reversed(spread), reversed(tree.values()), strict=True):
+            if source not in seen:  # nothing is there yet
+                steps[-1] = (EXPAND, *steps[-1][1:])
+                seen.add(source)
+        copies = []
+        for own in sorted(tree.keys() & self.number.keys(), key=self.number.__getitem__):
+            for other in self.coarser[self.number[own]]:
+                rows = self._move(own, other, place[table, own], place[table, other])
+                gathered += [((*row, number, self.number[other], 0), 0.0) for row in rows if row[0] != LAND]
+            size, end = self.size_of(own), self.places[own]
+            copies.append((LAND, place[table, own], end, 1, 1, size, -1, number, self.number[own], 0))
+        back = list(chain.from_iterable(reversed(spread)))
+        start = self.places[table]
+        taken = [] if table in self.left_whole else [(PUT if row[1] == start else row[0], *row[1:]) for row in back]
+        return gathered, copies, taken, back
+
+    def _move(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
+        stages = self._stages(fine, coarse)
         if len(stages) == 1 and stages[0][3] < 0:
             return [(MOVE, start, end, *stages[0])]
         reduce, last = self._reductions(start, stages, self.cells)
@@ -241,9 +346,9 @@ class SweepPlan:
         back = [(PUT if row[1] == start else EXPAND, *row[1:]) for row in reversed(reduce)]
         return [*reduce, (LAND, last, end, *land, -1), *back]
 
-    def _sum(self, fine: Axes, coarse: Axes) -> list[Row]:
-        rows, _ = self._reductions(self.places[fine], self._stages(fine, coarse), self.cells)
-        return [(*row, 0, 0, 1) for row in [*rows[:-1], (*rows[-1][:2], self.places[coarse], *rows[-1][3:])]]
+    def _sum(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
+        rows, _ = self._reductions(start, self._stages(fine, coarse), self.cells)
+        return [*rows[:-1], (*rows[-1][:2], end, *rows[-1][3:])]
 
     def _reductions(self, start: int, stages: list[Stage], room: int) -> tuple[list[Row], int]:
         rows: list[Row] = []
