@@ -21,8 +21,9 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
-from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
+from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan
 from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up
+from blue_solvers.components.lattice.tables import information
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers

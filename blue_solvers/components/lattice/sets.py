@@ -134,9 +134,9 @@ def intersections(masks: set[int]) -> set[int]:
         return set(masks)
     listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
-    for mask in masks:
+    for number, mask in enumerate(sorted(masks, key=int.bit_count), 1):
         family = closed(family, {mask})
-        if len(family) * len(masks) > listed:  # less work: of every subset of one the smallest intersection around it
+        if len(family) * (len(masks) - number) > listed:  # less work: of every subset of one the smallest intersection around it
             closures: dict[int, int] = {}
             for own in masks:
                 for subset in submasks(own):
@@ -186,7 +186,9 @@ def tree_of_sums(source: int, wanted: list[int], size: Callable[[int], float]) -
         if (len(inside) - 1) * (size(source) + STEP) <= len(inside) * (size(union) + STEP):
             union, inside = left[0], left[:1]
         left = [own for own in left if own not in inside]
-        found += [(union, source), *tree_of_sums(union, [own for own in inside if own != union], size)]
+        found.append((union, source))
+        if len(inside) > 1:
+            found += tree_of_sums(union, [own for own in inside if own != union], size)
     return found
 
 
