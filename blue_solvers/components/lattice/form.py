@@ -76,8 +76,8 @@ class LatticeForm:
         self._down = self._phases(plan.down, False)
         self._wanted_at = self._reads(self._wanted, problem.desired.offsets[:-1])
         self._results = in_parts(self._wanted_at.turned())
-        places = [plan.places[own] for own in self._wanted]
-        self._is_as_it_lies = places == problem.desired.offsets[:-1].tolist() and len(set(places)) == len(places)
+        self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
+        self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
 
     def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         """What components are multiplied by, and their variances, from what tables say of each."""
@@ -101,6 +101,11 @@ class LatticeForm:
                 for own, start in zip(tables, starts.tolist(), strict=True)
             ]
         )
+
+    def _lies_as(self, tables: Sequence[Axes], offsets: Integers) -> bool:
+        """Whether tables are a layout's, one after the other as there."""
+        places = [self._plan.places[own] for own in tables]
+        return places == offsets[:-1].tolist() and len(set(places)) == len(places)
 
     def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
         """What tables that are read say of all; to those that are known nothing comes from others.
@@ -134,6 +139,11 @@ class LatticeForm:
             (self._phases(plan.down.at(own[plan.down.table]), False), in_parts(writes.at(own[writes.table])))
             for own in kinds
         ]
+
+    @cached_property
+    def _weights(self) -> Float:
+        """Of every observed cell, (n, 1)."""
+        return np.repeat(self._told.factors, self._observed.sizes)[:, None]
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K); the memory of all tables where the desired ones lie as in the layout."""
@@ -179,9 +189,14 @@ class LatticeForm:
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        (up, downs), found = self._back, np.zeros((self._observed.size, V.shape[1]))
+        (up, downs), size = self._back, self._observed.size
         with self._workers(V) as workers:
             cells = self._components(up, V, workers, True)
+            if self._is_back and len(cells) <= 2 * size:
+                self._go_down(downs[0][0], cells, workers)
+                cells[:size] *= self._weights
+                return cells[:size]
+            found = np.zeros((size, V.shape[1]))
             for down, writes in downs:
                 self._go_down(down, cells, workers)
                 self._go_up([writes], found, cells, workers)

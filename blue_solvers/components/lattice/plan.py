@@ -132,7 +132,8 @@ class SweepPlan(LatticeTables):
         mixed = {mask for mask, own in zip(self.masks, self.tables, strict=True) if self.groups(own)}
         for mask, table, inside in zip(self.masks, self.tables, self.coarser, strict=True):
             size = self.size_of(table)
-            if len(inside) < 2 or size < COPIES * sum(map(self.size_of, inside)):
+            is_easy = len(inside) < 3 or mask in self.lattice.regular
+            if is_easy or size < COPIES * sum(map(self.size_of, inside)):
                 continue
             below = self.lattice.below(mask)[1:]
             if size < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):

@@ -136,7 +136,7 @@ def intersections(masks: set[int]) -> set[int]:
     family: set[int] = set()
     for number, mask in enumerate(sorted(masks, key=int.bit_count), 1):
         family = closed(family, {mask})
-        if len(family) * (len(masks) - number) > listed:  # less work: of every subset of one the smallest intersection around it
+        if len(family) * (len(masks) - number) > listed:  # less work: of every subset the smallest intersection with it
             closures: dict[int, int] = {}
             for own in masks:
                 for subset in submasks(own):
