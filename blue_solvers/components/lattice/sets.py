@@ -108,24 +108,28 @@ class IntersectionLattice:
             sums[inside] = sums[inside] * (levels - 1) + sums[without]
         others: dict[int, float] = {}
         for mask in set(masks) - self.regular:
-            others[mask] = sum([values[self._number[own]] * count for own, _, count in self.contrasts_of(mask)])
+            others[mask] = sum([values[self._number[own]] * count for own, count in self.contrasts_of(mask)])
         return np.array([others[mask] if mask in others else sums[self._number[mask]] for mask in masks])
 
-    def contrasts_of(self, mask: int) -> list[tuple[int, int, float]]:
-        """The members that are closures of subsets of a set, what each shares with it, and its contrasts' number."""
+    def meets(self, mask: int) -> dict[int, int]:
+        """What members that are closures of subsets of a set share with it, smallest first, each with the member."""
         if mask in self.covers:
-            meets = {own: own for own in reversed(self.below(mask))}
-        else:
-            meets = {}
-            for own in reversed(self.members):
-                meets.setdefault(own & mask, own)
+            return {own: own for own in reversed(self.below(mask))}
+        found: dict[int, int] = {}
+        for own in reversed(self.members):
+            found.setdefault(own & mask, own)
+        return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
+
+    def contrasts_of(self, mask: int) -> list[tuple[int, float]]:
+        """The members that are closures of subsets of a set, and the number of its contrasts that each is of."""
+        meets = self.meets(mask)
         counts: dict[int, float] = {}
-        for meet in sorted(meets, key=int.bit_count):
+        for meet in meets:
             if all(meet ^ bit in meets for bit in bits(meet)):
                 counts[meet] = prod([self._sizes[number] - 1 for number in places(meet)])
             else:
                 counts[meet] = self.size(meet) - sum([n for own, n in counts.items() if own & meet == own])
-        return [(meets[meet], meet, count) for meet, count in counts.items()]
+        return [(meets[meet], count) for meet, count in counts.items()]
 
 
 def intersections(masks: set[int]) -> set[int]:

@@ -66,7 +66,8 @@ class LatticeTables:
         self.axes = axes
         self.size_of = cache(axes.size)
         self.mask_of = cache(self._mask_of)
-        self._keeping = cache(lambda mask: tuple(bit_places(mask)))
+        keeping = cache(lambda mask: tuple(bit_places(mask)))
+        self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
@@ -93,10 +94,8 @@ class LatticeTables:
             table = self.margins[table]
         return self.number[table]
 
-    def within(self, table: Axes, mask: int) -> Axes:
+    def _with_groups(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
-        if not self.axes.has_groups:
-            return self._keeping(mask)
         whole, groups = self.axes.is_whole, self.axes.groups
         kept = [groups[axis] if whole[axis] and not mask >> axis & 1 else axis for axis in table]
         return tuple([axis for axis in kept if axis >= 0])
@@ -154,7 +153,7 @@ class LatticeTables:
 
 def information(plan: LatticeTables, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
     """What some tables say of every one of the sweeps that they lead to, by cell of its groups and recodes."""
-    if plan.axes.has_groups:
+    if plan.axes.has_groups and observed:
         return _information_by_group(plan, observed, precisions)
     values: dict[int, float] = {}
     for table, precision in zip(observed, precisions.tolist(), strict=True):
