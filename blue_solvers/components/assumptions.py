@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping, SchemaAxes, groupings_of
-from blue_solvers.components.lattice.tables import LatticeTables, TooManyCellsError
+from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
@@ -81,7 +81,7 @@ def _recodes_too_large(problem: Problem) -> str | None:
         [axes.tables[table.name] for table in own] for own in (problem.desired_tables, problem.observed_tables)
     )
     try:
-        LatticeTables(axes, observed, desired, free_memory() / SWEEP_BYTES)
+        SweepPlan(axes, observed, desired, free_memory() / SWEEP_BYTES)
     except TooManyCellsError:
         return refusal
     return None

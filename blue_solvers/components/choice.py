@@ -16,7 +16,7 @@ import numpy as np
 
 from blue_solvers.components.assumptions import group_count, too_large
 from blue_solvers.components.lattice.form import LatticeForm
-from blue_solvers.components.lattice.tables import TooManyCellsError
+from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.orthogonal import kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_form import TreeForm

@@ -14,10 +14,9 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, Lines, mix_lines
-from blue_solvers.components.lattice.plan import SweepPlan
+from blue_solvers.components.lattice.plan import SweepPlan, information
 from blue_solvers.components.lattice.sets import places
 from blue_solvers.components.lattice.sweeps import go_down, go_up
-from blue_solvers.components.lattice.tables import LatticeTables, information
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table
@@ -156,14 +155,14 @@ class LeafPlan:
         """
         told = list(self._seen)
         while True:
-            plan, found = LatticeTables(axes, told, []), dict[int, set[int]]()
+            plan, found = SweepPlan(axes, told, []), dict[int, set[int]]()
             for mask, table in zip(plan.masks, plan.tables, strict=True):
                 groups = {axes.groups[axis] for axis in plan.groups(table)}
                 found.setdefault(mask, set(places(mask))).update(groups)
             self._joins = {mask: tuple(sorted(own)) for mask, own in found.items()}
             missing = [own for own in self._joins.values() if own not in plan.number]
             if not missing:
-                return SweepPlan(axes, told, [])
+                return plan
             told += missing
 
     def _weigh_groups(self, precisions: Float, share: Float) -> None:

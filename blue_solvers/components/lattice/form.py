@@ -21,9 +21,8 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
-from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan
+from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
 from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up
-from blue_solvers.components.lattice.tables import information
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -61,7 +60,7 @@ class LatticeForm:
         variances = np.concatenate(problem.geounit_variances)
         told = np.flatnonzero(variances < np.inf)
         tables, variances = [tables[i] for i in told.tolist()], variances[told]
-        self._plan = plan = SweepPlan(axes, tables, self._wanted, most_bytes / CELL_BYTES, True)
+        self._plan = plan = SweepPlan(axes, tables, self._wanted, most_bytes / CELL_BYTES)
         is_exact = variances == 0
         precisions = 1 / np.where(is_exact, 1.0, variances)
         exact, noisy = (
@@ -117,7 +116,8 @@ class LatticeForm:
         is_margin = reads.steps[:, 1] != plan.offsets[reads.table]
         kind, fine, coarse = plan.up.steps[:, [0, TABLE, TARGET]].T
         shares = units[coarse] / units[fine] * (is_known[fine] | ~is_known[coarse])
-        moves = replace(plan.up, factors=plan.up.factors * np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
+        shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
+        moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         whole = reads.at(~is_margin).followed_by(moves)
         found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
         if not is_margin.any():
@@ -139,11 +139,6 @@ class LatticeForm:
             (self._phases(plan.down.at(own[plan.down.table]), False), in_parts(writes.at(own[writes.table])))
             for own in kinds
         ]
-
-    @cached_property
-    def _weights(self) -> Float:
-        """Of every observed cell, (n, 1)."""
-        return np.repeat(self._told.factors, self._observed.sizes)[:, None]
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K); the memory of all tables where the desired ones lie as in the layout."""
@@ -171,7 +166,7 @@ class LatticeForm:
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
             mix_lines.fastest()(cells, *self._mixing.lines, transpose)
-        cells[self._plan.copied] *= self._plan.cells_of_copies[:, None]
+        cells[self._plan.copied] *= self._plan.cells_of_copies
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
@@ -194,7 +189,7 @@ class LatticeForm:
             cells = self._components(up, V, workers, True)
             if self._is_back and len(cells) <= 2 * size:
                 self._go_down(downs[0][0], cells, workers)
-                cells[:size] *= self._weights
+                cells[:size] *= np.repeat(self._told.factors, self._observed.sizes)[:, None]
                 return cells[:size]
             found = np.zeros((size, V.shape[1]))
             for down, writes in downs:

@@ -22,8 +22,8 @@ import numpy as np
 
 from blue_solvers.components.assumptions import MOST_GROUPS
 from blue_solvers.components.grouping import Axes
+from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.lattice.sets import places as bit_places
-from blue_solvers.components.lattice.tables import LatticeTables, TooManyCellsError
 from blue_solvers.components.orthogonal import kronecker, squares_of_sums
 from blue_solvers.components.tree.messages import Telling, combine
 from constraint_builders.arrays import Float, Integers
@@ -41,7 +41,7 @@ class GroupMixing:
 
     Parameters
     ----------
-    plan : LatticeTables
+    plan : SweepPlan
     told : dict of ndarray
         For tables of the sweeps what all that is observed says of each of their cells of groups: precisions, or of
         those in `exact` how many say so exactly.
@@ -66,7 +66,7 @@ class GroupMixing:
 
     def __init__(
         self,
-        plan: LatticeTables,
+        plan: SweepPlan,
         told: dict[Axes, Float],
         exact: Collection[Axes],
         desired: Sequence[Axes],

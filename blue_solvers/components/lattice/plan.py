@@ -1,25 +1,29 @@
-"""The operations of the sweeps between tables.
+"""Which tables the sweeps hold, where they lie in one vector, and the operations between them.
+
+Of every table contrasts along its variables, and sums over groups of levels, go to the largest intersections with other
+tables inside it; these are tables of their own. A desired table that is no intersection is a margin of the smallest
+table that refines it.
 
 Means that go from a large table to many small ones are taken by sums of sums beside it, none of which changes it: what
-it has along small tables is found among copies of theirs. So what it has beside that is never laid out: going down, it
-gets what the copies lack. Only where others mix it in between, or take it for a small table themselves, it loses what
-the copies have, as tables do from which means go one after the other.
+it has along small tables is found among copies of theirs, and going down it gets what these lack. Only where others mix
+it in between, or have a copy of it, it loses going up what its copies have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, reduce
 from itertools import chain
 from math import prod
+from operator import or_
 
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
-from blue_solvers.components.lattice.sets import tree_of_sums
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
-from blue_solvers.components.lattice.tables import LatticeTables
+from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
+from blue_solvers.components.lattice.sets import places as bit_places
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, go_down, sums
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, ...]
@@ -27,6 +31,10 @@ Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
 TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
 SUMMED, KEPT = -1, -2  # in the place of a list
 COPIES = 6  # times that a table is larger than all inside it, copies of which then pay
+
+
+class TooManyCellsError(Exception):
+    """Tables that would take more cells than were allowed."""
 
 
 @dataclass(frozen=True)
@@ -70,48 +78,84 @@ class StepList:
         return replace(self, steps=self.steps[:, [0, 2, 1, *range(3, 10)]])
 
 
-class SweepPlan(LatticeTables):
+class SweepPlan:
     """The tables and operations.
 
     Parameters
     ----------
-    axes, observed, desired, most_cells
-        As `LatticeTables` takes them; copies are within the cells.
-    with_copies : bool, optional
-        Whether small tables may be copied beside large ones.
+    axes : SchemaAxes
+    observed, desired : sequence of tuple of int
+        Tables by their axes; of observed ones those that tell something. If none is desired, none is copied.
+    most_cells : float
+        That all tables may have together, without copies.
 
     Attributes
     ----------
+    lattice : IntersectionLattice
+        Of the variables that tables keep whole, by `mask_of`.
+    tables : list of tuple of int
+        Those of the sweeps, those of more variables first.
+    offsets, sizes : ndarray of int, (tables,)
+    places : dict
+        Where every table lies, of the sweeps or desired.
     cells : int
-        Of all tables and copies.
+        Of all of them and of copies.
     copied : slice
         Where copies lie.
     cells_of_copies : ndarray
         Of the large table for each cell of its copies; 0 where it loses what they have.
     up, down : StepList
         Operations between the tables.
+    margins : dict
+        Desired tables that are not of the sweeps, each with the one that it is a sum of.
     sums, shares : ndarray of int, (rows, 10)
         Going down, those that lead to margins; and going up, those that lead from them.
     most_room : int
         Cells that one operation needs after all tables.
+
+    Raises
+    ------
+    TooManyCellsError
+        If there are more.
     """
 
     def __init__(
-        self,
-        axes: SchemaAxes,
-        observed: Sequence[Axes],
-        desired: Sequence[Axes],
-        most_cells: float = np.inf,
-        with_copies: bool = False,
+        self, axes: SchemaAxes, observed: Sequence[Axes], desired: Sequence[Axes], most_cells: float = np.inf
     ) -> None:
-        super().__init__(axes, observed, desired, most_cells)
+        self.axes = axes
+        self.size_of = cache(axes.size)
+        self.mask_of = cache(self._mask_of)
+        keeping = cache(lambda mask: tuple(bit_places(mask)))
+        self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
+        self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
+        generators: dict[Axes, None] = dict.fromkeys(observed)
+        finest_first = sorted(generators, key=self.size_of, reverse=True)
+        for table in desired:
+            if table not in generators and not any(self._holds(other, table) for other in finest_first):
+                generators[table] = None
+        generators = generators or {(): None}
+        self.lattice = IntersectionLattice({self.mask_of(table) for table in generators}, axes.sizes)
         self._lists: list[int] = []
         self._list = cache(self._lay_list)
-        self._trees: dict[Axes, dict[Axes, Axes]] = {}  # of each its sums, each with what it is a sum of, in order
-        self._copies: dict[Axes, dict[Axes, int]] = {}  # where they lie
-        self._is_left: dict[Axes, bool] = {}  # whether it keeps what the copies have
-        self._lay_copies(most_cells if with_copies else 0.0)
+        self._lay_tables(generators, most_cells)
+        self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
+        self._lay_places(desired)
+        self._lay_copies(len(desired) > 0)
         self._lay_steps()
+
+    def _mask_of(self, table: Axes) -> int:
+        """The variables that a table keeps whole, as bits of their axes."""
+        return sum([1 << axis for axis in table if self.axes.is_whole[axis]])
+
+    def groups(self, table: Axes) -> Axes:
+        """A table's axes of groups and recodes."""
+        return tuple(axis for axis in table if not self.axes.is_whole[axis])
+
+    def source_of(self, table: Axes) -> int:
+        """The number of a table of the sweeps, or of the one that a margin is a sum of."""
+        while table in self.margins:
+            table = self.margins[table]
+        return self.number[table]
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
@@ -126,153 +170,138 @@ class SweepPlan(LatticeTables):
             worst = max(worst, float(abs(difference).max(initial=0.0)))
         return worst
 
-    def _lay_copies(self, most_cells: float) -> None:
-        """Which tables are large beside all that their means go to, and their copies."""
-        start, counts = self.cells, [np.zeros(0)]
-        mixed = {mask for mask, own in zip(self.masks, self.tables, strict=True) if self.groups(own)}
+    def _with_groups(self, table: Axes, mask: int) -> Axes:
+        """What a table leads to that keeps only some of its variables whole, and groups of others."""
+        whole, groups = self.axes.is_whole, self.axes.groups
+        kept = [groups[axis] if whole[axis] and not mask >> axis & 1 else axis for axis in table]
+        return tuple([axis for axis in kept if axis >= 0])
+
+    def _holds(self, fine: Axes, coarse: Axes) -> bool:
+        return all(self._provides(fine) >> axis & 1 for axis in coarse)
+
+    def _lay_tables(self, generators: Iterable[Axes], most_cells: float) -> None:
+        classes: dict[int, dict[Axes, int]] = {}
+        for table in generators:
+            mask = self.mask_of(table)
+            classes.setdefault(mask.bit_count(), {})[table] = mask
+        self.tables: list[Axes] = []
+        self.number: dict[Axes, int] = {}
+        self.masks: list[int] = []
+        self.coarser: list[list[Axes]] = []
+        cells = 0
+        for size in range(max(classes), -1, -1):
+            for table, mask in classes.get(size, {}).items():
+                inside = {self.within(table, own): own for own in self.lattice.covers[mask]}
+                for other, own in inside.items():
+                    classes.setdefault(own.bit_count(), {})[other] = own
+                self.number[table] = len(self.tables)
+                self.tables.append(table)
+                self.masks.append(mask)
+                self.coarser.append(sorted(inside, key=lambda other: table[0] not in other))
+                cells += self.size_of(table)
+                if cells > most_cells:
+                    raise TooManyCellsError
+        self.sizes = np.array([self.size_of(table) for table in self.tables], dtype=np.int64)
+
+    def _sources(self, wanted: list[Axes]) -> dict[Axes, Axes]:
+        """For every table that is a margin the one that it is a sum of, itself a table or a margin before it."""
+        found: dict[Axes, Axes] = {}
+        smallest_first = sorted(self.tables, key=self.size_of) if wanted else []
+        for table in sorted(wanted, key=self.size_of, reverse=True):
+            source = next(own for own in smallest_first if self._holds(own, table))
+            for axis in range(len(self.axes.sizes)):
+                told = self.axes.provides[axis]
+                finer = tuple(sorted([axis, *(own for own in table if not told >> own & 1)]))
+                if finer in found and self.size_of(finer) < self.size_of(source):
+                    source = finer
+            found[table] = source
+        return found
+
+    def _lay_places(self, desired: Sequence[Axes]) -> None:
+        self.places: dict[Axes, int] = {}
+        self.cells = 0
+        for table in [*desired, *self.tables]:
+            if table not in self.places:
+                self.places[table] = self.cells
+                self.cells += self.size_of(table)
+        self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
+
+    def _lay_copies(self, is_wanted: bool) -> None:
+        """Which tables are large beside all that is inside them, and where their sums lie."""
+        self._copies: dict[Axes, dict[Axes, tuple[Axes, int]]] = {}  # with what each is a sum of, that first
+        start = self.cells
         for mask, table, inside in zip(self.masks, self.tables, self.coarser, strict=True):
-            size = self.size_of(table)
-            is_easy = len(inside) < 3 or mask in self.lattice.regular
-            if is_easy or size < COPIES * sum(map(self.size_of, inside)):
+            if not is_wanted or len(inside) < 3 or mask in self.lattice.regular:
                 continue
             below = self.lattice.below(mask)[1:]
-            if size < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
+            if self.size_of(table) < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
                 continue
-            tree = self._tree_of_sums(table, mask, below)
-            if self.cells + sum(map(self.size_of, tree)) > most_cells:
-                continue
-            is_inside = any(mask & ~self.mask_of(other) == 0 for other in self._trees)
-            self._is_left[table] = mask not in mixed and not is_inside
-            self._trees[table], self._copies[table] = tree, {}
-            for own in tree:
-                self._copies[table][own] = self.cells
-                self.cells += self.size_of(own)
-                counts.append(self._is_left[table] * self._cells_of_sums(table, own))
-        self.copied, self.cells_of_copies = slice(start, self.cells), np.concatenate(counts)
-
-    def _tree_of_sums(self, table: Axes, mask: int, below: list[int]) -> dict[Axes, Axes]:
-        shares = {axis: self.size_of((axis,)) / self.size_of(self.within((axis,), 0)) for axis in table}
-        least = self.size_of(self.within(table, 0))
-        size = cache(lambda own: size(own & (own - 1)) * shares[(own & -own).bit_length() - 1] if own else least)
-        edges = tree_of_sums(mask, self.lattice.covers[mask], size)
-        found = {own for own, _ in edges}
-        for own in below:
-            if own not in found:
-                edges.append((own, min([other for other, _ in edges if not own & ~other], key=size)))
-        edges.sort(key=lambda edge: edge[1] != mask)
-        return {self.within(table, own): self.within(table, source) for own, source in edges}
-
-    def _cells_of_sums(self, fine: Axes, coarse: Axes) -> Float:
-        """How many of a table's cells each of a coarser one is a sum of."""
-        axes, of_variable = self.axes, {self.axes.variable[axis]: axis for axis in fine}
-        found = np.ones([axes.sizes[axis] for axis in coarse])
-        for place, axis in enumerate(coarse):
-            if axis not in fine:
-                count = np.bincount(axes.between(of_variable[axes.variable[axis]], axis))
-                found *= count.reshape(-1, *[1] * (len(coarse) - place - 1))
-        return (found * (self.size_of(fine) / found.sum())).ravel()
+            shares = {axis: self.size_of((axis,)) / self.size_of(self.within((axis,), 0)) for axis in table}
+            size = cache(lambda own, shares=shares: prod([shares[axis] for axis in bit_places(own)]))
+            edges = dict(tree_of_sums(mask, self.lattice.covers[mask], size))
+            for own in below:
+                if own not in edges:
+                    edges[own] = min([other for other in edges if not own & ~other], key=size)
+            copies = self._copies[table] = {}
+            for own, source in sorted(edges.items(), key=lambda edge: edge[1] != mask):  # from the large one first
+                copies[self.within(table, own)] = self.within(table, source), self.cells
+                self.cells += self.size_of(self.within(table, own))
+        self.copied = slice(start, self.cells)
 
     def _lay_steps(self) -> None:
         self.most_room = 0
-        self._moves, back = self._between(
-            [
-                (fine, coarse)
-                for fine, inside in zip(self.tables, self.coarser, strict=True)
-                for coarse in inside
-                if fine not in self._trees
-            ]
-        )
-        self._losses: dict[Axes, Integers] = {}  # of tables with copies, what leaves them only what no copy has
-        up, down, first, factors = [self._moves], [back], [_rows([])], [np.ones(len(back))]
-        for table in reversed(self._trees):  # those that others have copies of before these
-            found, lands, loses, spread = self._beside(table)
-            self._losses[table] = np.concatenate([found, loses])
-            up += [found, lands, *([] if self._is_left[table] else [loses])]
-            factors += [np.zeros(len(found)), np.ones(len(lands)), np.ones(0 if self._is_left[table] else len(loses))]
-            down.append(spread)
-            first.append(lands)
-        steps, later = np.concatenate(up), np.concatenate(down)
-        order = np.argsort(steps[:, TABLE], kind="stable")
-        self.up = StepList(steps[order], np.concatenate(factors)[order])
-        later = np.concatenate([*first, later[np.argsort(-later[:, TABLE], kind="stable")]])
-        self.down = StepList(later, np.ones(len(later)))
+        up, first, blocks, left = list[Row](), list[Row](), list[list[Row]](), list[Axes]()
+        mixed = {mask for mask, own in zip(self.masks, self.tables, strict=True) if self.groups(own)}
+        for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
+            if own in self._copies:
+                found, lands, spread = self._beside(own)
+                up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]
+                if self.masks[number] in mixed or any(own in other for other in self._copies.values()):
+                    up += [(PUT if row[1] == self.places[own] else row[0], *row[1:]) for row in spread]
+                else:
+                    left.append(own)
+                continue
+            for other in inside:
+                moves = self._move(own, other, self.places[own], self.places[other])
+                blocks.append([(*row, number, self.number[other], own[0] in other) for row in moves])
+                up += blocks[-1]
+        self.up = StepList.of(up)
+        self.down = StepList.of([*first, *chain.from_iterable(reversed(blocks))])
         margins = [(source, own, self.places[source], self.places[own]) for own, source in self.margins.items()]
         self.sums = _rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
         self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
+        cells = np.zeros((self.cells + self.most_room if self._copies else 0, 1))
+        for own in left:
+            cells[self.places[own] :][: self.size_of(own)] = 1
+        go_down.fastest()(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
+        self.cells_of_copies = cells[self.copied]
 
-    def _between(self, pairs: list[tuple[Axes, Axes]]) -> tuple[Integers, Integers]:
-        """Rows that move means between tables, and the same going down."""
-        if not pairs:
-            return _rows([]), _rows([])
-        count = len(self.axes.sizes)
-        has = np.zeros((len(self.tables), count), dtype=bool)
-        has[np.repeat(np.arange(len(self.tables)), [*map(len, self.tables)]), [*chain.from_iterable(self.tables)]] = (
-            True
-        )
-        fine, coarse = np.array([(self.number[own], self.number[other]) for own, other in pairs]).T
-        own, other = has[fine], has[coarse]
-        keeps = other[np.arange(len(fine)), own.argmax(axis=1)]
-        order = np.lexsort((~keeps, fine))  # large tables are worked on in parts along their first axis
-        fine, coarse, own, other, keeps = (each[order] for each in (fine, coarse, own, other, keeps))
-        summed, cells = own & ~other, np.where(has, self.axes.sizes, 1).cumprod(axis=1)
-        first, last = summed.argmax(axis=1), count - 1 - summed[:, ::-1].argmax(axis=1)
-        before, through = np.where(first > 0, cells[fine, first - 1], 1), cells[fine, last]
-        pair = np.arange(len(fine))
-        ranks = own.cumsum(axis=1)
-        is_run = (ranks[pair, last] - ranks[pair, first] + 1 == summed.sum(axis=1)) & ~(other & ~own).any(axis=1)
-        after, ends = self.sizes[fine] // through, (self.offsets[fine], self.offsets[coarse])
-        whole = (0 * pair + MOVE, *ends, before, through // before, after, 0 * pair + SUMMED, fine, coarse, keeps)
-        apart = [
-            ((*row, fine[i], coarse[i], keeps[i]), i)
-            for i in np.flatnonzero(~is_run).tolist()
-            for row in self._move(self.tables[fine[i]], self.tables[coarse[i]])
-        ]
-        steps = np.concatenate([np.column_stack(whole)[is_run], _rows([row for row, _ in apart])])
-        number = np.concatenate([pair[is_run], np.array([i for _, i in apart], dtype=np.int64)])
-        return steps[np.argsort(number, kind="stable")], steps[np.argsort(-number, kind="stable")]
-
-    def _beside(self, table: Axes) -> tuple[Integers, Integers, Integers, Integers]:
-        """Rows that find what a table has along its copies, add this to what is copied, take it away, and spread it."""
-        number, start, copies = self.number[table], self.places[table], self._copies[table]
-        places, found, spread, seen = copies | {table: start}, list[Row](), list[Row](), set(self.number)
-        tree = self._trees[table].items()
-        edges = [(own, source, self._sum(source, own, places[source], places[own])) for own, source in tree]
-        for own, source, rows in edges:
-            found += [(*row, number, number, source == table and table[0] in own) for row in rows]
-        for own, source, rows in reversed(edges):
-            back = [(EXPAND, *row[1:], number, number, source == table and table[0] in own) for row in reversed(rows)]
-            if source in seen:  # otherwise nothing is there yet
-                back[-1] = (ADD, *back[-1][1:])
-            seen.add(source)
-            spread += back
+    def _beside(self, table: Axes) -> tuple[list[Row], list[Row], list[Row]]:
+        """Rows that find what a large table has along its copies, that add it to what they copy, and that spread it."""
+        number, copies = self.number[table], self._copies[table]
+        places = {table: self.places[table]} | {own: place for own, (_, place) in copies.items()}
+        found, spread, empty = list[Row](), list[Row](), copies.keys() - self.number.keys()
+        sums = {own: self._sum(source, own, places[source], place) for own, (source, place) in copies.items()}
+        for own, (source, _) in copies.items():
+            found += [(*row, number, number, source == table and table[0] in own) for row in sums[own]]
+        for own, (source, _) in reversed(copies.items()):
+            kinds = [EXPAND if source in empty else ADD, *[EXPAND] * len(sums[own])]
+            back = [(kind, *row[1:]) for kind, row in zip(kinds, sums[own], strict=False)][::-1]
+            spread += [(*row, number, number, source == table and table[0] in own) for row in back]
+            empty.discard(source)
         inside = [own for own in self.tables if own in copies]
-        ends = np.searchsorted(self._moves[:, TABLE], [self.number[own] for own in inside], side="left")
-        stops = np.searchsorted(self._moves[:, TABLE], [self.number[own] for own in inside], side="right")
-        parts = [
-            self._losses[own] if own in self._trees else self._moves[first:stop]
-            for own, first, stop in zip(inside, ends.tolist(), stops.tolist(), strict=True)
-        ]
-        among = np.concatenate([_rows([]), *parts])
-        among = among[among[:, 0] != LAND]
-        originals = np.array([self.places[own] for own in inside])
-        order = np.argsort(originals)
-        at = np.minimum(np.searchsorted(originals[order], among[:, 1:3]), len(inside) - 1)
-        moved = np.array([copies[own] for own in inside])[order][at]
-        among[:, 1:3] = np.where(originals[order][at] == among[:, 1:3], moved, among[:, 1:3])
-        among[:, TABLE], among[:, KEEPS_FIRST] = number, 0
-        lands = [
-            (LAND, copies[own], self.places[own], 1, 1, self.size_of(own), SUMMED, number, self.number[own], 0)
-            for own in inside
-        ]
-        spread_rows = _rows(spread)
-        loses = spread_rows.copy()
-        loses[loses[:, 1] == start, 0] = PUT
-        return np.concatenate([_rows(found), among]), _rows(lands), loses, spread_rows
+        for own in inside:
+            for other in self.coarser[self.number[own]]:
+                rows = self._move(own, other, places[own], places[other])
+                found += [(*row, number, self.number[other], 0) for row in rows if row[0] != LAND]
+        ends = [(places[own], self.places[own], 1, 1, self.size_of(own), SUMMED) for own in inside]
+        lands = [(LAND, *end, number, self.number[own], 0) for own, end in zip(inside, ends, strict=True)]
+        return found, lands, spread
 
-    def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
-        start, end, stages = self.places[fine], self.places[coarse], self._stages(fine, coarse)
+    def _move(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
+        stages = self._stages(fine, coarse)
         if len(stages) == 1 and stages[0][3] < 0:
             return [(MOVE, start, end, *stages[0])]
         reduce, last = self._reductions(start, stages, self.cells)
@@ -327,3 +356,34 @@ class SweepPlan(LatticeTables):
 
 def _rows(rows: Sequence[Row]) -> Integers:
     return np.fromiter(chain.from_iterable(rows), np.int64, 10 * len(rows)).reshape(-1, 10)
+
+
+def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
+    """What some tables say of every one of the sweeps that they lead to, by cell of its groups and recodes."""
+    if plan.axes.has_groups and observed:
+        return _information_by_group(plan, observed, precisions)
+    values: dict[int, float] = {}
+    for table, precision in zip(observed, precisions.tolist(), strict=True):
+        mask = plan.mask_of(table)
+        values[mask] = values.get(mask, 0.0) + precision / plan.size_of(table)
+    above = dict(zip(plan.lattice.members, plan.lattice.sums_above(values).tolist(), strict=True))
+    told = plan.sizes * np.array([above[mask] for mask in plan.masks])
+    return {table: own for table, own in zip(plan.tables, told[:, None], strict=True) if own[0] > 0}
+
+
+def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
+    axes, found = plan.axes, dict[Axes, Float]()
+    counts = [
+        np.bincount(told) if own else np.ones(n)
+        for told, own, n in zip(axes.told, axes.is_whole, axes.sizes, strict=True)
+    ]
+    shares = [count.mean() / count for count in counts]
+    outer = cache(lambda own: reduce(np.multiply.outer, [shares[axis] for axis in own], np.ones(())).ravel())
+    for table, precision in zip(observed, precisions.tolist(), strict=True):
+        grouped = [axis for axis in table if shares[axis].size > 1]
+        for mask in plan.lattice.below(plan.mask_of(table)):
+            own = plan.within(table, mask)
+            seen = tuple([axis for axis in grouped if not (axes.is_whole[axis] and mask >> axis & 1)])
+            density = precision * plan.size_of(own) / plan.size_of(table) * outer(seen)
+            found[own] = found[own] + density if own in found else density
+    return found

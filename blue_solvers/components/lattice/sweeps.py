@@ -146,16 +146,13 @@ def _cell_by_cell(
     flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool
 ) -> None:
     """What is read, or lands."""
-    place, other = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    size = np.uint64(steps[row, 3] * steps[row, 5]) * width
-    if steps[row, 0] == READ:
-        for i in range(size):
+    kind, place, other = steps[row, 0], np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    for i in range(np.uint64(steps[row, 3] * steps[row, 5]) * width):
+        if kind == READ:
             flat[place + i] += factor * values[other + i]
-    elif upwards:
-        for i in range(size):
+        elif upwards:
             flat[other + i] += factor * flat[place + i]
-    else:
-        for i in range(size):
+        else:
             flat[place + i] = flat[other + i] - flat[place + i]
 
 

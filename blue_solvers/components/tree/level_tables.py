@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from blue_solvers.components.component_products import TableAccess
-from blue_solvers.components.lattice.tables import TooManyCellsError
+from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import LeafPlan, SameCellsError, TableSums

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of
+from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.lattice.sets import IntersectionLattice
-from blue_solvers.components.lattice.tables import TooManyCellsError
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, compiled, gallery
 from constraint_builders.schema_order import in_schema_order
