@@ -229,15 +229,13 @@ class SweepPlan:
     def _lay_copies(self, is_wanted: bool) -> None:
         """Which tables are large beside all that is inside them, and where their sums lie."""
         self._copies: dict[Axes, dict[Axes, tuple[Axes, int]]] = {}  # with what each is a sum of, that first
-        start = self.cells
+        start, size = self.cells, cache(self.lattice.size)
         for mask, table, inside in zip(self.masks, self.tables, self.coarser, strict=True):
             if not is_wanted or len(inside) < 3 or mask in self.lattice.regular:
                 continue
             below = self.lattice.below(mask)[1:]
             if self.size_of(table) < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
                 continue
-            shares = {axis: self.size_of((axis,)) / self.size_of(self.within((axis,), 0)) for axis in table}
-            size = cache(lambda own, shares=shares: prod([shares[axis] for axis in bit_places(own)]))
             edges = dict(tree_of_sums(mask, self.lattice.covers[mask], size))
             for own in below:
                 if own not in edges:
@@ -297,7 +295,7 @@ class SweepPlan:
                 rows = self._move(own, other, places[own], places[other])
                 found += [(*row, number, self.number[other], 0) for row in rows if row[0] != LAND]
         ends = [(places[own], self.places[own], 1, 1, self.size_of(own), SUMMED) for own in inside]
-        lands = [(LAND, *end, number, self.number[own], 0) for own, end in zip(inside, ends, strict=True)]
+        lands: list[Row] = [(LAND, *end, number, self.number[own], 0) for own, end in zip(inside, ends, strict=True)]
         return found, lands, spread
 
     def _move(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
