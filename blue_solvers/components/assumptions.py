@@ -73,9 +73,13 @@ def _recodes_too_large(problem: Problem) -> str | None:
     refusal = too_large(problem)
     if refusal is None or too_many_groups(problem) is not None:
         return refusal
-    axes = SchemaAxes(problem.domain.schema, [*problem.desired_tables, *problem.observed_tables])
-    tables = problem.desired_tables, problem.observed_tables
-    desired, observed = ([axes.tables[table.name] for table in own] for own in tables)
+    tables = [*problem.desired_tables, *problem.observed_tables]
+    if SWEEP_BYTES * sum([table.size << len(table.factors) for table in tables]) <= free_memory():
+        return None  # whatever they have in common: each variable of each whole, or its groups, or neither
+    axes = SchemaAxes(problem.domain.schema, tables)
+    desired, observed = (
+        [axes.tables[table.name] for table in own] for own in (problem.desired_tables, problem.observed_tables)
+    )
     try:
         SweepPlan(axes, observed, desired, free_memory() / SWEEP_BYTES)
     except TooManyCellsError:

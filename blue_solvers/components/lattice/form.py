@@ -75,8 +75,8 @@ class LatticeForm:
         self._down = self._phases(plan.down, False)
         self._wanted_at = self._reads(self._wanted, problem.desired.offsets[:-1])
         self._results = in_parts(self._wanted_at.turned())
-        places = [plan.places[own] for own in self._wanted]
-        self._is_as_it_lies = places == problem.desired.offsets[:-1].tolist() and len(set(places)) == len(places)
+        self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
+        self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
 
     def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         """What components are multiplied by, and their variances, from what tables say of each."""
@@ -101,6 +101,11 @@ class LatticeForm:
             ]
         )
 
+    def _lies_as(self, tables: Sequence[Axes], offsets: Integers) -> bool:
+        """Whether tables are a layout's, one after the other as there."""
+        places = [self._plan.places[own] for own in tables]
+        return places == offsets[:-1].tolist() and len(set(places)) == len(places)
+
     def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
         """What tables that are read say of all; to those that are known nothing comes from others.
 
@@ -111,6 +116,7 @@ class LatticeForm:
         is_margin = reads.steps[:, 1] != plan.offsets[reads.table]
         kind, fine, coarse = plan.up.steps[:, [0, TABLE, TARGET]].T
         shares = units[coarse] / units[fine] * (is_known[fine] | ~is_known[coarse])
+        shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         whole = reads.at(~is_margin).followed_by(moves)
         found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
@@ -160,6 +166,7 @@ class LatticeForm:
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
             mix_lines.fastest()(cells, *self._mixing.lines, transpose)
+        cells[self._plan.copied] *= self._plan.cells_of_copies
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
@@ -177,9 +184,14 @@ class LatticeForm:
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        (up, downs), found = self._back, np.zeros((self._observed.size, V.shape[1]))
+        (up, downs), size = self._back, self._observed.size
         with self._workers(V) as workers:
             cells = self._components(up, V, workers, True)
+            if self._is_back and len(cells) <= 2 * size:
+                self._go_down(downs[0][0], cells, workers)
+                cells[:size] *= np.repeat(self._told.factors, self._observed.sizes)[:, None]
+                return cells[:size]
+            found = np.zeros((size, V.shape[1]))
             for down, writes in downs:
                 self._go_down(down, cells, workers)
                 self._go_up([writes], found, cells, workers)

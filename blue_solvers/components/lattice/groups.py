@@ -80,15 +80,16 @@ class GroupMixing:
             wanted.setdefault(mask, {})[seen] = None
         heads: list[list[int]] = []
         outer: list[list[int]] = []
-        lines: list[list[int]] = []
+        lines: list[Integers] = []
         matrices: list[Float] = []
-        entries = 0
+        count = entries = 0
         for components in self._alike():
             for members in components:
                 along, lengths, inner = self._lines(members)
-                heads.append([len(lines), len(along), inner, entries])
+                heads.append([count, len(along), inner, entries])
                 outer.append(lengths)
-                lines += along
+                lines.append(along)
+                count += len(along)
                 entries += len(along) ** 2
                 if ENTRY_BYTES * entries > most_bytes:
                     raise TooManyCellsError
@@ -96,17 +97,17 @@ class GroupMixing:
             matrices.append(self._solve(components, list(asked)).ravel())
         width = max(map(len, outer), default=0)
         outer = [[1] * (width - len(own)) + own for own in outer]
-        lines = [[own[0], *[0] * (width + 1 - len(own)), *own[1:]] for own in lines]
+        lines = [np.insert(own, [1] * (width + 1 - own.shape[1]), 0, axis=1) for own in lines]
         self.lines: Lines = (
             np.array(heads, dtype=np.int64).reshape(-1, 4),
             np.array(outer, dtype=np.int64).reshape(len(heads), width),
-            np.array(lines, dtype=np.int64).reshape(-1, width + 1),
+            np.concatenate([np.zeros((0, width + 1), dtype=np.int64), *lines]),
             np.concatenate([np.zeros(0), *matrices]),
         )
 
-    def _lines(self, members: list[Axes]) -> tuple[list[list[int]], list[int], int]:
+    def _lines(self, members: list[Axes]) -> tuple[Integers, list[int], int]:
         """Of a component's tables every line, the lengths of outer axes, and that of the inner one."""
-        sizes, starts = self._axes.sizes, []
+        sizes, starts = self._axes.sizes, list[Integers]()
         contrasts = bit_places(self._plan.mask_of(members[0]))
         steps: list[dict[int, int]] = []  # cells from one to the next along every axis
         for table in members:
@@ -116,13 +117,13 @@ class GroupMixing:
             [sizes[axis] for axis in contrasts],
             np.array([[step[axis] for axis in contrasts] for step in steps], dtype=np.int64),
         )
-        for table, step, outwards in zip(members, steps, along.tolist(), strict=True):
+        for table, step, outwards in zip(members, steps, along, strict=True):
             groups = self._plan.groups(table)
             counts = [sizes[axis] for axis in groups]
             cells = np.indices(counts).reshape(len(groups), prod(counts))
             first = self._plan.places[table] + np.array([step[axis] for axis in groups], dtype=np.int64) @ cells
-            starts += [[start, *outwards] for start in first.tolist()]
-        return starts, lengths, inner
+            starts.append(np.column_stack([first, np.tile(outwards, (len(first), 1))]))
+        return np.concatenate(starts), lengths, inner
 
     def _alike(self) -> list[list[list[Axes]]]:
         """The tables of every component, those of components that see alike together."""
@@ -186,7 +187,7 @@ class GroupMixing:
         These are what the table sees of variables that the component does not keep whole.
         """
         axes, plan, found = self._axes, self._plan, []
-        for mask, meet, _ in plan.lattice.contrasts_of(plan.mask_of(table)):
+        for meet, mask in plan.lattice.meets(plan.mask_of(table)).items():
             groups = plan.groups(plan.within(table, mask))
             found.append((mask, meet, tuple([axis for axis in groups if not axes.bits[axis] & mask])))
         return found
@@ -196,13 +197,14 @@ class GroupMixing:
         axes = self._axes
         counts = [np.bincount(axes.told[axis]) for axis in table]  # levels in what an axis tells apart
         lengths = [count.size for count in counts]
-        counts = [count.reshape(-1, *[1] * (len(table) - place)) for place, count in enumerate(counts, 1)]
+        after = range(len(table) - 1, -1, -1)
+        counts = [_number_or(own.reshape(-1, *[1] * count)) for own, count in zip(counts, after, strict=True)]
         total, shares = np.zeros(lengths), dict[int, Any]()
         own_bits = reduce(or_, [axes.bits[axis] for axis in table], 0)
         for mask, meet, seen in self._parts[table]:
             told = [axis in seen or axes.groups[axis] in seen for axis in table]
             shape = [length if own else 1 for length, own in zip(lengths, told, strict=True)]
-            variance = self.variances[mask, seen].reshape(shape)
+            variance = _number_or(self.variances[mask, seen].reshape(shape))
             share: Any = 1.0
             for axis, count in zip(table, counts, strict=True):
                 if axes.is_whole[axis] and not axes.bits[axis] & mask:
@@ -216,6 +218,11 @@ class GroupMixing:
             if axes.is_whole[axis]:
                 total = np.take(total, axes.told[axis], axis=place)
         return total.ravel()
+
+
+def _number_or(numbers: Any) -> Any:
+    """The number of an array that has only one: it is multiplied in less time."""
+    return numbers.item() if numbers.size == 1 else numbers
 
 
 def _component_lines(contrasts: Sequence[int], steps: Integers) -> tuple[Integers, list[int], int]:

@@ -3,6 +3,10 @@
 Of every table contrasts along its variables, and sums over groups of levels, go to the largest intersections with other
 tables inside it; these are tables of their own. A desired table that is no intersection is a margin of the smallest
 table that refines it.
+
+Means that go from a large table to many small ones are taken by sums of sums beside it, none of which changes it: what
+it has along small tables is found among copies of theirs, and going down it gets what these lack. Only where others mix
+it in between, or have a copy of it, it loses going up what its copies have.
 """
 
 from __future__ import annotations
@@ -17,14 +21,16 @@ from operator import or_
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
-from blue_solvers.components.lattice.sets import IntersectionLattice
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, sums
+from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
+from blue_solvers.components.lattice.sets import places as bit_places
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, go_down, sums
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, ...]
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
 TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
 SUMMED, KEPT = -1, -2  # in the place of a list
+COPIES = 6  # times that a table is larger than all inside it, copies of which then pay
 
 
 class TooManyCellsError(Exception):
@@ -79,9 +85,9 @@ class SweepPlan:
     ----------
     axes : SchemaAxes
     observed, desired : sequence of tuple of int
-        Tables by their axes; of observed ones those that tell something.
+        Tables by their axes; of observed ones those that tell something. If none is desired, none is copied.
     most_cells : float
-        That all tables may have together.
+        That all tables may have together, without copies.
 
     Attributes
     ----------
@@ -93,7 +99,11 @@ class SweepPlan:
     places : dict
         Where every table lies, of the sweeps or desired.
     cells : int
-        Of all of them.
+        Of all of them and of copies.
+    copied : slice
+        Where copies lie.
+    cells_of_copies : ndarray
+        Of the large table for each cell of its copies; 0 where it loses what they have.
     up, down : StepList
         Operations between the tables.
     margins : dict
@@ -115,6 +125,8 @@ class SweepPlan:
         self.axes = axes
         self.size_of = cache(axes.size)
         self.mask_of = cache(self._mask_of)
+        keeping = cache(lambda mask: tuple(bit_places(mask)))
+        self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
@@ -122,14 +134,13 @@ class SweepPlan:
             if table not in generators and not any(self._holds(other, table) for other in finest_first):
                 generators[table] = None
         generators = generators or {(): None}
-        self.lattice = IntersectionLattice(
-            {self.mask_of(table) for table in generators}, axes.sizes
-        ).with_intermediate()
+        self.lattice = IntersectionLattice({self.mask_of(table) for table in generators}, axes.sizes)
         self._lists: list[int] = []
         self._list = cache(self._lay_list)
         self._lay_tables(generators, most_cells)
         self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
         self._lay_places(desired)
+        self._lay_copies(len(desired) > 0)
         self._lay_steps()
 
     def _mask_of(self, table: Axes) -> int:
@@ -159,10 +170,8 @@ class SweepPlan:
             worst = max(worst, float(abs(difference).max(initial=0.0)))
         return worst
 
-    def within(self, table: Axes, mask: int) -> Axes:
+    def _with_groups(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
-        if not self.axes.has_groups:
-            return tuple([axis for axis in table if mask >> axis & 1])
         whole, groups = self.axes.is_whole, self.axes.groups
         kept = [groups[axis] if whole[axis] and not mask >> axis & 1 else axis for axis in table]
         return tuple([axis for axis in kept if axis >= 0])
@@ -217,22 +226,80 @@ class SweepPlan:
                 self.cells += self.size_of(table)
         self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
 
+    def _lay_copies(self, is_wanted: bool) -> None:
+        """Which tables are large beside all that is inside them, and where their sums lie."""
+        self._copies: dict[Axes, dict[Axes, tuple[Axes, int]]] = {}  # with what each is a sum of, that first
+        start, size = self.cells, cache(self.lattice.size)
+        for mask, table, inside in zip(self.masks, self.tables, self.coarser, strict=True):
+            if not is_wanted or len(inside) < 3 or mask in self.lattice.regular:
+                continue
+            below = self.lattice.below(mask)[1:]
+            if self.size_of(table) < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
+                continue
+            edges = dict(tree_of_sums(mask, self.lattice.covers[mask], size))
+            for own in below:
+                if own not in edges:
+                    edges[own] = min([other for other in edges if not own & ~other], key=size)
+            copies = self._copies[table] = {}
+            for own, source in sorted(edges.items(), key=lambda edge: edge[1] != mask):  # from the large one first
+                copies[self.within(table, own)] = self.within(table, source), self.cells
+                self.cells += self.size_of(self.within(table, own))
+        self.copied = slice(start, self.cells)
+
     def _lay_steps(self) -> None:
         self.most_room = 0
-        moves = [
-            [(*row, number, self.number[other], own[0] in other) for row in self._move(own, other)]
-            for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True))
-            for other in inside
-        ]
-        self.up = StepList.of(list(chain.from_iterable(moves)))
-        self.down = StepList.of(list(chain.from_iterable(reversed(moves))))
-        self.sums = _rows([row for own, source in self.margins.items() for row in self._sum(source, own)])
+        up, first, blocks, left = list[Row](), list[Row](), list[list[Row]](), list[Axes]()
+        mixed = {mask for mask, own in zip(self.masks, self.tables, strict=True) if self.groups(own)}
+        for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
+            if own in self._copies:
+                found, lands, spread = self._beside(own)
+                up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]
+                if self.masks[number] in mixed or any(own in other for other in self._copies.values()):
+                    up += [(PUT if row[1] == self.places[own] else row[0], *row[1:]) for row in spread]
+                else:
+                    left.append(own)
+                continue
+            for other in inside:
+                moves = self._move(own, other, self.places[own], self.places[other])
+                blocks.append([(*row, number, self.number[other], own[0] in other) for row in moves])
+                up += blocks[-1]
+        self.up = StepList.of(up)
+        self.down = StepList.of([*first, *chain.from_iterable(reversed(blocks))])
+        margins = [(source, own, self.places[source], self.places[own]) for own, source in self.margins.items()]
+        self.sums = _rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
         self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
+        cells = np.zeros((self.cells + self.most_room if self._copies else 0, 1))
+        for own in left:
+            cells[self.places[own] :][: self.size_of(own)] = 1
+        go_down.fastest()(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
+        self.cells_of_copies = cells[self.copied]
 
-    def _move(self, fine: Axes, coarse: Axes) -> list[Row]:
-        start, end, stages = self.places[fine], self.places[coarse], self._stages(fine, coarse)
+    def _beside(self, table: Axes) -> tuple[list[Row], list[Row], list[Row]]:
+        """Rows that find what a large table has along its copies, that add it to what they copy, and that spread it."""
+        number, copies = self.number[table], self._copies[table]
+        places = {table: self.places[table]} | {own: place for own, (_, place) in copies.items()}
+        found, spread, empty = list[Row](), list[Row](), copies.keys() - self.number.keys()
+        sums = {own: self._sum(source, own, places[source], place) for own, (source, place) in copies.items()}
+        for own, (source, _) in copies.items():
+            found += [(*row, number, number, source == table and table[0] in own) for row in sums[own]]
+        for own, (source, _) in reversed(copies.items()):
+            kinds = [EXPAND if source in empty else ADD, *[EXPAND] * len(sums[own])]
+            back = [(kind, *row[1:]) for kind, row in zip(kinds, sums[own], strict=False)][::-1]
+            spread += [(*row, number, number, source == table and table[0] in own) for row in back]
+            empty.discard(source)
+        inside = [own for own in self.tables if own in copies]
+        for own in inside:
+            for other in self.coarser[self.number[own]]:
+                rows = self._move(own, other, places[own], places[other])
+                found += [(*row, number, self.number[other], 0) for row in rows if row[0] != LAND]
+        ends = [(places[own], self.places[own], 1, 1, self.size_of(own), SUMMED) for own in inside]
+        lands: list[Row] = [(LAND, *end, number, self.number[own], 0) for own, end in zip(inside, ends, strict=True)]
+        return found, lands, spread
+
+    def _move(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
+        stages = self._stages(fine, coarse)
         if len(stages) == 1 and stages[0][3] < 0:
             return [(MOVE, start, end, *stages[0])]
         reduce, last = self._reductions(start, stages, self.cells)
@@ -241,9 +308,9 @@ class SweepPlan:
         back = [(PUT if row[1] == start else EXPAND, *row[1:]) for row in reversed(reduce)]
         return [*reduce, (LAND, last, end, *land, -1), *back]
 
-    def _sum(self, fine: Axes, coarse: Axes) -> list[Row]:
-        rows, _ = self._reductions(self.places[fine], self._stages(fine, coarse), self.cells)
-        return [(*row, 0, 0, 1) for row in [*rows[:-1], (*rows[-1][:2], self.places[coarse], *rows[-1][3:])]]
+    def _sum(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
+        rows, _ = self._reductions(start, self._stages(fine, coarse), self.cells)
+        return [*rows[:-1], (*rows[-1][:2], end, *rows[-1][3:])]
 
     def _reductions(self, start: int, stages: list[Stage], room: int) -> tuple[list[Row], int]:
         rows: list[Row] = []
@@ -291,7 +358,7 @@ def _rows(rows: Sequence[Row]) -> Integers:
 
 def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
     """What some tables say of every one of the sweeps that they lead to, by cell of its groups and recodes."""
-    if plan.axes.has_groups:
+    if plan.axes.has_groups and observed:
         return _information_by_group(plan, observed, precisions)
     values: dict[int, float] = {}
     for table, precision in zip(observed, precisions.tolist(), strict=True):
@@ -303,15 +370,18 @@ def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) ->
 
 
 def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
-    found: dict[Axes, Float] = {}
+    axes, found = plan.axes, dict[Axes, Float]()
+    counts = [
+        np.bincount(told) if own else np.ones(n)
+        for told, own, n in zip(axes.told, axes.is_whole, axes.sizes, strict=True)
+    ]
+    shares = [count.mean() / count for count in counts]
+    outer = cache(lambda own: reduce(np.multiply.outer, [shares[axis] for axis in own], np.ones(())).ravel())
     for table, precision in zip(observed, precisions.tolist(), strict=True):
+        grouped = [axis for axis in table if shares[axis].size > 1]
         for mask in plan.lattice.below(plan.mask_of(table)):
-            density = np.full((), precision)
-            for axis in table:
-                if not plan.axes.is_whole[axis]:
-                    density = np.repeat(density[..., None], plan.axes.sizes[axis], axis=-1)
-                elif not mask >> axis & 1:
-                    density = density[..., None] / np.bincount(plan.axes.told[axis])
             own = plan.within(table, mask)
-            found[own] = found.get(own, 0.0) + density.ravel()
+            seen = tuple([axis for axis in grouped if not (axes.is_whole[axis] and mask >> axis & 1)])
+            density = precision * plan.size_of(own) / plan.size_of(table) * outer(seen)
+            found[own] = found[own] + density if own in found else density
     return found

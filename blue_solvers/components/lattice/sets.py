@@ -1,24 +1,22 @@
 """Sets of variables that are closed under intersection, as bit masks, and sums over what lies above and below a set.
 
 A component is told apart only by the observed tables that contain it, so everything about it is known at its closure,
-the smallest member that holds it: no other sets are needed than intersections of tables. Some more make it cheaper: a
-table with many small covers has them summed from a few intermediate ones.
+the smallest member that holds it: no other sets are needed than intersections of tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from math import prod
+from math import log, prod
 
 import numpy as np
 
 from constraint_builders.arrays import Float, Index
 
-SMALLER = 8  # times that an intermediate table is smaller than the one that it is summed from
-WORTH = 0.7  # of the work without intermediate tables
-STEP = 100  # cells that would take as long as a step itself
-NO_SETS: set[int] = set()
+SMALLER = 16  # times that a table between others is smaller than the one that it is summed from
+STEP = 40  # cells that would take as long as a step itself
 
 
 class IntersectionLattice:
@@ -30,8 +28,6 @@ class IntersectionLattice:
         At least one.
     sizes : sequence of int
         Levels of the variables, by their bits.
-    members : set of int, optional
-        Sets closed under intersection that hold these; by default their intersections.
 
     Attributes
     ----------
@@ -45,9 +41,9 @@ class IntersectionLattice:
         The members inside a member, itself with them; those of more variables first.
     """
 
-    def __init__(self, masks: set[int], sizes: Sequence[int], members: set[int] = NO_SETS) -> None:
+    def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
         self._sizes, self._generators = sizes, masks
-        members = members or intersections(masks)
+        members = intersections(masks)
         self.members: list[int] = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
         self._number = {mask: i for i, mask in enumerate(self.members)}
         self.covers: dict[int, list[int]] = {}
@@ -66,43 +62,6 @@ class IntersectionLattice:
     def size(self, mask: int) -> int:
         """Cells of a table of a set of variables."""
         return prod([self._sizes[number] for number in places(mask)])
-
-    @property
-    def _work(self) -> int:
-        return sum(len(inside) * (self.size(mask) + STEP) for mask, inside in self.covers.items())
-
-    def with_intermediate(self) -> IntersectionLattice:
-        """With unions of small covers of a table, each far smaller than the table, while that saves work."""
-        lattice, tried = self, set[int]()
-        while True:
-            left = lattice.covers.keys() - lattice.regular - tried
-            costly = sorted(mask for mask in left if len(lattice.covers[mask]) > 2)
-            if not costly:
-                return lattice
-            mask = max(costly, key=lambda own: len(lattice.covers[own]) * self.size(own))
-            tried.add(mask)
-            unions = lattice._unions(mask)
-            if unions:
-                members = closed(set(lattice.members), unions)
-                other = IntersectionLattice(lattice._generators | unions, self._sizes, members)
-                lattice = other if other._work <= WORTH * lattice._work else lattice
-
-    def _unions(self, mask: int) -> set[int]:
-        limit, left = self.size(mask) // SMALLER, sorted(self.covers[mask], key=self.size, reverse=True)
-        unions = set()
-        while left:
-            union = start = left.pop(0)
-            while True:
-                grown = min(
-                    ((self.size(union | own), union | own) for own in left if own & ~union), default=(limit + 1, 0)
-                )
-                if grown[0] > limit:
-                    break
-                union = grown[1]
-            left = [own for own in left if own & ~union]
-            if union != start:
-                unions.add(union)
-        return unions
 
     def _lay_below(self, mask: int) -> list[int]:
         if 1 << mask.bit_count() <= len(self.members):
@@ -149,24 +108,28 @@ class IntersectionLattice:
             sums[inside] = sums[inside] * (levels - 1) + sums[without]
         others: dict[int, float] = {}
         for mask in set(masks) - self.regular:
-            others[mask] = sum([values[self._number[own]] * count for own, _, count in self.contrasts_of(mask)])
+            others[mask] = sum([values[self._number[own]] * count for own, count in self.contrasts_of(mask)])
         return np.array([others[mask] if mask in others else sums[self._number[mask]] for mask in masks])
 
-    def contrasts_of(self, mask: int) -> list[tuple[int, int, float]]:
-        """The members that are closures of subsets of a set, what each shares with it, and its contrasts' number."""
+    def meets(self, mask: int) -> dict[int, int]:
+        """What members that are closures of subsets of a set share with it, smallest first, each with the member."""
         if mask in self.covers:
-            meets = {own: own for own in reversed(self.below(mask))}
-        else:
-            meets = {}
-            for own in reversed(self.members):
-                meets.setdefault(own & mask, own)
+            return {own: own for own in reversed(self.below(mask))}
+        found: dict[int, int] = {}
+        for own in reversed(self.members):
+            found.setdefault(own & mask, own)
+        return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
+
+    def contrasts_of(self, mask: int) -> list[tuple[int, float]]:
+        """The members that are closures of subsets of a set, and the number of its contrasts that each is of."""
+        meets = self.meets(mask)
         counts: dict[int, float] = {}
-        for meet in sorted(meets, key=int.bit_count):
+        for meet in meets:
             if all(meet ^ bit in meets for bit in bits(meet)):
                 counts[meet] = prod([self._sizes[number] - 1 for number in places(meet)])
             else:
                 counts[meet] = self.size(meet) - sum([n for own, n in counts.items() if own & meet == own])
-        return [(meets[meet], meet, count) for meet, count in counts.items()]
+        return [(meets[meet], count) for meet, count in counts.items()]
 
 
 def intersections(masks: set[int]) -> set[int]:
@@ -175,9 +138,9 @@ def intersections(masks: set[int]) -> set[int]:
         return set(masks)
     listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
-    for mask in masks:
+    for number, mask in enumerate(sorted(masks, key=int.bit_count), 1):
         family = closed(family, {mask})
-        if len(family) * len(masks) > listed:  # less work: of every subset of one the smallest intersection around it
+        if len(family) * (len(masks) - number) > listed:  # less work: of every subset the smallest intersection with it
             closures: dict[int, int] = {}
             for own in masks:
                 for subset in submasks(own):
@@ -199,6 +162,37 @@ def maximal(masks: set[int]) -> list[int]:
     for mask in sorted(masks, key=lambda own: (-own.bit_count(), own)):
         if not any(mask & other == mask for other in found):
             found.append(mask)
+    return found
+
+
+def tree_of_sums(source: int, wanted: list[int], size: Callable[[int], float]) -> list[tuple[int, int]]:
+    """Sets and those that each is summed from, these first: some inside a set, and some between that save work.
+
+    Parameters
+    ----------
+    source : int
+    wanted : list of int
+        None of which lies in another one.
+    size : callable
+        Cells of a set's table.
+    """
+    found, left = [], sorted(wanted, key=lambda mask: (-size(mask), mask))
+    while left:
+        union, limit = left[0], size(source) / SMALLER
+        while True:
+            missing = Counter([own & ~union for own in left])
+            grown = [(size(union | own), own, n) for own, n in missing.items() if own]
+            fits = [(n / log(cells / size(union)), -own) for cells, own, n in grown if cells <= limit]
+            if not fits:
+                break
+            union |= -max(fits)[1]
+        inside = [own for own in left if not own & ~union]
+        if (len(inside) - 1) * (size(source) + STEP) <= len(inside) * (size(union) + STEP):
+            union, inside = left[0], left[:1]
+        left = [own for own in left if own not in inside]
+        found.append((union, source))
+        if len(inside) > 1:
+            found += tree_of_sums(union, [own for own in inside if own != union], size)
     return found
 
 

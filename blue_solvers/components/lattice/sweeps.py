@@ -113,15 +113,19 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
-    flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
+    flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
         kind, after, factor = steps[row, 0], np.uint64(steps[row, 5]) * width, factors[row] if upwards else 1.0
         if kind in (READ, LAND):
-            _cell_by_cell(flat, values.ravel(), steps, row, width, factor, upwards)
+            _cell_by_cell(flat, read, steps, row, width, factor, upwards)
+        elif kind == REDUCE and steps[row, 6] < 0:
+            _reduce(flat, steps, row, width, upwards)
         elif kind == REDUCE:
-            _reduce(flat, steps, row, width, lists, upwards)
+            _reduce_listed(flat, steps, row, width, lists, upwards)
+        elif kind >= EXPAND and steps[row, 6] < 0:
+            _expand(flat, steps, row, width, upwards)
         elif kind >= EXPAND:
-            _expand(flat, steps, row, width, lists, upwards)
+            _expand_listed(flat, steps, row, width, lists, upwards)
         elif steps[row, 4] > 2 and after == 1:
             _move_short(flat, steps, row, width, np.uint64(1), factor, upwards)
         elif steps[row, 4] > 2 and after < SHORT:
@@ -154,32 +158,40 @@ def _cell_by_cell(
 
 def _listed(steps: Integers, row: int, lists: Integers) -> tuple[Integers, Float]:
     """Which cells the levels of a row go to, and 1 over the number of levels of each."""
-    if steps[row, 6] < 0:
-        return np.zeros(steps[row, 4], np.int64), np.full(1, 1 / steps[row, 4])
     own, sizes = lists[steps[row, 6] + 1 : steps[row, 6] + 1 + steps[row, 4]], np.zeros(lists[steps[row, 6]])
     for level in range(own.size):
         sizes[own[level]] += 1
     return own, 1 / sizes
 
 
-def _reduce(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
+def _reduce(flat: Float, steps: Integers, row: int, width: np.uint64, upwards: bool) -> None:
     """Write means, or going down sums, over levels to the coarser table."""
+    levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
+    first, below, share = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width, 1 / steps[row, 4]
+    for _ in range(steps[row, 3]):
+        if after < SHORT:
+            for i in range(after):
+                flat[below + i] = _sum_of(flat, first + i, levels, after)
+        else:
+            _sum(flat, first, levels, after, flat, below, after)
+        for i in range(after if upwards else np.uint64(0)):
+            flat[below + i] *= share
+        first += levels * after
+        below += after
+
+
+def _reduce_listed(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
+    """The same where levels go to several cells."""
     own, shares = _listed(steps, row, lists)
     levels, after, count = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, np.uint64(shares.size)
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
-        if count == 1 and after < SHORT:
+        for i in range(count * after):
+            flat[below + i] = 0.0
+        for level in range(levels):
+            part, line = below + np.uint64(own[level]) * after, first + level * after
             for i in range(after):
-                flat[below + i] = _sum_of(flat, first + i, levels, after)
-        elif count == 1:
-            _sum(flat, first, levels, after, flat, below, after)
-        else:
-            for i in range(count * after):
-                flat[below + i] = 0.0
-            for level in range(levels):
-                part, line = below + np.uint64(own[level]) * after, first + level * after
-                for i in range(after):
-                    flat[part + i] += flat[line + i]
+                flat[part + i] += flat[line + i]
         for group in range(count if upwards else np.uint64(0)):
             part, share = below + group * after, shares[group]
             for i in range(after):
@@ -217,8 +229,35 @@ def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) 
     return (sum0 + sum1) + (sum2 + sum3)
 
 
-def _expand(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
+def _expand(flat: Float, steps: Integers, row: int, width: np.uint64, upwards: bool) -> None:
     """Write to all levels what the coarser table has, going down an even part of it; or subtract it, or add it."""
+    is_new, levels, after = steps[row, 0] == EXPAND, np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
+    share = (-1.0 if steps[row, 0] == PUT else 1.0) if upwards else 1 / steps[row, 4]
+    first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+    for _ in range(steps[row, 3]):
+        if after == 1:
+            value = share * flat[below]
+            for i in range(levels):
+                flat[first + i] = value if is_new else flat[first + i] + value
+            first += levels
+        else:
+            for _ in range(levels):
+                _spread(flat, first, below, after, share, is_new)
+                first += after
+        below += after
+
+
+def _spread(flat: Float, first: np.uint64, part: np.uint64, after: np.uint64, share: float, is_new: bool) -> None:
+    if is_new:
+        for i in range(after):
+            flat[first + i] = share * flat[part + i]
+    else:
+        for i in range(after):
+            flat[first + i] = flat[first + i] + share * flat[part + i]
+
+
+def _expand_listed(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
+    """The same where levels take from several cells."""
     is_new, sign = steps[row, 0] == EXPAND, -1.0 if upwards and steps[row, 0] == PUT else 1.0
     own, shares = _listed(steps, row, lists)
     if upwards:
@@ -226,21 +265,9 @@ def _expand(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Int
     levels, after, count = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, np.uint64(shares.size)
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
-        if after == 1 and count == 1:
-            value = sign * shares[0] * flat[below]
-            for i in range(levels):
-                flat[first + i] = value if is_new else flat[first + i] + value
-            first += levels
-        else:
-            for level in range(levels):
-                part, share = below + np.uint64(own[level]) * after, sign * shares[own[level]]
-                if is_new:
-                    for i in range(after):
-                        flat[first + i] = share * flat[part + i]
-                else:
-                    for i in range(after):
-                        flat[first + i] = flat[first + i] + share * flat[part + i]
-                first += after
+        for level in range(levels):
+            _spread(flat, first, below + np.uint64(own[level]) * after, after, sign * shares[own[level]], is_new)
+            first += after
         below += count * after
 
 

@@ -246,8 +246,8 @@ def test_an_intersection_lattice(data: st.DataObject) -> None:
 
 @examples(40)
 @given(st.data())
-def test_intermediate_tables_change_no_answer(data: st.DataObject) -> None:
-    """One large table and many small ones."""
+def test_copies_of_small_tables_change_no_answer(data: st.DataObject) -> None:
+    """One large table and many small ones, summed through some between them or not."""
     sizes = data.draw(st.lists(st.integers(2, 4), min_size=5, max_size=6))
     names = [f"v{i}" for i in range(len(sizes))]
     tables = data.draw(st.sets(st.sampled_from([" * ".join(own) for own in combinations(names, 2)]), min_size=3))
@@ -256,7 +256,7 @@ def test_intermediate_tables_change_no_answer(data: st.DataObject) -> None:
     problem = in_order(Problem(Schema(dict(zip(names, sizes, strict=True))), observed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blue_solvers.components.lattice.sets.SMALLER", data.draw(st.sampled_from([2, 8])))
-        patch.setattr("blue_solvers.components.lattice.sets.WORTH", np.inf)
+        patch.setattr("blue_solvers.components.lattice.plan.COPIES", data.draw(st.sampled_from([0, 2])))
         form = LatticeForm(StructuredProblem.of(problem))
     dense = blue(problem, "dense")
     Y = np.random.default_rng(0).normal(size=(problem.observed.size, 2)) * np.sqrt(problem.variances)[:, None]
