@@ -44,7 +44,12 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
                 rows, multipliers = equalities[0], multipliers[rows.shape[0] - equalities[1].size :]
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
-        places = problem_places(problem, y, x, made, (noise, rho, remains))
+        for sheet in places.sheets:
+            shape, own = (-1, sheet.table.size), sheet.place
+            if own.stop <= y.size:  # the others are claims
+                sheet.rho = rho[own].reshape(shape)
+                if noise.correlated is not None:
+                    sheet.least, sheet.left = np.square(noise.least[own]).reshape(shape), remains[own].reshape(shape)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     proof = MovedResiduals(places, 0 if by_ties else figures.size)
     tally = proof.finish()
@@ -57,7 +62,7 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
         return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     apart = _disagreement(noise, known, proof, scale)
-    return left + float(np.sqrt(tally.weighted) + np.sqrt(tally.apart)) + apart, tally.violation
+    return left + float(np.sqrt(tally.found[5]) + np.sqrt(tally.apart)) + apart, tally.violation
 
 
 def _disagreement(noise: WeighedNoise, known: KnownExactly, proof: MovedResiduals, scale: float) -> float:
@@ -67,7 +72,7 @@ def _disagreement(noise: WeighedNoise, known: KnownExactly, proof: MovedResidual
     """
     size = noise.sd.size
     missed = (known.rows.astype(np.longdouble) @ proof.sums[:size] - known.values).astype(float)
-    off = max(float(abs(missed).max(initial=0.0)), proof.tally.wrong)
+    off = max(float(abs(missed).max(initial=0.0)), float(proof.tally.found[1]))
     if off > EXACT_TO * scale * max(1.0, float(abs(known.rows).sum(axis=1).max(initial=0.0))):
         raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
     least = known.least_standard_errors()
