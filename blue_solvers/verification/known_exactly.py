@@ -58,7 +58,7 @@ class LeafSums:
         self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
         self.free: Flags = np.ones(self.size, dtype=bool)
         for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
-            if some.empty is not None:
+            if some.empty.size:
                 self.free[cut] = ~some.empty.ravel()
 
     def of_holders(self, figures: Float) -> Float:

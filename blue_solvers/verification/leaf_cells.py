@@ -21,8 +21,8 @@ class LeafCells:
     ----------
     inner : list of ndarray of int
         By level the places that are no leaves.
-    total : list of Cells or None
-        By level sums over leaves, of the tables that hold all others; None where all are leaves.
+    total : list of Cells
+        By level sums over leaves, of the tables that hold all others; of no places where all are leaves.
     error : list of ndarray, (rows,)
         By how much a sum of any cells of a place may be off.
     """
@@ -44,17 +44,14 @@ class LeafCells:
     def _sum_up(self) -> bool:
         """Whether nothing is said of some leaves' cells."""
         levels, lacks = self.places.levels, False
-        self.total = [level.room() if own.size else None for level, own in zip(levels, self.inner, strict=True)]
-        rows = [level.rows * bool(own.size) for level, own in zip(levels, self.inner, strict=True)]
-        sizes = [np.zeros((2, own, 2)) for own in rows]  # of all cells of a place, and of their errors
+        self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
+        sizes = [np.zeros((2, own.shape[1], 2)) for own in self.total]  # of all cells of a place, and of their errors
 
         def hand_up(areas: dict[int, Reach], cells: Cells, size: Float) -> None:
             """Add cells to those of areas, and their sizes and errors, (1, rows, 2)."""
             for above, reach in areas.items():
-                total = self.total[above]
-                if total is not None:
-                    add(cells, reach, total)
-                    add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
+                add(cells, reach, self.total[above])
+                add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
 
         for number, some in enumerate(self.places.leaves):
             require_time()
@@ -62,8 +59,7 @@ class LeafCells:
             lacks |= bool(np.isnan(cells[0].sum()))
             hand_up(some.above, cells, np.stack([sizes_of(cells), error], axis=1)[None])
         for number, total in reversed(list(enumerate(self.total))):
-            if total is not None:
-                hand_up(levels[number].above, total, sizes[number][:1])
+            hand_up(levels[number].above, total, sizes[number][:1])
         count = sum(some.rows.size for some in self.places.leaves) + len(levels)
         self.error = [
             own[0, :, 1] + sum_rounding(count, level.width) * own[0, :, 0]
@@ -91,14 +87,14 @@ class LeafCells:
         variance = level.own[0].variance[some.here]
         if not variance.all():
             cells = np.where(variance == 0, level.own[0].y[some.here], cells)
-        cells = cells if some.empty is None else np.where(some.empty, 0.0, cells)
+        cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
 
     def _fill_in(self) -> None:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
         for above, level in reversed(list(enumerate(self.places.levels))):
             total, sheet = self.total[above], level.own[0]
-            if total is None:
+            if not total.size:
                 continue
             x = sheet.x[:]
             lacking = np.isnan(total[0]) & np.isfinite(x)

@@ -18,7 +18,16 @@ import numpy as np
 
 from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, plus, spread, sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, sizes_of
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet, added, finite
+from blue_solvers.verification.placed_tables import (
+    NONE_EMPTY,
+    Below,
+    Leaves,
+    Level,
+    PlacedTables,
+    Sheet,
+    added,
+    finite,
+)
 from blue_solvers.verification.tally import NOTHING_KNOWN, Tally, judge
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
@@ -28,7 +37,6 @@ from constraint_builders.relations.marginals import cell_map, refines
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 ROUNDS = 4  # of moving back, while that halves what is left
-NONE_EMPTY = np.zeros((0, 0), dtype=bool)
 
 
 class MovedResiduals:
@@ -50,15 +58,16 @@ class MovedResiduals:
     def __init__(self, places: PlacedTables, keep: int = 0) -> None:
         self.places, self.tally, self.cells = places, Tally(), LeafCells(places)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
-        self._said = list[Cells | None]()
-        self._handed = list[tuple[Cells | None, Float]]()  # by level what is said of places by all above, and how large
+        self._said = list[Cells]()
+        self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
         for number, (level, rows) in enumerate(zip(places.levels, self.cells.inner, strict=True)):
-            total, said = self.cells.total[number], level.room() if rows.size else None
-            if level.sheets and said is not None and total is not None:
+            total = self.cells.total[number]
+            said = np.zeros(total.shape)
+            if level.sheets and rows.size:
                 said[:, rows] = self._look_at(level, rows, (total[:, rows], self.cells.error[number][rows]))
             self._said.append(said)
 
@@ -73,34 +82,38 @@ class MovedResiduals:
         self._move_back(1)
         return self.tally, below
 
-    def _look_at(self, level: Level, rows: Index, sums: tuple[Cells, Float] | None, number: int = -1) -> Cells:
+    def _look_at(
+        self,
+        level: Level,
+        rows: Index,
+        sums: tuple[Cells, Float] | None,
+        are_cells: bool = False,
+        empty: Flags = NONE_EMPTY,
+    ) -> Cells:
         """What the residuals of some places say of the tables that hold all others.
 
-        Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; `number` is
-        that of some leaves, of which they are these cells themselves.
+        Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; of leaves
+        those of tables that hold all others may be these cells themselves, of which some are known to be empty.
         """
-        count, some = rows.size, self.places.leaves[number] if number >= 0 else None
+        count = rows.size
         said, vector, errors = level.vector(count), level.vector(count), np.zeros((2, count))
         if sums is not None:
             cells, error = sums
             level.held(vector, count)[: len(cells)] = cells
             level.sum_up(vector, count)
             errors[:] = error + len(level.sheets) * sum_rounding(1, level.width) * sizes_of(cells)
-            if some is not None and some.margins is None and not self.cells.is_filled(number):
-                errors[1] = 0.0
+            errors[1] *= not are_cells
         known = self.tally if sums is not None else Tally()  # judged once
         for sheet in level.sheets:
             own = sheet is level.own[sheet.holder]
-            empty = NONE_EMPTY
-            if own and some is not None and some.empty is not None:
-                empty = np.ascontiguousarray(some.empty[:, level.columns[sheet.holder]])
+            here = np.ascontiguousarray(empty[:, level.columns[sheet.holder]] if own and empty.size else NONE_EMPTY)
             total, rho = (level.of(sheet, cells, count) for cells in (vector, said))
             figures, noise = sheet.figures, (sheet.variance, sheet.least)
             high, low = (np.ascontiguousarray(half) for half in total)
             found = known.found, known.tables.setdefault(sheet.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
             weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
-            judge.fastest()(rows, figures, noise, (high, low), level.places, error, empty, weighted, found)
+            judge.fastest()(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
             if sheet.tied is not None:
                 known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
             if sheet.rho is not None:
@@ -136,7 +149,7 @@ class MovedResiduals:
         else:
             said, variance = self._own(number), level.variances(some.here)
         sizes = (_lengths(said) + self._hand_down(some.above, said))[:, None]
-        if some.empty is not None:
+        if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
@@ -152,20 +165,15 @@ class MovedResiduals:
         size = np.zeros((2, said.shape[1], 1))
         for above, reach in areas.items():
             given, most = self._handed[above]
-            if given is not None:
-                spread(given, reach, said)
-                spread(most[None, :, None], reach.to_power(1)._replace(into=NO_MAP), size)
+            spread(given, reach, said)
+            spread(most[None, :, None], reach.to_power(1)._replace(into=NO_MAP), size)
         return size[0, :, 0]
 
     def _hand_on(self) -> None:
         """Work out what is said of all places with what is said of those above them."""
         self._handed = []
         for level, own in zip(self.places.levels, self._said, strict=True):
-            if own is None:
-                self._handed.append((None, np.zeros(0)))
-                continue
-            said = own.copy() if level.above else own
-            size = _lengths(own)
+            said, size = own.copy() if level.above else own, _lengths(own)
             self._handed.append((said, size + self._hand_down(level.above, said)))
 
     def _own(self, number: int) -> Cells:
@@ -175,8 +183,9 @@ class MovedResiduals:
             return self._kept[number].copy()
         sums = None if number in self._judged else self.cells.of(number)
         self._judged.add(number)
-        self.tally.has_empty |= some.empty is not None
-        return self._look_at(self.places.levels[some.level], some.rows, sums, number)
+        self.tally.has_empty |= some.empty.size > 0
+        are_cells = some.margins is None and not self.cells.is_filled(number)
+        return self._look_at(self.places.levels[some.level], some.rows, sums, are_cells, some.empty)
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take, at no cost."""
@@ -237,6 +246,8 @@ class MovedResiduals:
         Tables that are known exactly come first, and then all.
         """
         square, levels = self._left(careful=False), range(first, len(self.places.levels))
+        if self._is_little(square):
+            return
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
@@ -267,9 +278,7 @@ class MovedResiduals:
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
             rows, said = self.cells.inner[number], self._said[number]
-            if said is None:
-                continue
-            taken[number] = level.room()
+            taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
             if number not in means:
@@ -327,7 +336,7 @@ class MovedResiduals:
     def _below(self) -> Below:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
         said, total = self._said[0], self.cells.total[0]
-        if said is None or total is None:
+        if not said.size:
             self._hand_on()
             (moved, variance), (total, error) = self._residuals(0), self.cells.of(0)
             share = moved[0].copy()

@@ -31,7 +31,7 @@ from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_s
 from constraint_builders.description.table import Table
 
 LevelTable = tuple[int, Table]
-NOTHING = np.zeros((0, 0))
+NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
 EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 
 
@@ -86,7 +86,7 @@ class TiedCells:
         return float(np.sum(rounding**2 * noise))
 
     def sums(self, here: Index, x: Float, off: Float) -> Float:
-        """Combinations of figures, off by so much: high and low half, what they may be off by, and their size, (k, 4)."""
+        """Combinations of figures, off by so much: two halves, what they may be off by, and their size, (k, 4)."""
         weights = self.among(here, x.shape[1]).astype(np.longdouble)
         values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
         slack = (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel()
@@ -97,7 +97,7 @@ def added(one: Float, two: Float) -> Float:
     """Shares of combinations, (k, 4), put together; (0, 4) are none."""
     if not one.size or not two.size:
         return one if one.size else two
-    values: Long = one[:, 0].astype(np.longdouble) + one[:, 1] + two[:, 0] + two[:, 1]
+    values = np.concatenate([one[:, :2], two[:, :2]], axis=1).astype(np.longdouble).sum(axis=1)
     sizes = one[:, 3] + two[:, 3]
     return _in_halves(values, one[:, 2] + two[:, 2] + EXTENDED * sizes, sizes)
 
@@ -361,7 +361,7 @@ class Leaves:
         Gives all areas that they are in, but for themselves, by level.
     margins : CommonMargins or None
         Where several tables hold all others.
-    empty : ndarray of bool, (leaves, cells), or None
+    empty : ndarray of bool, (leaves, cells), or (0, 0)
         Cells that are known to be empty.
     told : Below or None
         Of roots of branches that were cut off.
@@ -372,7 +372,7 @@ class Leaves:
     above: dict[int, Reach]
     areas: Callable[[], dict[int, Reach]]
     margins: CommonMargins | None = None
-    empty: Flags | None = None
+    empty: Flags = field(default_factory=lambda: NONE_EMPTY)
     told: Below | None = None
 
     @cached_property

@@ -11,7 +11,16 @@ from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, LevelTable, PlacedTables, Sheet, TiedCells
+from blue_solvers.verification.placed_tables import (
+    NONE_EMPTY,
+    Below,
+    Leaves,
+    Level,
+    LevelTable,
+    PlacedTables,
+    Sheet,
+    TiedCells,
+)
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
@@ -127,10 +136,10 @@ def tree_places(
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
-        told = np.isin(whole, list(handed)) if handed else np.zeros(whole.size, dtype=bool)
-        for nodes, below in ((whole[~told], None), (whole[told], handed)):
+        told = np.isin(whole, list(handed)) if handed else np.zeros(0, dtype=bool)
+        for nodes, below in ((whole[~told], None), (whole[told], handed)) if handed else ((whole, None),):
             for some in _pieces(nodes, finest[number].size):
-                empty = None
+                empty = NONE_EMPTY
                 if zeros is not None and below is None:
                     empty = zeros.cells(finest[number], some).reshape(some.size, -1)
                 rows, of_some = tree.rank_in_level[some], (schema, tree, finest, number, some)
@@ -223,7 +232,7 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
         for number, members in by_leaf.items():
             own = sparse.csc_array(members[:, some])
             reach[number] = Reach(own.indptr.astype(np.intp), own.indices.astype(np.intp), own.data, NO_MAP)
-        empty = None
+        empty = NONE_EMPTY
         if margins is not None and not margins.free.all():
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
         elif margins is None and problem.zeros is not None:

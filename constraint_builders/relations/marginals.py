@@ -127,7 +127,9 @@ def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
     strides = dict(zip(reversed(coarse.axes), after, strict=False))
     found = np.zeros((1, 1), dtype=np.intp)
     for axis, size in zip(fine.axes, fine.shape, strict=True):
-        own = map_along(schema, fine, coarse, axis) * strides[axis] if axis in strides else np.zeros(size, dtype=np.intp)
+        own = (
+            map_along(schema, fine, coarse, axis) * strides[axis] if axis in strides else np.zeros(size, dtype=np.intp)
+        )
         found = found.reshape(-1, 1) + own
     return found.ravel()
 
