@@ -5,7 +5,7 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from scipy import sparse
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import CompiledLoop, compiled, has_numba
 
+FEW = 7  # cells of a row that are not worth lanes
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
@@ -178,12 +179,10 @@ def add_up(
                 starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
             ):
                 weight, end, i = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k), 0
-                if to < 0:  # in lanes
-                    for j in range(count):
-                        term, rest = _product(weight, cells[0, begin + j])
-                        if both:
-                            rest += weight * cells[1, begin + j]
-                        total[0, end + j], total[1, end + j] = _plus(total[0, end + j], total[1, end + j] + rest, term)
+                if to < 0:
+                    for part in range(cells.shape[0]):
+                        given = cells[part, begin : begin + count]
+                        _add_alike(given, weight, total[0, end : end + count], total[1, end : end + count])
                     continue
                 while i < count:
                     j = into[to + i]
@@ -235,12 +234,23 @@ def spread_out(
                 starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
             ):
                 weight, end = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k)
+                if to < 0 and count > FEW:
+                    for part in range(total.shape[0]):
+                        given = total[part, end : end + count]
+                        _add_alike(given, weight, cells[0, begin : begin + count], cells[1, begin : begin + count])
+                    continue
                 for i in range(count):
                     j, own = end + (into[to + i] if to >= 0 else i), begin + i
                     term, rest = _product(weight, total[0, j])
                     if both:
                         rest += weight * total[1, j]
                     cells[0, own], cells[1, own] = _plus(cells[0, own], cells[1, own] + rest, term)
+
+
+def _add_alike(cells: Float, weight: float, total: Float, lost: Float) -> None:
+    for i in range(cells.size):  # in lanes
+        term, rest = _product(weight, cells[i])
+        total[i], lost[i] = _plus(total[i], lost[i] + rest, term)
 
 
 def _blocks(
@@ -333,6 +343,22 @@ def summed(into: Index, size: int, cells: Cells) -> Cells:
     total = np.zeros((2, cells.shape[1], size))
     add(cells, Reach.itself(into), total)
     return total
+
+
+def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
+    """Tables in one array, (rows, cells); a copy only of several, or of one number for all cells."""
+    if len(cells) == 1 and cells[0].shape[1] == columns[0].stop:
+        return cells[0]
+    found = np.empty((len(cells[0]), columns[-1].stop))
+    for own, part in zip(cells, columns, strict=True):
+        found[:, part] = own
+    return found
+
+
+def finite(variance: Float) -> Float:
+    """0 where nothing was measured."""
+    measured = np.isfinite(variance)
+    return variance if measured.all() else np.where(measured, variance, 0.0)
 
 
 def sum_rounding(count: int, width: int) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, of_chi_square, of_largest, squares_and_redundancy
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.probabilities import of_chi_square, of_largest, squares_and_redundancy
 from blue_solvers.verification.weighed_noise import PIECE
 from constraint_builders import Problem
 from constraint_builders.arrays import Float

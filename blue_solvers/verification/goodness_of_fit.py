@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.verification.probabilities import (
+    FitOfCells,
+    by_name,
+    of_chi_square,
+    of_largest,
+    squares_and_redundancy,
+    z_of,
+)
 from blue_solvers.verification.weighed_noise import (
     NotCertifiedError,
     WeighedNoise,
@@ -30,54 +38,6 @@ from constraint_builders.vectors import refuse_large_values
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
 REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")
-
-
-class FitOfCells(NamedTuple):
-    """Weighted squares of some cells' residuals, what they are expected to be, and how many standard deviations off."""
-
-    statistic: float
-    expectation: float
-    z: float
-
-
-def of_chi_square(statistic: float, degrees: float) -> float:
-    """The probability, two-sided, of a statistic as far from what is expected."""
-    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-    return min(1.0, 2 * float(min(tails)))
-
-
-def of_largest(residual: float, checked: int) -> float:
-    """The probability of a residual as large among so many; Sidak's, never too small."""
-    with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(residual)))))
-
-
-def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:
-    """How many standard deviations statistics are off; 0 where these are 0."""
-    return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
-
-
-def by_name(
-    names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float | None = None
-) -> dict[Any, FitOfCells]:
-    """Of lots by their names; without standard deviations z is never too far from 0."""
-    deviation = np.sqrt(2 * expectation) if deviation is None else deviation
-    found = zip(names, statistic, expectation, z_of(statistic, expectation, deviation), strict=True)
-    return {name: FitOfCells(*map(float, values)) for name, *values in found}
-
-
-def squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
-    """Of every cell its weighted square and what that is expected to be, 0 where nothing was measured."""
-    redundancy = spread * precision
-    np.subtract(1.0, redundancy, out=redundancy)
-    np.clip(redundancy, 0.0, 1.0, out=redundancy)
-    squares = y - x
-    if not (precision > 0).all():
-        none = np.broadcast_to(precision <= 0, y.shape)
-        redundancy[none] = squares[none] = 0.0
-    np.square(squares, out=squares)
-    squares *= precision
-    return squares, redundancy
 
 
 class Outlier(NamedTuple):

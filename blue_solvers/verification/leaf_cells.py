@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, spread, sum_rounding
-from blue_solvers.verification.placed_tables import PlacedTables, side_by_side
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, side_by_side, spread, sum_rounding
+from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
 
@@ -120,3 +120,8 @@ def sizes_of(cells: Cells) -> Float:
     """Of all cells of a row together, (rows,)."""
     found = np.einsum("ij->i", abs(cells[0]))
     return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
+
+
+def lengths_of(cells: Cells) -> Float:
+    """Of rows, (rows,): no cell is larger."""
+    return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))

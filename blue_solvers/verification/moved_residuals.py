@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, plus, spread, sum_rounding
-from blue_solvers.verification.leaf_cells import LeafCells, sizes_of
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
+from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     Below,
@@ -26,7 +26,6 @@ from blue_solvers.verification.placed_tables import (
     PlacedTables,
     Sheet,
     added,
-    finite,
 )
 from blue_solvers.verification.tally import NOTHING_KNOWN, Tally, judge
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
@@ -148,7 +147,7 @@ class MovedResiduals:
             said, variance = np.stack([told.share, np.zeros(told.share.shape)]), told.variance
         else:
             said, variance = self._own(number), level.variances(some.here)
-        sizes = (_lengths(said) + self._hand_down(some.above, said))[:, None]
+        sizes = (lengths_of(said) + self._hand_down(some.above, said))[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
@@ -173,7 +172,7 @@ class MovedResiduals:
         """Work out what is said of all places with what is said of those above them."""
         self._handed = []
         for level, own in zip(self.places.levels, self._said, strict=True):
-            said, size = own.copy() if level.above else own, _lengths(own)
+            said, size = own.copy() if level.above else own, lengths_of(own)
             self._handed.append((said, size + self._hand_down(level.above, said)))
 
     def _own(self, number: int) -> Cells:
@@ -388,11 +387,6 @@ class MovedResiduals:
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
-
-
-def _lengths(cells: Cells) -> Float:
-    """Of rows, (rows,): no cell is larger."""
-    return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
 
 
 def _weighed(cells: Float, variance: Float) -> float:

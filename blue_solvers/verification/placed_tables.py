@@ -21,7 +21,9 @@ from blue_solvers.verification.compensated_sums import (
     Cells,
     Reach,
     add_up,
+    finite,
     plus,
+    side_by_side,
     spread_out,
     summed,
 )
@@ -286,22 +288,6 @@ class Level:
         for part in share:
             plus(said[:, :, columns], -part[:, into])
         return share[0]
-
-
-def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
-    """Tables in one array, (rows, cells); a copy only of several, or of one number for all cells."""
-    if len(cells) == 1 and cells[0].shape[1] == columns[0].stop:
-        return cells[0]
-    found = np.empty((len(cells[0]), columns[-1].stop))
-    for own, part in zip(cells, columns, strict=True):
-        found[:, part] = own
-    return found
-
-
-def finite(variance: Float) -> Float:
-    """0 where nothing was measured."""
-    measured = np.isfinite(variance)
-    return variance if measured.all() else np.where(measured, variance, 0.0)
 
 
 @dataclass
