@@ -146,12 +146,14 @@ def _gaps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _areas(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Leaves in several areas each, with weights, and cells that areas sum further, or do not."""
+    """Leaves in several areas each, with weights, or by themselves, and cells that areas sum further, or do not."""
     starts = np.concatenate([[0], np.cumsum(rng.integers(0, 4, 300))])
-    into = rng.integers(0, 3, 5) if rng.random() < 0.5 else np.zeros(0, dtype=np.intp)
-    entries = int(starts[-1])
+    entries, summed = int(starts[-1]), bool(rng.integers(2))
     weights = np.where(rng.random(entries) < 0.5, 1.0, rng.integers(-8, 9, entries) / 4)
-    return starts, rng.integers(0, 4, entries), weights, into
+    to, wide = (5, 3) if summed else (-1, 5)
+    step = [0, 5, 300, 5, 0, wide, 0, to] if rng.random() < 0.7 else [1, 7, 200, 5, 0, 7, -1, to]
+    into = np.concatenate([np.zeros(5, dtype=np.intp), rng.integers(0, 3, 5)])
+    return np.array([step]), starts, rng.integers(0, 4, entries), weights, into
 
 
 def _cells_in_quarters(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -160,16 +162,30 @@ def _cells_in_quarters(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return np.where(rng.random(shape) < 0.5, large, small)
 
 
+def _halves(rng: np.random.Generator) -> np.ndarray:
+    return np.stack([_cells_in_quarters(rng, 1500), np.zeros(1500)])[: rng.integers(1, 3)]
+
+
 def _sums_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
-    areas = _areas(rng)
-    width = 3 if areas[-1].size else 5
-    return _cells_in_quarters(rng, 300, 5), *areas, np.zeros((4, width)), np.zeros((4, width))
+    return _halves(rng), *_areas(rng), np.zeros((2, 1500))
 
 
 def _shares_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
-    areas = _areas(rng)
-    amounts = _cells_in_quarters(rng, 4, 3 if areas[-1].size else 5)
-    return amounts, *areas, _cells_in_quarters(rng, 300, 5), np.zeros((300, 5))
+    return _halves(rng), *_areas(rng), np.stack([_cells_in_quarters(rng, 1500), np.zeros(1500)])
+
+
+def _figures(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Of a table some of whose cells are empty, known exactly, not measured or not claimed."""
+    count, columns = (int(size) for size in rng.integers(1, 9, 2))
+    rows, size, shape = rng.permutation(count + 2)[:count], (count + 2, columns), (count, columns)
+    variance = rng.choice([0.0, 1.0, 2.5, np.inf], (count + 2, rng.choice([1, columns])))
+    y, error = rng.integers(0, 50, size).astype(float), rng.choice([0.0, 0.125], count)
+    x = np.where(rng.random(size) < 0.1, np.nan, y + rng.integers(-2, 3, size) / 4)
+    high, low = np.where(rng.random(shape) < 0.05, np.nan, y[rows]), rng.integers(-2, 3, shape) / 8
+    empty = rng.random(shape) < 0.2 if rng.random() < 0.5 else np.zeros((0, 0), dtype=bool)
+    places = rng.choice([0.0, 1.0, 0.5], (3, count + 2))
+    found = rng.random(7) / 4, np.array([0.0, -1.0, rng.random(), 0.0])
+    return rows, (x, y), (variance, variance / 2), (high, low), places, error, empty, np.zeros(shape), found
 
 
 def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -222,6 +238,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
+    "blue_solvers.verification.tally.judge": (_figures, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),

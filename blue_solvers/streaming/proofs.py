@@ -22,7 +22,6 @@ from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.placed_tables import Below, Sheet, TiedCells, Unread
 from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.zeros import StructuralZeros
@@ -130,8 +129,8 @@ def _summed_up(
             sheet.tied = TiedCells.of(share, claim.multipliers)
         sheets.append(sheet)
     for (level, table), x in claimed.items():
-        unmeasured = np.full((part.count(level), 1), np.inf)
-        sheets.append(Sheet(design.key((level, table)), level, table, unmeasured, None, x))
+        silent = Sheet.silent(level, table, part.count(level))
+        sheets.append(replace(silent, key=design.key((level, table)), x=x))
     zeros = None
     if part.empty is not None:
         axes = design.zero_axes or ()
@@ -207,18 +206,15 @@ def put_together(
     said = {name: _said(own) for name, own in proofs.items()}
     tables = {design.key(own): own for own in design.estimated}
 
-    def judged(tally: Tally, ties: Ties | None) -> Certificate:
-        least = {key: value for key, value in tally.least.items() if key in tables}
-        return certificate_of(replace(tally, least=least), design.schema, tables, ties)
-
     refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
     certificate = Certificate(None, refusal)
     if not refusal:
         tallies = [own.tally for own in proofs.values() if own.tally is not None]
-        certificate = judged(sum(tallies, Tally()), design.ties)
+        certificate = certificate_of(sum(tallies, Tally()), design.schema, tables, design.ties)
     if certificate.bound is None:
         alone = {
-            name: own.refusal if own.tally is None else judged(own.tally, None).reason for name, own in proofs.items()
+            name: own.refusal if own.tally is None else certificate_of(own.tally, design.schema, tables).reason
+            for name, own in proofs.items()
         }
         guilty = [name for name, reason in alone.items() if reason == certificate.reason]
         certificate = replace(certificate, reason=f"{_called(guilty, named)}{certificate.reason}")

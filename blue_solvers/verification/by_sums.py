@@ -29,22 +29,28 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
         If there are none, it would be too large, or what is known exactly is contradicted.
     """
     noise = WeighedNoise.of(problem)
-    equalities = problem.equalities if problem.has_equalities else None
-    if equalities is not None and problem.areas is None and noise.correlated is not None:
+    tied, off, remains = problem.has_equalities, 0.0, np.zeros(y.size)
+    if tied and problem.areas is None and noise.correlated is not None:
         raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
     places = problem_places(problem, y, x, made)
-    by_ties = places.nest or not (problem.exact.any() or problem.zeros is not None or equalities is not None)
-    known = None if by_ties and equalities is None else KnownExactly(problem, noise, places, y)
-    off, remains, pulls = 0.0, np.zeros(y.size), known is not None and known.values.size > 0
+    by_ties = places.nest or not (problem.exact.any() or problem.has_zeros or tied)
+    known = KnownExactly(problem, noise, places, y) if tied or not by_ties else None
+    pulls = known is not None and known.values.size > 0
     if noise.correlated is not None or pulls:
         rho, off = noise.weighted(y - x)
         if known is not None and pulls:
             rows, multipliers = known.rows, known.multipliers(rho)
-            if by_ties and equalities is not None:  # cells take theirs while residuals are moved
-                rows, multipliers = equalities[0], multipliers[rows.shape[0] - equalities[1].size :]
+            if by_ties:  # cells take theirs while residuals are moved
+                rows = problem.equality_rows[0]
+                multipliers = multipliers[multipliers.size - rows.shape[0] :]
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
-        places = problem_places(problem, y, x, made, (noise, rho, remains))
+        for sheet in places.sheets:
+            shape, own = (-1, sheet.table.size), sheet.place
+            if own.stop <= y.size:  # the others are claims
+                sheet.rho = rho[own].reshape(shape)
+                if noise.correlated is not None:
+                    sheet.least, sheet.left = np.square(noise.least[own]).reshape(shape), remains[own].reshape(shape)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     proof = MovedResiduals(places, 0 if by_ties else figures.size)
     tally = proof.finish()
@@ -53,11 +59,11 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
         left = noise.size(remains, ROUNDING * abs(remains)) + tally.moved() * float(np.sqrt(remains.size))
     left += tally.moved() + off
     if known is None or by_ties:
-        ties = None if equalities is None else Ties.of(problem, places, places.tables)
+        ties = Ties.of(problem, places, places.tables) if tied else None
         return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     apart = _disagreement(noise, known, proof, scale)
-    return left + float(np.sqrt(tally.weighted) + np.sqrt(tally.apart)) + apart, tally.violation
+    return left + float(np.sqrt(tally.found[5]) + np.sqrt(tally.apart)) + apart, tally.violation
 
 
 def _disagreement(noise: WeighedNoise, known: KnownExactly, proof: MovedResiduals, scale: float) -> float:
@@ -67,7 +73,7 @@ def _disagreement(noise: WeighedNoise, known: KnownExactly, proof: MovedResidual
     """
     size = noise.sd.size
     missed = (known.rows.astype(np.longdouble) @ proof.sums[:size] - known.values).astype(float)
-    off = max(float(abs(missed).max(initial=0.0)), proof.tally.wrong)
+    off = max(float(abs(missed).max(initial=0.0)), float(proof.tally.found[1]))
     if off > EXACT_TO * scale * max(1.0, float(abs(known.rows).sum(axis=1).max(initial=0.0))):
         raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
     least = known.least_standard_errors()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -136,13 +136,20 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
         return _bounded_by_sums(problem, y, x, made)
 
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
-    needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
-    proofs = [by_sums] * problem.is_tabular + [listed] * (needed and can_be_listed(problem, made))
     both = few and problem.equalities is None
-    if few and not both:  # sums allow figures for what equalities are off by, a list follows it
-        proofs.reverse()
+    listed_first = few and not both  # sums allow figures for what equalities are off by, a list follows it
+
+    def proofs() -> Iterator[Callable[[], Bounds]]:
+        if problem.is_tabular and not listed_first:
+            yield by_sums
+        needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
+        if needed and can_be_listed(problem, made):
+            yield listed
+        if problem.is_tabular and listed_first:
+            yield by_sums
+
     found, refusals = list[Bounds](), list[NotCertifiedError]()
-    for proof in proofs:
+    for proof in proofs():
         try:
             found.append(proof())
         except FinalError:

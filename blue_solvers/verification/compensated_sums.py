@@ -5,17 +5,19 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float, Index, Integers
-from constraint_builders.compiled import compiled, has_numba
+from constraint_builders.compiled import CompiledLoop, compiled, has_numba
 
+FEW = 7  # cells of a row that are not worth lanes
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
+NO_WEIGHTS = np.zeros(0)
 Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
@@ -134,87 +136,142 @@ def tables_of_steps(cells: Float, steps: Integers) -> Iterator[tuple[Float, Floa
 
 
 def add_up_in_numpy(
-    cells: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+    cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
 ) -> None:
     """Add rows of cells to those of the areas that they are in.
 
     Parameters
     ----------
-    cells : ndarray, (rows, cells)
+    cells : ndarray, (1 or 2, S)
+        Blocks of rows, and what these lose by rounding.
+    steps : ndarray of int, (steps, 8)
+        Of every block: where it starts, how far its rows are apart, how many rows and cells it has, where sums start,
+        how far their rows are apart, where in `starts` the rows begin, and where in `into` the cells; the latter are -1
+        where every row is an area of its own, and where cells are the same.
     starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
         The areas of every row, and by how much it counts there.
-    into : ndarray of int, (cells,) or (0,)
-        The area's cell that each is added to; none where they are the same.
-    total, lost : ndarray, (areas, cells of an area)
-        Sums, which are added to, and what they lose by rounding.
+    into : ndarray of int
+        The area's cell that each is added to.
+    total : ndarray, (2, T)
+        Sums, which are added to, and what they lose by rounding; may be `cells`, of which later blocks are sums then.
     """
-    members = _members(starts, areas, weights, len(total))
-    found = np.add(total, lost, dtype=np.longdouble)
-    for first in range(0, len(cells), RUN):  # sums of sums take fewer roundings
-        sums = members[:, first : first + RUN] @ cells[first : first + RUN].astype(np.longdouble)
-        if into.size:
-            columns = _members(np.arange(into.size + 1), into, np.ones(into.size), total.shape[1])
-            sums = (columns @ sums.T).T
-        found += sums
-    total[...] = found
-    lost[...] = found - total
+    for step in steps:
+        block, sums, members, columns = _blocks(cells, step, starts, areas, weights, into, total)
+        found = sums.sum(axis=0, dtype=np.longdouble)
+        for first in range(0, block.shape[1], RUN):  # sums of sums take fewer roundings
+            rows = slice(first, first + RUN)
+            found += (columns @ (members[:, rows] @ block[:, rows].sum(axis=0, dtype=np.longdouble)).T).T
+        sums[0] = found
+        sums[1] = found - sums[0]
 
 
 @compiled(reference=add_up_in_numpy)
 def add_up(
-    cells: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+    cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
 ) -> None:
     """See `add_up_in_numpy`."""
-    for row in range(cells.shape[0]):
-        for k in range(starts[row], starts[row + 1]):
-            area, weight, i = areas[k], weights[k], 0
-            if not into.size:  # in lanes
-                for j in range(cells.shape[1]):
-                    term, rest = _product(weight, cells[row, j])
-                    total[area, j], lost[area, j] = _plus(total[area, j], lost[area, j] + rest, term)
-            while i < into.size:
-                j = into[i]
-                high, low, end = total[area, j], lost[area, j], min(i + TOGETHER, into.size)
-                while i < end and into[i] == j:
-                    term, rest = _product(weight, cells[row, i])
-                    whole = high + term
-                    part = whole - high
-                    low += ((high - (whole - part)) + (term - part)) + rest
-                    high, i = whole, i + 1
-                total[area, j] = high + low
-                lost[area, j] = low - (total[area, j] - high)
+    both = cells.shape[0] > 1
+    for number in range(steps.shape[0]):
+        start, apart, rows, count, sums, wide, first, to = steps[number]
+        for row in range(rows):
+            begin = start + row * apart
+            for k in range(
+                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
+            ):
+                weight, end, i = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k), 0
+                if to < 0:
+                    for part in range(cells.shape[0]):
+                        given = cells[part, begin : begin + count]
+                        _add_alike(given, weight, total[0, end : end + count], total[1, end : end + count])
+                    continue
+                while i < count:
+                    j = into[to + i]
+                    high, low, last = total[0, end + j], total[1, end + j], min(i + TOGETHER, count)
+                    while i < last and into[to + i] == j:
+                        term, rest = _product(weight, cells[0, begin + i])
+                        if both:
+                            rest += weight * cells[1, begin + i]
+                        whole = high + term
+                        part = whole - high
+                        low += ((high - (whole - part)) + (term - part)) + rest
+                        high, i = whole, i + 1
+                    total[0, end + j] = high + low
+                    total[1, end + j] = low - (total[0, end + j] - high)
 
 
 def spread_out_in_numpy(
-    amounts: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+    total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
 ) -> None:
     """Add to rows of cells what is said of the areas that they are in: the transpose of `add_up`.
 
     Parameters
     ----------
-    amounts : ndarray, (areas, cells of an area)
-    starts, areas, weights, into
+    total : ndarray, (1 or 2, T)
+    steps, starts, areas, weights, into
         As of `add_up`.
-    total, lost : ndarray, (rows, cells)
+    cells : ndarray, (2, S)
+        Added to; may be `total`.
     """
-    members = _members(starts, areas, weights, len(amounts)).T
-    found = members @ amounts.astype(np.longdouble)
-    found = np.add(found[:, into] if into.size else found, total) + lost
-    total[...] = found
-    lost[...] = found - total
+    for step in steps:
+        block, amounts, members, columns = _blocks(cells, step, starts, areas, weights, into, total)
+        found = members.T @ (columns.T @ amounts.sum(axis=0, dtype=np.longdouble).T).T
+        found += block.sum(axis=0, dtype=np.longdouble)
+        block[0] = found
+        block[1] = found - block[0]
 
 
 @compiled(reference=spread_out_in_numpy)
 def spread_out(
-    amounts: Float, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float, lost: Float
+    total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
 ) -> None:
     """See `spread_out_in_numpy`."""
-    for row in range(total.shape[0]):
-        for k in range(starts[row], starts[row + 1]):
-            area, weight = areas[k], weights[k]
-            for i in range(total.shape[1]):
-                term, rest = _product(weight, amounts[area, into[i] if into.size else i])
-                total[row, i], lost[row, i] = _plus(total[row, i], lost[row, i] + rest, term)
+    both = total.shape[0] > 1
+    for number in range(steps.shape[0]):
+        start, apart, rows, count, sums, wide, first, to = steps[number]
+        for row in range(rows):
+            begin = start + row * apart
+            for k in range(
+                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
+            ):
+                weight, end = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k)
+                if to < 0 and count > FEW:
+                    for part in range(total.shape[0]):
+                        given = total[part, end : end + count]
+                        _add_alike(given, weight, cells[0, begin : begin + count], cells[1, begin : begin + count])
+                    continue
+                for i in range(count):
+                    j, own = end + (into[to + i] if to >= 0 else i), begin + i
+                    term, rest = _product(weight, total[0, j])
+                    if both:
+                        rest += weight * total[1, j]
+                    cells[0, own], cells[1, own] = _plus(cells[0, own], cells[1, own] + rest, term)
+
+
+def _add_alike(cells: Float, weight: float, total: Float, lost: Float) -> None:
+    for i in range(cells.size):  # in lanes
+        term, rest = _product(weight, cells[i])
+        total[i], lost[i] = _plus(total[i], lost[i] + rest, term)
+
+
+def _blocks(
+    cells: Float, step: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
+) -> tuple[Float, Float, sparse.csr_array, sparse.csr_array]:
+    """Of a step its rows and their sums, (parts, rows, cells), and the matrices from rows, and cells, to sums'."""
+    start, apart, rows, count, sums, wide, first, to = step.tolist()
+    block = _strided(cells, start, apart, rows, count)
+    own = slice(0, 0) if first < 0 else slice(int(starts[first]), int(starts[first + rows]))
+    area = np.arange(rows) if first < 0 else areas[own]
+    begins = np.arange(rows + 1) if first < 0 else starts[first : first + rows + 1] - own.start
+    members = _members(begins, area, np.ones(rows) if first < 0 else weights[own], int(area.max(initial=-1)) + 1)
+    number = np.arange(count) if to < 0 else into[to : to + count]
+    columns = _members(np.arange(count + 1), number, np.ones(count), int(number.max(initial=-1)) + 1)
+    return block, _strided(total, sums, wide, *(matrix.shape[0] for matrix in (members, columns))), members, columns
+
+
+def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Float:
+    """A block of rows, as a view."""
+    part, cell = cells.strides
+    return np.lib.stride_tricks.as_strided(cells[:, start:], (len(cells), rows, count), (part, cell * apart, cell))
 
 
 class Reach(NamedTuple):
@@ -226,16 +283,23 @@ class Reach(NamedTuple):
     into: Index
 
     @classmethod
-    def itself(cls, rows: int, into: Index) -> Reach:
+    def itself(cls, into: Index) -> Reach:
         """Of rows as they are."""
-        return cls(np.arange(rows + 1), np.arange(rows), np.ones(rows), into)
+        return cls(NO_MAP, NO_MAP, NO_WEIGHTS, into)
 
     @classmethod
     def of_sets(cls, area: Index, into: Index) -> Reach:
         """Of leaves each in one area, or in none, -1."""
         inside = area >= 0
+        if inside.all():
+            return cls(np.arange(area.size + 1), area, np.ones(area.size), into)
         starts = np.concatenate([[0], np.cumsum(inside)])
-        return cls(starts, area[inside].astype(np.intp), np.ones(int(starts[-1])), into)
+        return cls(starts, area[inside], np.ones(int(starts[-1])), into)
+
+    def step(self, cells: Cells, sums: Cells) -> Integers:
+        """Of rows of cells and their sums, as `add_up` takes it."""
+        rows, count = cells.shape[1:]
+        return np.array([[0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]])
 
     @property
     def rows(self) -> Index:
@@ -249,14 +313,19 @@ class Reach(NamedTuple):
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells to those of areas."""
-    for part in cells:
-        add_up.fastest()(np.ascontiguousarray(part), *reach, total[0], total[1])
+    _pass(add_up, cells, reach, total, reach.step(cells, total))
 
 
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     """Add to leaves' cells what is said of areas."""
-    for part in amounts:
-        spread_out.fastest()(np.ascontiguousarray(part), *reach, said[0], said[1])
+    _pass(spread_out, amounts, reach, said, reach.step(said, amounts))
+
+
+def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step: Integers) -> None:
+    given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
+    kernel.fastest()(given.reshape(len(given), -1), step, *reach, whole.reshape(2, -1))
+    if whole is not changed:
+        changed[...] = whole
 
 
 def plus(said: Cells, term: Float) -> None:
@@ -272,8 +341,24 @@ def summed(into: Index, size: int, cells: Cells) -> Cells:
     if not into.size:
         return cells
     total = np.zeros((2, cells.shape[1], size))
-    add(cells, Reach.itself(cells.shape[1], into), total)
+    add(cells, Reach.itself(into), total)
     return total
+
+
+def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
+    """Tables in one array, (rows, cells); a copy only of several, or of one number for all cells."""
+    if len(cells) == 1 and cells[0].shape[1] == columns[0].stop:
+        return cells[0]
+    found = np.empty((len(cells[0]), columns[-1].stop))
+    for own, part in zip(cells, columns, strict=True):
+        found[:, part] = own
+    return found
+
+
+def finite(variance: Float) -> Float:
+    """0 where nothing was measured."""
+    measured = np.isfinite(variance)
+    return variance if measured.all() else np.where(measured, variance, 0.0)
 
 
 def sum_rounding(count: int, width: int) -> float:

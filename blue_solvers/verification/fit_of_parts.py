@@ -12,7 +12,7 @@ from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from blue_solvers.verification.probabilities import of_chi_square, of_largest, squares_and_redundancy
 from blue_solvers.verification.weighed_noise import PIECE
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 
@@ -181,27 +181,22 @@ class FitOfParts:
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
         squares, redundancy = squares_and_redundancy(y, x, precision, spread)
         statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
-        checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
+        checked = redundancy > LEAST_CHECKED
         count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
-        own = TableFit(float(statistic.sum()), float(expectation.sum()), checked, count)
+        own = TableFit(float(statistic.sum()), float(expectation.sum()), int(np.count_nonzero(checked)), count)
         self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
-        cells = np.divide(squares, redundancy, out=np.zeros_like(squares), where=redundancy > LEAST_CHECKED)
-        for row in self._of_note(cells.max(axis=1, initial=0.0)).tolist():
-            for cell in self._of_note(cells[row]).tolist():
-                if redundancy[row, cell] > LEAST_CHECKED:
+        cells = np.divide(squares, redundancy, out=np.full_like(squares, -1.0), where=checked).ravel()
+        least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
+        if cells.max(initial=-1.0) >= least:
+            for place in np.argpartition(-cells, min(KEPT, cells.size) - 1)[:KEPT].tolist():
+                row, cell = divmod(place, y.shape[1])
+                if checked[row, cell]:
                     value, e = float(y[row, cell]), float(y[row, cell] - x[row, cell])
                     expected = value - e / float(redundancy[row, cell])
-                    residual = float(np.copysign(np.sqrt(cells[row, cell]), e))
+                    residual = float(np.copysign(np.sqrt(cells[place]), e))
                     self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
-        self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
+            self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
         return statistic, expectation
-
-    def _of_note(self, sizes: Float) -> Index:
-        """Those of some squared residuals, or of the largest of rows, that may be among the largest of all."""
-        least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
-        if not sizes.size or sizes.max() < least:
-            return np.zeros(0, dtype=np.intp)
-        return np.argpartition(-sizes, min(KEPT, sizes.size) - 1)[:KEPT]
 
     def look_at_geounits(self, geolevel: str, geocodes: Sequence[str], statistic: Float, expectation: Float) -> None:
         """Take in some geounits, (G,)."""

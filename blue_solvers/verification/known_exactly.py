@@ -58,7 +58,7 @@ class LeafSums:
         self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
         self.free: Flags = np.ones(self.size, dtype=bool)
         for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
-            if some.empty is not None:
+            if some.empty.size:
                 self.free[cut] = ~some.empty.ravel()
 
     def of_holders(self, figures: Float) -> Float:
@@ -67,7 +67,7 @@ class LeafSums:
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
             level, rows = self._places.levels[some.level], np.empty(shape)
             for columns, sheet in zip(level.columns, level.own, strict=True):
-                if sheet is None:
+                if not sheet.key:
                     raise NotCertifiedError(f"no table at {level.name} holds all others")
                 rows[:, columns] = figures[sheet.place].reshape(level.rows, -1)[some.rows]
             found[cut] = rows.ravel()
@@ -85,18 +85,23 @@ class LeafSums:
                 add(own, reach if power is None else reach.to_power(power), total[above])
         found = np.zeros(self.figures)
         for level, whole in zip(self._places.levels, total, strict=True):
-            known = dict[str, Cells]()
+            vector = level.vector(level.rows)
+            level.held(vector, level.rows)[0] = whole[0]
+            level.sum_up(vector, level.rows)
             for sheet in level.sheets:
-                found[sheet.place] = level.sums_of(sheet, whole[:1], known)[0].ravel()
+                found[sheet.place] = level.of(sheet, vector, level.rows)[0].ravel()
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
         """(figures,), or the first of them, to (N,)."""
-        said = [level.room() for level in self._places.levels]
-        for level, own in zip(self._places.levels, said, strict=True):
-            told = [sheet for sheet in level.sheets if sheet.place.stop <= figures.size]
-            amounts = {sheet.key: figures[sheet.place].reshape(1, level.rows, -1) for sheet in told}
-            level.spread(level.sheets, amounts, own)
+        said = list[Cells]()
+        for level in self._places.levels:
+            vector = level.vector(level.rows)
+            for sheet in level.sheets:
+                if sheet.place.stop <= figures.size:
+                    level.of(sheet, vector, level.rows)[0] += figures[sheet.place].reshape(level.rows, -1)
+            level.spread_out(vector, level.rows)
+            said.append(level.held(vector, level.rows))
         found = np.empty(self.size)
         for (cut, _), some in zip(self.cuts, self._places.leaves, strict=True):
             rows = said[some.level][:, some.rows]
@@ -152,7 +157,7 @@ class KnownExactly:
         for some in places.leaves:
             level = places.levels[some.level]
             sheet = level.own[0]
-            if len(level.tables) == 1 and sheet is not None:
+            if len(level.tables) == 1 and sheet.key:
                 told[sheet.place].reshape(level.rows, -1)[some.rows] = True
         told &= problem.exact
         cells = np.flatnonzero(problem.exact & ~told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, side_by_side, spread, sum_rounding
 from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
@@ -21,8 +21,8 @@ class LeafCells:
     ----------
     inner : list of ndarray of int
         By level the places that are no leaves.
-    total : list of Cells or None
-        By level sums over leaves, of the tables that hold all others; None where all are leaves.
+    total : list of Cells
+        By level sums over leaves, of the tables that hold all others; of no places where all are leaves.
     error : list of ndarray, (rows,)
         By how much a sum of any cells of a place may be off.
     """
@@ -43,32 +43,27 @@ class LeafCells:
 
     def _sum_up(self) -> bool:
         """Whether nothing is said of some leaves' cells."""
-        levels = self.places.levels
-        self.total = [level.room() if own.size else None for level, own in zip(levels, self.inner, strict=True)]
-        sizes, counts = [np.zeros((2, level.rows, 2)) for level in levels], [np.zeros(level.rows) for level in levels]
-        lacks = False
+        levels, lacks = self.places.levels, False
+        self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
+        sizes = [np.zeros((2, own.shape[1], 2)) for own in self.total]  # of all cells of a place, and of their errors
 
-        def hand_up(areas: dict[int, Reach], cells: Cells, size: Float, count: Float) -> None:
-            """Add cells to those of areas, their sizes and errors, (1, rows, 2), and how many were added up."""
+        def hand_up(areas: dict[int, Reach], cells: Cells, size: Float) -> None:
+            """Add cells to those of areas, and their sizes and errors, (1, rows, 2)."""
             for above, reach in areas.items():
-                total = self.total[above]
-                if total is not None:
-                    add(cells, reach, total)
-                    add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
-                    counts[above] += np.bincount(reach.areas, count[reach.rows], len(counts[above]))
+                add(cells, reach, self.total[above])
+                add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
 
         for number, some in enumerate(self.places.leaves):
             require_time()
             cells, error = self.of(number)
-            lacks |= bool(np.isnan(cells[0]).any())
-            hand_up(some.above, cells, np.column_stack([sizes_of(cells), error])[None], np.ones(error.size))
-        for number in reversed(range(len(levels))):
-            total = self.total[number]
-            if total is not None:
-                hand_up(levels[number].above, total, sizes[number][:1], counts[number] + 1)
+            lacks |= bool(np.isnan(cells[0].sum()))
+            hand_up(some.above, cells, np.stack([sizes_of(cells), error], axis=1)[None])
+        for number, total in reversed(list(enumerate(self.total))):
+            hand_up(levels[number].above, total, sizes[number][:1])
+        count = sum(some.rows.size for some in self.places.leaves) + len(levels)
         self.error = [
-            own[0, :, 1] + sum_rounding(int(count.max(initial=0)), level.width) * own[0, :, 0]
-            for own, count, level in zip(sizes, counts, levels, strict=True)
+            own[0, :, 1] + sum_rounding(count, level.width) * own[0, :, 0]
+            for own, level in zip(sizes, levels, strict=True)
         ]
         return lacks
 
@@ -83,25 +78,23 @@ class LeafCells:
         if number in self._filled:
             return self._filled[number], np.zeros(some.rows.size)
         level = self.places.levels[some.level]
-        held = level.own
-        claimed = [sheet.x[some.rows] for sheet in held if sheet is not None and sheet.x is not None]
-        if len(claimed) < len(held):
+        if not all(sheet.key for sheet in level.own):
             raise NotCertifiedError(f"no table at {level.name} holds all others")
-        cells = np.ascontiguousarray(np.concatenate(claimed, axis=1) if len(held) > 1 else claimed[0], dtype=float)
+        cells = side_by_side([np.asarray(sheet.x[some.here], dtype=float) for sheet in level.own], level.columns)
         if some.margins is not None:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
-        (sheet,) = held
-        if sheet is not None and sheet.y is not None and not (variance := sheet.variance[some.rows]).all():
-            cells = np.where(variance == 0, sheet.y[some.rows], cells)
-        cells = cells if some.empty is None else np.where(some.empty, 0.0, cells)
+        variance = level.own[0].variance[some.here]
+        if not variance.all():
+            cells = np.where(variance == 0, level.own[0].y[some.here], cells)
+        cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
 
     def _fill_in(self) -> None:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
         for above, level in reversed(list(enumerate(self.places.levels))):
             total, sheet = self.total[above], level.own[0]
-            if total is None or sheet is None or sheet.x is None:
+            if not total.size:
                 continue
             x = sheet.x[:]
             lacking = np.isnan(total[0]) & np.isfinite(x)
@@ -125,4 +118,10 @@ class LeafCells:
 
 def sizes_of(cells: Cells) -> Float:
     """Of all cells of a row together, (rows,)."""
-    return np.nansum(abs(cells[0]), axis=1)
+    found = np.einsum("ij->i", abs(cells[0]))
+    return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
+
+
+def lengths_of(cells: Cells) -> Float:
+    """Of rows, (rows,): no cell is larger."""
+    return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))

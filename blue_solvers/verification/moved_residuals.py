@@ -12,13 +12,22 @@ where it stands as one leaf.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, Reach, add, plus, spread, sum_rounding
-from blue_solvers.verification.leaf_cells import LeafCells, sizes_of
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, PlacedTables, Sheet, added, finite
-from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
+from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of
+from blue_solvers.verification.placed_tables import (
+    NONE_EMPTY,
+    Below,
+    Leaves,
+    Level,
+    PlacedTables,
+    Sheet,
+    added,
+)
+from blue_solvers.verification.tally import NOTHING_KNOWN, Tally, judge
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
@@ -27,7 +36,6 @@ from constraint_builders.relations.marginals import cell_map, refines
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 ROUNDS = 4  # of moving back, while that halves what is left
-KEPT = 16  # groups of leaves whose own residuals are kept, instead of being worked out again
 
 
 class MovedResiduals:
@@ -49,17 +57,16 @@ class MovedResiduals:
     def __init__(self, places: PlacedTables, keep: int = 0) -> None:
         self.places, self.tally, self.cells = places, Tally(), LeafCells(places)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
-        self._said = list[Cells | None]()
-        self._handed = list[tuple[Cells | None, Float]]()  # by level what is said of places by all above, and how large
+        self._said = list[Cells]()
+        self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
         for number, (level, rows) in enumerate(zip(places.levels, self.cells.inner, strict=True)):
-            for sheet in level.sheets:
-                self.tally.note(sheet.key, sheet.variance if sheet.least is None else sheet.least, level.squares)
-            total, said = self.cells.total[number], level.room() if rows.size else None
-            if level.sheets and said is not None and total is not None:
+            total = self.cells.total[number]
+            said = np.zeros(total.shape)
+            if level.sheets and rows.size:
                 said[:, rows] = self._look_at(level, rows, (total[:, rows], self.cells.error[number][rows]))
             self._said.append(said)
 
@@ -74,62 +81,63 @@ class MovedResiduals:
         self._move_back(1)
         return self.tally, below
 
-    def _look_at(self, level: Level, rows: Index, sums: tuple[Cells, Float] | None, number: int | None = None) -> Cells:
-        """What the residuals of some places say of the tables that hold all others, from the coarsest on.
+    def _look_at(
+        self,
+        level: Level,
+        rows: Index,
+        sums: tuple[Cells, Float] | None,
+        are_cells: bool = False,
+        empty: Flags = NONE_EMPTY,
+    ) -> Cells:
+        """What the residuals of some places say of the tables that hold all others.
 
-        Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; `number` is
-        that of some leaves, of which they are these cells themselves.
+        Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; of leaves
+        those of tables that hold all others may be these cells themselves, of which some are known to be empty.
         """
-        said, residuals, known = level.room(rows.size), dict[str, Cells](), dict[str, Cells]()
+        count = rows.size
+        said, vector, errors = level.vector(count), level.vector(count), np.zeros((2, count))
         if sums is not None:
             cells, error = sums
-            error = error + len(level.sheets) * sum_rounding(1, level.width) * sizes_of(cells)
+            level.held(vector, count)[: len(cells)] = cells
+            level.sum_up(vector, count)
+            errors[:] = error + len(level.sheets) * sum_rounding(1, level.width) * sizes_of(cells)
+            errors[1] *= not are_cells
+        known = self.tally if sums is not None else Tally()  # judged once
         for sheet in level.sheets:
-            x = None if sheet.x is None else sheet.x[rows]
-            if x is not None and sums is not None:
-                own = number is not None and sheet is level.own[sheet.holder]
-                total = level.sums_of(sheet, cells, known)
-                self._judge(level, sheet, rows, x, total, error, number if own else None)
-            rho, rounding = sheet.weighted(rows, x, sums is not None)
-            if rho is not None:
-                residuals[sheet.key] = rho[None]
-                self.tally.weighted += rounding
-        level.spread(level.sheets, residuals, said)
-        return said
+            own = sheet is level.own[sheet.holder]
+            here = np.ascontiguousarray(empty[:, level.columns[sheet.holder]] if own and empty.size else NONE_EMPTY)
+            total, rho = (level.of(sheet, cells, count) for cells in (vector, said))
+            figures, noise = sheet.figures, (sheet.variance, sheet.least)
+            high, low = (np.ascontiguousarray(half) for half in total)
+            found = known.found, known.tables.setdefault(sheet.key, NOTHING_KNOWN.copy())
+            error, rounded = errors[int(own)], known.found[5]
+            weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
+            judge.fastest()(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
+            if sheet.tied is not None:
+                known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
+            if sheet.rho is not None:
+                known.found[5], weighted = rounded, sheet.rho[rows]
+            rho[0] = weighted
+            if sums is None:
+                continue
+            if known.found[6]:
+                raise NotCertifiedError(
+                    f"table {sheet.table.name!r} at {level.name} has cells below that nothing is said of"
+                )
+            known.cells += high.size
+            if sheet.tied is not None or self.sums.size:
+                self._keep(sheet, rows, figures[0][rows], total, error)
+        level.spread_out(said, count)
+        return np.ascontiguousarray(level.held(said, count))
 
-    def _judge(
-        self, level: Level, sheet: Sheet, rows: Index, x: Float, total: Cells, error: Float, number: int | None
-    ) -> None:
-        """Judge figures of a table beside sums of the leaves' cells; of some leaves they are these cells themselves."""
-        variance, y = sheet.variance[rows], None if sheet.y is None else sheet.y[rows]
-        least, empty = variance if sheet.least is None else sheet.least[rows], None
-        if number is not None:
-            some = self.places.leaves[number]
-            empty = some.empty
-            if some.margins is None and not self.cells.is_filled(number):
-                error = np.zeros(rows.size)
-                if empty is None and variance.all() and not self.sums.size:
-                    self.tally.look_at(x)
-                    if sheet.tied is not None:
-                        self.tally.tied = added(self.tally.tied, sheet.tied.sums(rows, x, None))
-                    return
-        off = x - total[0]
-        for rest in total[1:]:
-            off -= rest
+    def _keep(self, sheet: Sheet, rows: Index, x: Float, total: Cells, error: Float) -> None:
+        """Keep sums of the leaves' cells beside figures of a table, and what combinations of these are."""
+        off = abs(x - total[0] - total[1]) + error[:, None]
         if self.sums.size:
-            self.sums[sheet.place].reshape(level.rows, -1)[rows] = total.sum(axis=0, dtype=np.longdouble)
-            self.apart[sheet.place].reshape(level.rows, -1)[rows] = np.nan_to_num(abs(off) + error[:, None])
-        if np.isnan(off).any() and not np.isnan(x[np.isnan(off)]).all():
-            raise NotCertifiedError(
-                f"table {sheet.table.name!r} at {level.name} has cells below that nothing is said of"
-            )
-        if empty is not None:
-            empty = empty[:, level.columns[sheet.holder]]
-            y = None if y is None else np.where(empty & (variance > 0), 0.0, y)
-            variance, least = np.where(empty, 0.0, variance), np.where(empty, 0.0, least)
+            self.sums[sheet.place].reshape(-1, x.shape[1])[rows] = total.sum(axis=0, dtype=np.longdouble)
+            self.apart[sheet.place].reshape(-1, x.shape[1])[rows] = np.nan_to_num(off)
         if sheet.tied is not None:
-            self.tally.tied = added(self.tally.tied, sheet.tied.sums(rows, x, abs(off) + error[:, None]))
-        self.tally.judge(sheet.key, level.alone[rows], variance, least, off, error, x, y, level.weight[rows])
+            self.tally.tied = added(self.tally.tied, sheet.tied.sums(rows, x, off))
 
     def _residuals(self, number: int) -> tuple[Cells, Float]:
         """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part."""
@@ -138,53 +146,45 @@ class MovedResiduals:
         if told is not None:
             said, variance = np.stack([told.share, np.zeros(told.share.shape)]), told.variance
         else:
-            said, variance = self._own(number), level.variances(some.rows)
-        sizes = (abs(said[0]).max(axis=1, initial=0.0) + self._hand_down(some.above, said))[:, None]
-        if some.empty is not None:
+            said, variance = self._own(number), level.variances(some.here)
+        sizes = (lengths_of(said) + self._hand_down(some.above, said))[:, None]
+        if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
         error = sum_rounding(len(level.sheets) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = float(finite(variance).sum(axis=1) @ error[:, 0] ** 2)
+        self._rounded[number] = _weighed(np.broadcast_to(error, said[0].shape), finite(variance))
         self._drop(some, level, said, variance)
         return said, variance
 
     def _hand_down(self, areas: dict[int, Reach], said: Cells) -> Float:
         """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
-        size = np.zeros(said.shape[1])
+        size = np.zeros((2, said.shape[1], 1))
         for above, reach in areas.items():
             given, most = self._handed[above]
-            if given is not None:
-                spread(given, reach, said)
-                size += np.bincount(reach.rows, abs(reach.weights) * most[reach.areas], size.size)
-        return size
+            spread(given, reach, said)
+            spread(most[None, :, None], reach.to_power(1)._replace(into=NO_MAP), size)
+        return size[0, :, 0]
 
     def _hand_on(self) -> None:
         """Work out what is said of all places with what is said of those above them."""
         self._handed = []
         for level, own in zip(self.places.levels, self._said, strict=True):
-            if own is None:
-                self._handed.append((None, np.zeros(0)))
-                continue
-            said = own.copy() if level.above else own
-            size = abs(own[0]).max(axis=1, initial=0.0)
+            said, size = own.copy() if level.above else own, lengths_of(own)
             self._handed.append((said, size + self._hand_down(level.above, said)))
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
         some = self.places.leaves[number]
-        level, known = self.places.levels[some.level], number in self._judged
         if number in self._kept:
             return self._kept[number].copy()
-        said = self._look_at(level, some.rows, None if known else self.cells.of(number), number)
-        if not known:
-            self._judged.add(number)
-            self.tally.has_empty |= some.empty is not None
-            if len(self.places.leaves) <= KEPT:
-                self._kept[number] = said.copy()
-        return said
+        sums = None if number in self._judged else self.cells.of(number)
+        self._judged.add(number)
+        self.tally.has_empty |= some.empty.size > 0
+        are_cells = some.margins is None and not self.cells.is_filled(number)
+        return self._look_at(self.places.levels[some.level], some.rows, sums, are_cells, some.empty)
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take, at no cost."""
@@ -199,7 +199,7 @@ class MovedResiduals:
             table = parse_table(schema, name)
             if refines(schema, finest, table):
                 own = np.where((some.told.known == name).any(axis=1), 0.0, np.inf)[:, None]
-                sheet = Sheet(name, some.level, table, own, into=cell_map(schema, finest, table))
+                sheet = replace(Sheet.silent(some.level, table, len(own)), into=cell_map(schema, finest, table))
                 level.put_back(sheet, own, said, variance)
 
     def _left(self, careful: bool) -> float:
@@ -223,7 +223,7 @@ class MovedResiduals:
                 self.tally.returned[level.name] = before + _weighed(said[0], variance)
                 continue
             for columns, holding in zip(level.columns, level.own, strict=True):
-                if holding is not None:
+                if holding.key:
                     self._leave(holding, some.rows, np.where(variance[:, columns] > 0, said[0][:, columns], 0.0))
         for number, level in enumerate(self.places.levels):
             for sheet in level.sheets:
@@ -245,6 +245,8 @@ class MovedResiduals:
         Tables that are known exactly come first, and then all.
         """
         square, levels = self._left(careful=False), range(first, len(self.places.levels))
+        if self._is_little(square):
+            return
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
@@ -275,9 +277,7 @@ class MovedResiduals:
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
             rows, said = self.cells.inner[number], self._said[number]
-            if said is None:
-                continue
-            taken[number] = level.room()
+            taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
             if number not in means:
@@ -335,7 +335,7 @@ class MovedResiduals:
     def _below(self) -> Below:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
         said, total = self._said[0], self.cells.total[0]
-        if said is None or total is None:
+        if not said.size:
             self._hand_on()
             (moved, variance), (total, error) = self._residuals(0), self.cells.of(0)
             share = moved[0].copy()

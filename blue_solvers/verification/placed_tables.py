@@ -8,20 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, plus, spread, summed
+from blue_solvers.verification.compensated_sums import (
+    NO_MAP,
+    NO_WEIGHTS,
+    Cells,
+    Reach,
+    add_up,
+    finite,
+    plus,
+    side_by_side,
+    spread_out,
+    summed,
+)
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice
 from constraint_builders.description.table import Table
 
 LevelTable = tuple[int, Table]
+NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
 EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 
 
@@ -75,30 +87,26 @@ class TiedCells:
         rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
         return float(np.sum(rounding**2 * noise))
 
-    def sums(self, here: Index, x: Float, off: Float | None) -> list[list[float]]:
-        """Combinations of the figures of some geounits: high and low half, what they may be off by, and their size."""
+    def sums(self, here: Index, x: Float, off: Float) -> Float:
+        """Combinations of figures, off by so much: two halves, what they may be off by, and their size, (k, 4)."""
         weights = self.among(here, x.shape[1]).astype(np.longdouble)
         values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
-        slack = (weights.nnz + 4) * EXTENDED * sizes + (0.0 if off is None else abs(weights) @ off.ravel())
-        each = zip(values, slack, sizes, strict=True)
-        return [[*_halves(value), float(own), float(size)] for value, own, size in each]
+        slack = (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel()
+        return _in_halves(values, slack, sizes)
 
 
-def added(one: list[list[float]], two: list[list[float]]) -> list[list[float]]:
-    """Shares of combinations, put together."""
-    if not one or not two:
-        return one or two
-    found = []
-    for own, other in zip(one, two, strict=True):
-        value = sum((np.longdouble(half) for half in (*own[:2], *other[:2])), np.longdouble(0))
-        size = own[3] + other[3]
-        found.append([*_halves(value), own[2] + other[2] + EXTENDED * size, size])
-    return found
+def added(one: Float, two: Float) -> Float:
+    """Shares of combinations, (k, 4), put together; (0, 4) are none."""
+    if not one.size or not two.size:
+        return one if one.size else two
+    values = np.concatenate([one[:, :2], two[:, :2]], axis=1).astype(np.longdouble).sum(axis=1)
+    sizes = one[:, 3] + two[:, 3]
+    return _in_halves(values, one[:, 2] + two[:, 2] + EXTENDED * sizes, sizes)
 
 
-def _halves(value: np.longdouble) -> tuple[float, float]:
-    high = float(value)
-    return high, float(value - np.longdouble(high))
+def _in_halves(values: Long, slack: Float | Long, sizes: Float | Long) -> Float:
+    high = values.astype(float)
+    return np.stack([high, (values - high).astype(float), slack, sizes], axis=1).astype(float)
 
 
 @dataclass
@@ -108,15 +116,15 @@ class Sheet:
     Attributes
     ----------
     key : str
-        Tells it from all others.
+        Tells it from all others; empty of one of which nothing is said.
     level : int
     table : Table
     variance : ndarray, (G, 1) or (G, cells)
         0 exact, ``inf`` not measured.
-    y, x : ndarray (G, cells), or what gives its rows when they are asked for, or None
-        What was measured, and what is claimed; None where nothing was.
-    least : ndarray, optional
-        Of the same shape as `variance`: a diagonal below the covariance, if that is not diagonal.
+    y, x : ndarray (G, cells), or what gives its rows when they are asked for
+        What was measured, and what is claimed; NaN where nothing is.
+    least : ndarray
+        Of the same shape as `variance`, which it is by default: a diagonal below the covariance.
     rho, left : ndarray (G, cells), optional
         The weighted residuals, where they are not (y - x) / variance, and where what is left of them goes.
     tied : TiedCells, optional
@@ -126,7 +134,7 @@ class Sheet:
     holder : int
         Which of the tables that hold all others it is summed from.
     through : Sheet or None
-        A smaller one that it is summed from, which is summed from the same; its `key` comes later.
+        A smaller one that it is summed from, which is summed from the same.
     into : ndarray of int
         For every cell of that table, or of `through`, the cell that it is summed to; empty where they are the same.
     """
@@ -135,9 +143,9 @@ class Sheet:
     level: int
     table: Table
     variance: Float
-    y: Float | Unread | None = None
-    x: Float | Unread | None = None
-    least: Float | None = None
+    y: Float | Unread
+    x: Float | Unread
+    least: Float = field(default_factory=lambda: NOTHING)
     rho: Float | None = None
     left: Float | None = None
     tied: TiedCells | None = None
@@ -146,38 +154,36 @@ class Sheet:
     through: Sheet | None = None
     into: Index = field(default_factory=lambda: NO_MAP)
 
-    @property
-    def path(self) -> list[Sheet]:
-        """Itself, and all that it is summed from but the table that holds it."""
-        return [self, *(() if self.through is None else self.through.path)]
+    def __post_init__(self) -> None:
+        if not self.least.size:
+            self.least = self.variance
+
+    @classmethod
+    def silent(cls, level: int, table: Table, rows: int, holder: int = 0) -> Sheet:
+        """Of which nothing is said."""
+        nothing = np.broadcast_to(np.nan, (rows, table.size))
+        return cls("", level, table, np.full((rows, 1), np.inf), np.zeros(nothing.shape), nothing, holder=holder)
 
     @property
+    def figures(self) -> tuple[Float, Float]:
+        """`x` and `y` of all places."""
+        x, y = (np.ascontiguousarray(own[:], dtype=float) for own in (self.x, self.y))
+        return x, y
+
+    @cached_property
     def of_holder(self) -> Index:
         """For every cell of the table that holds it its own."""
         if self.through is None:
             return self.into if self.into.size else np.arange(self.table.size)
         return self.into[self.through.of_holder] if self.into.size else self.through.of_holder
 
-    def weighted(self, rows: Index, x: Float | None, is_first: bool) -> tuple[Float | None, float]:
-        """(y - x) / variance of places, None where nothing was measured; and, the first time, its squared rounding."""
-        if self.rho is not None:
-            return self.rho[rows], 0.0
-        variance = self.variance[rows]
-        measured = np.isfinite(variance) & (variance > 0)
-        if self.y is None or x is None or not measured.any():
-            return None, 0.0
-        q = self.y[rows] - x
-        if not measured.all():
-            q = np.where(measured, q, 0.0)
-        weighted = q * np.divide(1.0, variance, out=np.zeros_like(variance), where=measured)
-        rounding = float(np.einsum("ij,ij->", q, weighted)) * (6 * ROUNDING) ** 2 if is_first else 0.0
-        pulled = 0.0 if self.tied is None else self.tied.pull(weighted, variance, rows)
-        return weighted, rounding + (pulled if is_first else 0.0)
-
 
 @dataclass
 class Level:
-    """PlacedTables of a level, and their tables, the coarsest first.
+    """Places of a level, and their tables.
+
+    For some of its places the cells of all tables lie in one vector: those that hold all others, place by place, and
+    then every other table from the finest on.
 
     Attributes
     ----------
@@ -186,111 +192,102 @@ class Level:
     tables : tuple of Table
         Those that hold all others of the level.
     sheets : list of Sheet
-    alone : ndarray of bool, (rows,)
-        PlacedTables that may be all of the one above: they have no siblings.
-    weight, squares : ndarray, (rows,), float
-        The largest weight of a leaf in every place, and the most that squared weights of a leaf come to.
+    places : ndarray, (3, rows), or (3, 1) where all are alike
+        The largest weight of a leaf in every place; 1 for those that may be all of the one above, since they have no
+        siblings; the most that squared weights of a leaf come to.
     above : dict of int to Reach
         By level the places that those are in to which sums of the leaves are handed on; see `Leaves.above`.
+    own : list of Sheet
+        Of those that hold all others.
     """
 
     name: str
+    number: int
     rows: int
     tables: tuple[Table, ...]
     sheets: list[Sheet]
-    alone: Flags
-    weight: Float
-    squares: float = 1.0
+    places: Float
     above: dict[int, Reach] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.sheets.sort(key=lambda sheet: sheet.table.size)
-
-    @cached_property
-    def columns(self) -> list[slice]:
-        """Where the cells of its tables are in a row."""
-        return [slice(a, b) for a, b in pairwise(np.cumsum([0, *(table.size for table in self.tables)]).tolist())]
-
-    @property
-    def width(self) -> int:
-        """Cells of all its tables."""
-        return sum(table.size for table in self.tables)
-
-    @cached_property
-    def own(self) -> list[Sheet | None]:
-        """Of each of its tables the sheet, if it has one that was measured or claimed."""
         by_name = {sheet.table.name: sheet for sheet in reversed(self.sheets)}
-        return [by_name.get(table.name) for table in self.tables]
+        self.own = [
+            by_name.get(table.name) or Sheet.silent(self.number, table, self.rows, holder)
+            for holder, table in enumerate(self.tables)
+        ]
+        ends = [0, *accumulate(table.size for table in self.tables)]
+        self.columns, self.width = [slice(a, b) for a, b in pairwise(ends)], ends[-1]  # of its tables in a row
+        self.others = [sheet for sheet in self.sheets if sheet is not self.own[sheet.holder]]
+        self._starts, self._cells, steps, first = dict[int, int](), self.width, list[list[list[int]]](), 0
+        for sheet in reversed(self.others):
+            columns, size, own = self.columns[sheet.holder], sheet.table.size, self._cells
+            source, start, wide, count = 0, columns.start, self.width, columns.stop - columns.start
+            if sheet.through is not None:
+                source, start, wide = self._starts[id(sheet.through)], 0, sheet.through.table.size
+                count = wide
+            of_rows = [source, 0, 1, 0, own, 0, 0, 0]
+            steps.append([of_rows, [start, wide, 0, count, 0, size, -1, first if sheet.into.size else -1]])
+            self._starts[id(sheet)], self._cells, first = own, own + size, first + sheet.into.size
+        self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
+        self._into = np.concatenate([NO_MAP, *(sheet.into for sheet in reversed(self.others))])
 
-    @cached_property
-    def others(self) -> list[Sheet]:
-        """All sheets but those."""
-        return [sheet for sheet in self.sheets if sheet is not self.own[sheet.holder]]
+    def steps(self, rows: int) -> Integers:
+        """How the vector of so many places is summed from the tables that hold all others."""
+        return self._by_row * rows + self._fixed
 
-    def variances(self, rows: Index) -> Float:
+    def vector(self, rows: int) -> Cells:
+        """Zeros for all cells of so many places, and for what these lose by rounding."""
+        return np.zeros((2, rows * self._cells))
+
+    def held(self, vector: Cells, rows: int) -> Cells:
+        """The tables that hold all others, (2, rows, cells), as a view."""
+        return vector[:, : rows * self.width].reshape(len(vector), rows, self.width)
+
+    def sum_up(self, vector: Cells, rows: int) -> None:
+        """Every other table as sums of those that hold them."""
+        add_up.fastest()(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+
+    def spread_out(self, vector: Cells, rows: int) -> None:
+        """Add what is said of tables to the cells of those that hold them."""
+        steps = self.steps(rows)[::-1].copy()
+        spread_out.fastest()(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+
+    def of(self, sheet: Sheet, vector: Cells, rows: int) -> Cells:
+        """A table of the vector, (2, rows, cells), as a view."""
+        start = self._starts.get(id(sheet))
+        if start is None:
+            return self.held(vector, rows)[:, :, self.columns[sheet.holder]]
+        return vector[:, start * rows : (start + sheet.table.size) * rows].reshape(len(vector), rows, sheet.table.size)
+
+    def variances(self, rows: slice | Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""
-        found = np.full((rows.size, self.width), np.inf)
-        for columns, sheet in zip(self.columns, self.own, strict=True):
-            if sheet is not None:
-                found[:, columns] = sheet.variance[rows]
-        return found
+        return side_by_side([sheet.variance[rows] for sheet in self.own], self.columns)
 
     def room(self, rows: int | None = None) -> Cells:
         """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
         return np.zeros((2, self.rows if rows is None else rows, self.width))
-
-    def spread(self, sheets: Sequence[Sheet], amounts: dict[str, Cells], said: Cells) -> None:
-        """Add what is said of tables, by their keys, to the cells of those that hold them; it is used up."""
-        for sheet in sheets:
-            own = amounts.pop(sheet.key, None)
-            if own is None:
-                continue
-            reach, through, columns = Reach.itself(own.shape[1], sheet.into), sheet.through, self.columns[sheet.holder]
-            if through is None:
-                held = np.ascontiguousarray(said[:, :, columns])
-            else:
-                held = np.zeros((2, own.shape[1], through.table.size))
-                for part in amounts.get(through.key, ()):
-                    plus(held, part)
-            spread(own, reach, held)
-            if through is None:
-                said[:, :, columns] = held
-            else:
-                amounts[through.key] = held
-
-    def sums_of(self, sheet: Sheet, cells: Cells, known: dict[str, Cells]) -> Cells:
-        """A table as sums of the leaves' cells; those of others that it is summed from are `known` once worked out."""
-        if sheet.key not in known:
-            held = cells[:, :, self.columns[sheet.holder]]
-            held = held if sheet.through is None else self.sums_of(sheet.through, cells, known)
-            known[sheet.key] = summed(sheet.into, sheet.table.size, held)
-        return known[sheet.key]
 
     def put_back(self, sheet: Sheet, own: Float, said: Cells, variance: Float, known: Float | None = None) -> Float:
         """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
 
         `known` is what was moved there before.
         """
-        noise = finite(variance)
-        own = np.broadcast_to(own, (len(variance), sheet.table.size))
-        weight, total = (self.sums_of(sheet, cells[None], {})[0] for cells in (noise, noise * said[0]))
+        noise, columns, into = finite(variance), self.columns[sheet.holder], sheet.of_holder
+        size, here = sheet.table.size, noise[:, columns]
+        own = np.broadcast_to(own, (len(variance), size))
+        weight, total = (summed(into, size, cells[None])[0] for cells in (here, here * said[0][:, columns]))
         usable = np.isfinite(own) & (weight > 0)
         if known is not None:
             total = total - np.where(usable, own, 0.0) * known
         share = np.zeros((2, *own.shape))
         np.divide(total, weight + own, out=share[0], where=usable)
         if np.isinf(variance).any():
-            columns, into = self.columns[sheet.holder], sheet.of_holder
             row, cell = np.nonzero(np.isinf(variance[:, columns]) & np.isfinite(own[:, into]))
             share[:, row, into[cell]] = said[:, row, columns.start + cell]  # nothing else takes it there
-        self.spread(sheet.path, {sheet.key: -share}, said)
+        for part in share:
+            plus(said[:, :, columns], -part[:, into])
         return share[0]
-
-
-def finite(variance: Float) -> Float:
-    """0 where nothing was measured."""
-    measured = np.isfinite(variance)
-    return variance if measured.all() else np.where(measured, variance, 0.0)
 
 
 @dataclass
@@ -350,7 +347,7 @@ class Leaves:
         Gives all areas that they are in, but for themselves, by level.
     margins : CommonMargins or None
         Where several tables hold all others.
-    empty : ndarray of bool, (leaves, cells), or None
+    empty : ndarray of bool, (leaves, cells), or (0, 0)
         Cells that are known to be empty.
     told : Below or None
         Of roots of branches that were cut off.
@@ -361,8 +358,13 @@ class Leaves:
     above: dict[int, Reach]
     areas: Callable[[], dict[int, Reach]]
     margins: CommonMargins | None = None
-    empty: Flags | None = None
+    empty: Flags = field(default_factory=lambda: NONE_EMPTY)
     told: Below | None = None
+
+    @cached_property
+    def here(self) -> slice | Index:
+        """The rows, as a slice where they follow one another."""
+        return as_slice(self.rows)
 
     @cached_property
     def reach(self) -> dict[int, Reach]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,8 +11,17 @@ from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach
-from blue_solvers.verification.placed_tables import Below, Leaves, Level, LevelTable, PlacedTables, Sheet, TiedCells
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
+from blue_solvers.verification.placed_tables import (
+    NONE_EMPTY,
+    Below,
+    Leaves,
+    Level,
+    LevelTable,
+    PlacedTables,
+    Sheet,
+    TiedCells,
+)
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
@@ -114,69 +123,54 @@ def tree_places(
     handed : mapping of int to Below, optional
         What was told of leaves whose branches were cut off, by their positions.
     """
-    siblings = tree.child_counts[np.maximum(tree.parent, 0)]
     levels = []
     for number, members in enumerate(tree.members):
         own = [sheet for sheet in sheets if sheet.level == number]
         _lay_steps(schema, (finest[number],), own)
-        alone = (siblings[members] == 1) | (tree.parent[members] < 0)
-        inner = np.where(tree.child_counts[members] > 0, members, -1)
-        above = _areas(schema, tree, finest, number, inner, all_above=False)
-        tables, ones = (finest[number],), np.ones(members.size)
-        levels.append(Level(tree.levels[number], members.size, tables, own, alone, ones, above=above))
+        parent = tree.parent[members]
+        alone, has_inner = (tree.child_counts[parent] == 1) | (parent < 0), (tree.child_counts[members] > 0).any()
+        above = _areas(schema, tree, finest, number, members) if has_inner else {}
+        places, tables = np.ones((3, members.size if alone.any() else 1)), (finest[number],)
+        places[1] = alone if alone.any() else 0.0
+        levels.append(Level(tree.levels[number], number, members.size, tables, own, places, above))
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
-        told = np.isin(whole, list(handed)) if handed else np.zeros(whole.size, dtype=bool)
-        for nodes, below in ((whole[~told], None), (whole[told], handed)):
+        told = np.isin(whole, list(handed)) if handed else np.zeros(0, dtype=bool)
+        for nodes, below in ((whole[~told], None), (whole[told], handed)) if handed else ((whole, None),):
             for some in _pieces(nodes, finest[number].size):
-                empty = None
+                empty = NONE_EMPTY
                 if zeros is not None and below is None:
                     empty = zeros.cells(finest[number], some).reshape(some.size, -1)
-                rows, ancestors = tree.rank_in_level[some], partial(_areas, schema, tree, finest, number, some)
-                above = ancestors(all_above=False)
+                rows, of_some = tree.rank_in_level[some], (schema, tree, finest, number, some)
+                above, ancestors = _areas(*of_some), partial(_areas, *of_some, all_above=True)
                 roots = None if below is None else Below.of_all([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
 
 
 def _areas(
-    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index, all_above: bool = True
+    schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index, all_above: bool = False
 ) -> dict[int, Reach]:
-    """The places that some nodes of a level are in, -1 for none, by their levels: all, or their parents."""
-    found, parent = {}, np.where(nodes >= 0, tree.parent[nodes], -1)
-    for above in range(number):
-        own = tree.ancestors_at(nodes, above) if all_above else np.where(tree.level_of[parent] == above, parent, -1)
-        if (own >= 0).any():
-            area = np.where(own >= 0, tree.rank_in_level[own], -1)
-            found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
+    """The places that some nodes of a level are in, by their levels: their parents, or all."""
+    found, parent = dict[int, Reach](), tree.parent[nodes]
+    levels = tree.level_of[parent] if number else np.zeros(0, dtype=np.intp)
+    for above in range(number) if all_above else np.flatnonzero(np.bincount(levels)).tolist():
+        own = tree.ancestors_at(nodes, above) if all_above else np.where(levels == above, parent, -1)
+        area = np.where(own >= 0, tree.rank_in_level[own], -1)
+        found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
     return found
 
 
-def problem_places(
-    problem: Problem,
-    y: Float,
-    x: Float,
-    made: Sequence[Claim] = (),
-    told: tuple[WeighedNoise, Float, Float] | None = None,
-) -> PlacedTables:
-    """Of a problem.
-
-    Parameters
-    ----------
-    problem : Problem
-    y, x : ndarray, (n,)
-    made : sequence of Claim
-    told : (WeighedNoise, ndarray, ndarray), optional
-        That, the weighted residuals, (n,), and where what is left of them goes, of correlated noise or where
-        something that is known exactly takes its part of them.
+def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> PlacedTables:
+    """Of a problem, of whose observed cells y and x are measured and claimed, (n,).
 
     Raises
     ------
     NotCertifiedError
         If no tables of the leaves hold all others.
     """
-    sheets = _sheets(problem, y, x, made, told)
+    sheets = _sheets(problem, y, x, made)
     finest = holds_all(problem, made)
     if finest is None and (problem.areas is not None or problem.domain.spine.size == 1):
         return _crossing_places(problem, sheets)
@@ -188,13 +182,10 @@ def problem_places(
             f"its counts are too many to list, and no table that was measured at {level!r} holds all others: a "
             f"measurement of {whole.name!r} there, with any variance, would let sums prove it"
         )
-    zeros = problem.zeros
-    return tree_places(problem.domain.schema, problem.domain.spine, finest, sheets, zeros)
+    return tree_places(problem.domain.schema, problem.domain.spine, finest, sheets, problem.zeros)
 
 
-def _sheets(
-    problem: Problem, y: Float, x: Float, made: Sequence[Claim], told: tuple[WeighedNoise, Float, Float] | None
-) -> list[Sheet]:
+def _sheets(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> list[Sheet]:
     by_geounit, sheets, start = problem.geounit_variances, [], y.size
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
         cut, shape = problem.observed.block(i), (-1, table.size)
@@ -203,17 +194,11 @@ def _sheets(
         sheet = Sheet(f"{level} {table.name}", level, table, own, *values, place=cut)
         if problem.equalities is not None:
             sheet.tied = TiedCells.of(problem.equalities[0][:, cut])
-        if told is not None:
-            noise, rho, left = told
-            sheet.rho = rho[cut].reshape(shape)
-            if noise.correlated is not None:
-                sheet.least, sheet.left = np.square(noise.least[cut]).reshape(shape), left[cut].reshape(shape)
         sheets.append(sheet)
     for claim in made:
-        figures = claim.figures.reshape(-1, claim.table.size)
-        nothing, place = np.full((len(figures), 1), np.inf), slice(start, start + claim.figures.size)
-        sheets.append(Sheet(f"claim {claim.index}", claim.level, claim.table, nothing, x=figures, place=place))
-        start = place.stop
+        figures, start = claim.figures.reshape(-1, claim.table.size), start + claim.figures.size
+        sheet = Sheet.silent(claim.level, claim.table, len(figures))
+        sheets.append(replace(sheet, key=f"claim {claim.index}", x=figures, place=slice(start - figures.size, start)))
     return sheets
 
 
@@ -225,7 +210,7 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
             layer = problem.areas.layer(places.levels[sheet.level])
             sheet.level = last if layer.is_of_leaves else sheet.level
     spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
-    of_leaves = [sheet for sheet in spoken if sheet.level == last and sheet.y is not None]
+    of_leaves = [sheet for sheet in spoken if sheet.level == last]
     tables = _holders([sheet for sheet in of_leaves if np.isfinite(sheet.variance).all()], schema)
     if len(tables) > MOST_HOLDING and problem.areas is None:
         raise NotCertifiedError(
@@ -237,9 +222,9 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
         own, members = [sheet for sheet in spoken if sheet.level == number], places.leaves_of(number)
         _hold(schema, tables, own, "" if problem.areas is None else f" of {name!r}")
         weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
-        squares = float(members.power(2).sum(axis=0).max(initial=0.0))
-        alone = np.zeros(members.shape[0], dtype=bool)
-        levels.append(Level(name, members.shape[0], tables, own, alone, weight, squares))
+        squares = float(members.power(2).sum(axis=0).max(initial=0.0)) or 1.0
+        described = np.stack([weight, np.zeros(weight.size), np.full(weight.size, squares)])
+        levels.append(Level(name, number, weight.size, tables, own, described))
     leaves = []
     by_leaf = {number: places.leaves_of(number).tocsc() for number in range(last) if levels[number].sheets}
     for some, margins in _alike(problem, levels[last]):
@@ -247,7 +232,7 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
         for number, members in by_leaf.items():
             own = sparse.csc_array(members[:, some])
             reach[number] = Reach(own.indptr.astype(np.intp), own.indices.astype(np.intp), own.data, NO_MAP)
-        empty = None
+        empty = NONE_EMPTY
         if margins is not None and not margins.free.all():
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
         elif margins is None and problem.zeros is not None:
@@ -282,11 +267,9 @@ def _lay_steps(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet])
 
 def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
     """Whether measurements, x or equalities say anything of a table."""
-    if sheet.x is None or np.isfinite(sheet.variance).any() or not np.isnan(sheet.x[:]).all():
+    if np.isfinite(sheet.variance).any() or not np.isnan(sheet.x[:]).all():
         return True
-    if sheet.place.stop > problem.observed.size or problem.equalities is None:
-        return False
-    return bool(abs(problem.equalities[0][:, sheet.place]).sum() > 0)
+    return bool(problem.has_equalities and abs(problem.equality_rows[0][:, sheet.place]).sum() > 0)
 
 
 def _holders(candidates: Sequence[Sheet], schema: Schema) -> tuple[Table, ...]:

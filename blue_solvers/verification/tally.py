@@ -2,18 +2,139 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from blue_solvers.verification.placed_tables import LevelTable, added
 from blue_solvers.verification.ties import Ties, finest_known, holds_whole_cells
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, reciprocal
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.compiled import compiled
+
+Pair = tuple[Float, Float]
+
+
+def judge_in_numpy(
+    rows: Index,
+    figures: Pair,
+    noise: Pair,
+    sums: Pair,
+    places: Float,
+    error: Float,
+    empty: Flags,
+    rho: Float,
+    found: Pair,
+) -> None:
+    """Weigh residuals of a table of some places, and compare its figures with sums of the finest ones.
+
+    Parameters
+    ----------
+    rows : ndarray of int, (rows,)
+        These places, of all.
+    figures : (x, y), ndarray (G, cells)
+        What is claimed, NaN where nothing is, and what was measured.
+    noise : (variance, least), ndarray (G, 1) or (G, cells)
+        As of a `Sheet`.
+    sums : (high, low), ndarray (rows, cells)
+        NaN where these are not known, and what they lose by rounding.
+    places : ndarray, (3, G) or (3, 1)
+        As of a `Level`.
+    error : ndarray, (rows,)
+        By how much sums may be off.
+    empty : ndarray of bool, (rows, cells) or (0, 0)
+        Cells that are known to be empty.
+    rho : ndarray, (rows, cells)
+        Where to put (y - x) / variance of what was measured with noise.
+    found : (ndarray (7,), ndarray (4,))
+        As of a `Tally`, and of its table, added to; the last of the former is 1 if sums are not known of a figure.
+    """
+    (x, y), places = (own[rows] for own in figures), np.broadcast_to(places, (3, len(figures[0])))
+    weight, alone, squares = places[:, rows]
+    variance, least = (np.broadcast_to(own[rows], x.shape) for own in noise)
+    noisy, claimed = (variance > 0) & np.isfinite(variance), np.isfinite(x)
+    np.divide(y - x, variance, out=rho, where=noisy)
+    fixed = (variance == 0) | (empty if empty.size else False)
+    off = np.where(claimed, x - sums[0] - sums[1], 0.0)
+    lacks = np.isnan(off)
+    off[lacks] = 0.0
+    known = np.where(claimed, x - np.where(variance == 0, y, 0.0), 0.0)
+    corrected = (abs(off - known) + error[:, None])[fixed].sum()
+    off = abs(off) + np.where(claimed & ~lacks, error[:, None], 0.0)
+    worst = np.max(off, axis=1, initial=0.0, where=~fixed)
+    wrong = np.where(fixed, np.maximum(off, abs(known)), np.where(weight[:, None] == 0, off, 0.0))
+    moved = np.divide(worst, weight, out=np.zeros_like(worst), where=weight > 0)
+    square = np.where(fixed, 0.0, off**2)
+    by_variance, by_least = (np.divide(square, own, out=np.zeros_like(off), where=own > 0) for own in (variance, least))
+    weighted = (6 * ROUNDING) ** 2 * np.sum((y - x) * rho, where=noisy)
+    most = [own.max(initial=0.0) for own in (np.where(claimed, abs(x), 0.0), wrong, by_variance)]
+    found[0][:3], found[0][6] = np.maximum(found[0][:3], most), max(found[0][6], lacks.any())
+    found[0][3:6] += [corrected, by_least.sum(), weighted]
+    precision = np.divide(squares[:, None], least, out=np.zeros_like(off), where=least > 0)
+    by_alone = np.max(worst, where=alone > 0, initial=-1.0)
+    of_table = [moved.max(initial=0.0), by_alone, precision.max(initial=0.0), (variance == 0).any()]
+    found[1][:] = np.maximum(found[1], of_table)
+
+
+@compiled(reference=judge_in_numpy)
+def judge(
+    rows: Index,
+    figures: Pair,
+    noise: Pair,
+    sums: Pair,
+    places: Float,
+    error: Float,
+    empty: Flags,
+    rho: Float,
+    found: Pair,
+) -> None:
+    """See `judge_in_numpy`."""
+    scale, wrong, violation, corrected, apart, weighted, lacks = found[0]
+    largest, by_alone, precision, exact = found[1]
+    wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1
+    for i in range(rows.size):
+        row, worst, lowest = rows[i], 0.0, np.inf
+        for j in range(rho.shape[1]):
+            v, b = noise[0][row, j * wide], noise[1][row, j * tall]
+            value, y = figures[0][row, j], figures[1][row, j]
+            if b > 0:
+                lowest = min(lowest, b)
+            if 0 < v < np.inf:
+                rho[i, j] = (y - value) / v
+                weighted += (6 * ROUNDING) ** 2 * (y - value) * rho[i, j]
+            if v == 0:
+                exact = 1.0
+            off, slack, known = 0.0, 0.0, 0.0
+            if value == value:
+                scale, known = max(scale, abs(value)), value - (y if v == 0 else 0.0)
+                off, slack = value - sums[0][i, j] - sums[1][i, j], error[i]
+            if off != off:
+                lacks, off, slack = 1.0, 0.0, 0.0
+            if v == 0 or (empty.size > 0 and empty[i, j]):
+                corrected += abs(off - known) + error[i]
+                wrong = max(wrong, abs(off) + slack, abs(known))
+            elif abs(off) + slack > 0:
+                worst = max(worst, abs(off) + slack)
+                square = (abs(off) + slack) ** 2
+                violation = max(violation, square / v)
+                if b > 0:
+                    apart += square / b
+        weight, alone, squares = places[:, row if places.shape[1] > 1 else 0]
+        precision = max(precision, squares / lowest)
+        if alone > 0:
+            by_alone = max(by_alone, worst)
+        if weight > 0:
+            largest = max(largest, worst / weight)
+        else:  # of no leaf: known to be 0
+            wrong = max(wrong, worst)
+    found[0][:] = scale, wrong, violation, corrected, apart, weighted, lacks
+    found[1][:] = largest, by_alone, precision, exact
+
+
+NOTHING_KNOWN = np.array([0.0, -1.0, 0.0, 0.0])  # of a table
+ARE_SUMS = np.arange(7) // 3 == 1  # of what is found the sums
 
 
 @dataclass
@@ -28,104 +149,52 @@ class Tally:
         Squares of what is left of the residuals, in variances of the cells where it was left.
     returned : dict of str to float
         Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves.
-    weighted, rounded : float
-        Squares of what rounding may have added in weighting residuals, and in moving them.
-    apart : float
-        Squares of the tables' disagreement, in variances.
-    violation : float
-        Its largest, in standard deviations of the measurements.
-    figures, alone : dict of str to float
-        Its largest in every table of every geolevel, in counts, and that in geounits that are all of the one above.
+    rounded : float
+        Squares of what rounding may have added in moving residuals.
     has_empty : bool
         Whether cells are known to be empty.
-    tied : list of list of float
-        Of every combination of cells that is known exactly what `TiedCells.sums` says; empty without any.
-    corrected, wrong, scale : float
-        What cells known exactly are off by, together and at most; the largest figure.
-    least : dict of str to float
-        The least variance above 0 of every table of every geolevel.
-    exact : dict of str to bool
-        Those with cells that are known exactly.
+    tied : ndarray, (k, 4), or (0, 4)
+        Of every combination of cells that is known exactly what `TiedCells.sums` says.
+    found : ndarray, (7,)
+        The largest figure; what cells known exactly are off by at most; squares of what tables disagree by, in
+        variances, at most; what cells known exactly are off by, together; squares of what tables disagree by, in
+        variances from below, together; squares of what rounding may have added in weighting residuals; nothing.
+    tables : dict of str to ndarray, (4,)
+        Of every table of every geolevel what its figures are off by at most, and that of places that may be all of the
+        one above, -1 if none is; one by the least variance; whether cells are known exactly.
     """
 
     cells: int = 0
     left: float = 0.0
     returned: dict[str, float] = field(default_factory=dict)
-    weighted: float = 0.0
     rounded: float = 0.0
-    apart: float = 0.0
-    violation: float = 0.0
-    figures: dict[str, float] = field(default_factory=dict)
-    alone: dict[str, float] = field(default_factory=dict)
     has_empty: bool = False
-    tied: list[list[float]] = field(default_factory=list)
-    corrected: float = 0.0
-    wrong: float = 0.0
-    scale: float = 0.0
-    least: dict[str, float] = field(default_factory=dict)
-    exact: dict[str, bool] = field(default_factory=dict)
+    tied: Float = field(default_factory=lambda: np.zeros((0, 4)))
+    found: Float = field(default_factory=lambda: np.zeros(7))
+    tables: dict[str, Float] = field(default_factory=dict)
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(**{name: ADDED[name](getattr(self, name), getattr(other, name)) for name in ADDED})
+        cells, left, rounded = self.cells + other.cells, self.left + other.left, self.rounded + other.rounded
+        both = {**self.returned, **other.returned}
+        returned = {key: self.returned.get(key, 0.0) + other.returned.get(key, 0.0) for key in both}
+        found = np.where(ARE_SUMS, self.found + other.found, np.maximum(self.found, other.found))
+        tables = {key: np.maximum(self.of(key), other.of(key)) for key in {**self.tables, **other.tables}}
+        has_empty = self.has_empty or other.has_empty
+        return Tally(cells, left, returned, rounded, has_empty, added(self.tied, other.tied), found, tables)
 
-    def note(self, key: str, variance: Float, squares: float = 1.0) -> None:
-        """Take note of the variances of a table, in whose cells a count has squared weights of so much at most."""
-        positive = float(np.min(variance, where=variance > 0, initial=np.inf)) / (squares or 1.0)
-        self.least[key] = min(self.least.get(key, np.inf), positive)
-        self.exact[key] = self.exact.get(key, False) or bool((variance == 0).any())
+    def of(self, key: str) -> Float:
+        """What is known of a table."""
+        return self.tables.get(key, NOTHING_KNOWN)
 
-    def judge(
-        self,
-        key: str,
-        alone: Flags,
-        variance: Float,
-        least: Float,
-        apart: Float,
-        error: Float,
-        x: Float,
-        y: Float | None,
-        weight: Float,
-    ) -> None:
-        """Take in how far the claimed figures `x` of a table are off the sums of the finest ones.
+    @property
+    def apart(self) -> float:
+        """Squares of the tables' disagreement, in variances."""
+        return float(self.found[4])
 
-        They are `apart`, which is used up, and up to `error` more in every place; `alone` is which of these may be
-        all of the one above, and `weight` the largest of a leaf in each.
-        """
-        self.look_at(x)
-        fixed = variance == 0
-        if has_fixed := bool(fixed.any()):
-            fixed = np.broadcast_to(fixed, x.shape)
-            known = x[fixed] if y is None else x[fixed] - y[fixed]
-            self.corrected += float(np.nan_to_num(abs(apart[fixed] - known)).sum() + error @ fixed.sum(axis=1))
-        off = np.abs(apart, out=apart)
-        off += error[:, None]
-        worst = off.max(axis=1, initial=0.0)
-        if has_fixed or np.isnan(worst).any():  # of NaN nothing is claimed there, or nothing is known
-            np.nan_to_num(off, copy=False)
-            if has_fixed:
-                self.wrong = max(self.wrong, float(np.nanmax(abs(known), initial=0.0)), float(off[fixed].max()))
-                off[fixed] = 0.0
-            worst = off.max(axis=1, initial=0.0)
-        self.wrong = max(self.wrong, float(worst.max(initial=0.0, where=weight == 0)))  # of no leaf: known to be 0
-        moved = np.divide(worst, weight, out=np.zeros_like(worst), where=weight > 0)
-        self.figures[key] = max(self.figures.get(key, 0.0), float(moved.max(initial=0.0)))
-        if alone.any():
-            self.alone[key] = max(self.alone.get(key, 0.0), float(worst[alone].max()))
-        precision = reciprocal(least)
-        spread = precision if least is variance else reciprocal(variance)
-        if precision.shape[1] == 1:
-            self.apart += float(np.einsum("ij,ij->i", off, off) @ precision[:, 0])
-            greatest = worst**2 * spread[:, 0]
-        else:
-            self.apart += float(np.einsum("ij,ij,ij->", off, off, precision))
-            greatest = off**2 * spread
-        self.violation = max(self.violation, float(np.sqrt(greatest.max(initial=0.0))))
-
-    def look_at(self, x: Float) -> None:
-        """Take in the size of figures that are claimed."""
-        self.cells += x.size
-        largest = max(float(x.max(initial=0.0)), -float(x.min(initial=0.0)))
-        self.scale = max(self.scale, float(np.nanmax(abs(x), initial=0.0)) if np.isnan(largest) else largest)
+    @property
+    def violation(self) -> float:
+        """Its largest, in standard deviations of the measurements."""
+        return float(np.sqrt(self.found[2]))
 
     def moved(self) -> float:
         """What is left of the residuals but in the cells themselves: returned, and rounding."""
@@ -142,52 +211,25 @@ class Tally:
         NotCertifiedError
             If that is not known, or what is known exactly is contradicted.
         """
-        if self.wrong > EXACT_TO * self.scale:
-            raise DisprovedError(f"x contradicts what is known exactly by {self.wrong:.3g}")
-        known = finest_known(schema, (tables[key] for key, some in self.exact.items() if some))
-        bound_by = {key: self._perhaps_known(key, own, schema, known, ties) for key, own in tables.items()}
-        for key, off in bound_by.items():
-            if off is not None and off > EXACT_TO * self.scale:
-                what = tables[key][1].name
-                raise NotCertifiedError(f"figures of {what!r} that may be known exactly are off by {off:.3g}")
-        apart, longest = max(self.figures.values(), default=0.0), np.sqrt(2.0) if known else 1.0
+        scale, wrong, _, corrected, apart, weighted, _ = self.found.tolist()
+        if wrong > EXACT_TO * scale:
+            raise DisprovedError(f"x contradicts what is known exactly by {wrong:.3g}")
+        known = finest_known(schema, (tables[key] for key, own in self.tables.items() if own[3]))
+        fixed, precision = set(() if ties is None else ties.fixed), sum(self.of(key)[2] for key in tables)
+        off, longest = max((own[0] for own in self.tables.values()), default=0.0), np.sqrt(2.0) if known else 1.0
         if ties is not None:
             longest = ties.length / ties.least
-            apart += (1 + 1 / longest) * ties.moved(self.tied, self.corrected, self.scale)
-        if any(off is not None and np.isfinite(self.least.get(key, np.inf)) for key, off in bound_by.items()):
-            apart += self.corrected  # which only figures have that hold all of a cell known exactly
-        counts = (self.corrected + apart * longest) * np.sqrt(sum(1 / least for least in self.least.values()))
-        return float((left + np.sqrt(self.weighted) + np.sqrt(self.apart) + counts) * (1 + self.cells * ROUNDING))
-
-    def _perhaps_known(
-        self, key: str, table: LevelTable, schema: Schema, known: LevelTable | None, ties: Ties | None
-    ) -> float | None:
-        """How far figures of a table are off that may follow from what is known of others; None where none does.
-
-        Others change with a count that is moved alone, or against another within a cell of the finest table known.
-        """
-        if self.has_empty or (ties is not None and key in ties.fixed):
-            return self.figures.get(key, 0.0)
-        if known is None or not holds_whole_cells(schema, table[1], known[1]):
-            return None
-        return self.figures.get(key, 0.0) if table[0] <= known[0] else self.alone.get(key)
-
-    def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it; no infinity is in it."""
-        return {**asdict(self), "least": {key: value for key, value in self.least.items() if np.isfinite(value)}}
-
-
-def _joined(how: Any) -> Any:
-    """Of dicts whose values are put together so, in lists."""
-    return lambda one, two: {key: how([own[key] for own in (one, two) if key in own]) for key in {**one, **two}}
-
-
-ADDED: dict[str, Any] = {
-    **dict.fromkeys(("cells", "left", "weighted", "rounded", "apart", "corrected"), operator.add),
-    **dict.fromkeys(("violation", "wrong", "scale", "has_empty"), max),
-    **dict.fromkeys(("figures", "alone"), _joined(max)),
-    "returned": _joined(sum),
-    "least": _joined(min),
-    "exact": _joined(any),
-    "tied": added,
-}
+            off += (1 + 1 / longest) * ties.moved(self.tied, corrected, scale)
+        holds_known = False
+        for key, (level, table) in tables.items():
+            figures, alone, measured, _ = self.of(key)
+            if not (self.has_empty or key in fixed):  # others change with a count that is moved alone, or against
+                if known is None or not holds_whole_cells(schema, table, known[1]):  # another of one cell known exactly
+                    continue
+                figures = figures if level <= known[0] else alone
+            if figures > EXACT_TO * scale:
+                raise NotCertifiedError(f"figures of {table.name!r} that may be known exactly are off by {figures:.3g}")
+            holds_known |= bool(measured > 0 and figures >= 0)
+        off += corrected * holds_known  # which only figures have that hold all of a cell known exactly
+        counts = (corrected + off * longest) * np.sqrt(precision)
+        return float((left + np.sqrt(weighted) + np.sqrt(apart) + counts) * (1 + self.cells * ROUNDING))

@@ -15,7 +15,6 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.known_exactly import LeafSums
 from blue_solvers.verification.placed_tables import LevelTable, PlacedTables
 from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
@@ -98,12 +97,12 @@ class Ties:
         lengths = all(0 < own < np.inf for own in (self.length, self.least, 1 + self.reach))
         return fit and square and chosen <= {*range(k)} and lengths
 
-    def moved(self, tied: list[list[float]], corrected: float, scale: float) -> float:
+    def moved(self, tied: Float, corrected: float, scale: float) -> float:
         """By how much counts have to be moved at most for every combination of them to be what it is known to be.
 
         Parameters
         ----------
-        tied : list of list of float
+        tied : ndarray, (k, 4)
             The combinations of figures; see `TiedCells.sums`.
         corrected : float
             By how much counts are moved already.
@@ -115,13 +114,15 @@ class Ties:
         NotCertifiedError
             If figures contradict what is known by more than rounding.
         """
-        off = np.zeros(len(self.equal_to))
-        of_figures = tied or [[0.0] * 4] * off.size  # of no figure at all
-        for i, ((high, low, slack, size), known) in enumerate(zip(of_figures, self.equal_to, strict=True)):
-            gap = float(abs(np.longdouble(high) - known + np.longdouble(low)))
-            off[i] = gap + slack + self.reach * corrected
-            if not off[i] <= EXACT_TO * max(scale * self.units[i], size):
-                raise NotCertifiedError(f"x contradicts equality {i}, which is known exactly, by {gap:.3g}")
+        high, low, slack, size = (
+            tied if tied.size else np.zeros((len(self.equal_to), 4))
+        ).T  # none of no figure at all
+        gap = abs(high.astype(np.longdouble) - np.array(self.equal_to) + low).astype(float)
+        off = gap + slack + self.reach * corrected
+        wrong = ~(off <= EXACT_TO * np.maximum(scale * np.array(self.units), size))
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise NotCertifiedError(f"x contradicts equality {i}, which is known exactly, by {gap[i]:.3g}")
         k = len(self.chosen)
         return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())
 
@@ -246,13 +247,13 @@ class _Counts:
         places, found = self._places, np.full(counts.shape, -1)
         schema, (level, own) = places.schema, table
         for (cut, (_, width)), some in zip(self._sums.cuts, places.leaves, strict=True):
-            reach = Reach.itself(some.rows.size, NO_MAP) if some.level == level else some.reach.get(level)
             finest = places.levels[some.level].tables[0]
             inside = (counts >= cut.start) & (counts < cut.stop)
-            if reach is None or not inside.any() or not refines(schema, finest, own):
+            if not inside.any() or not refines(schema, finest, own):
                 continue
-            area = np.full(some.rows.size, -1)
-            area[reach.rows] = some.rows if some.level == level else reach.areas
+            area = some.rows if some.level == level else np.full(some.rows.size, -1)
+            if level in some.reach:
+                area[some.reach[level].rows] = some.reach[level].areas
             row, cell = np.divmod(counts[inside] - cut.start, width)
             place = area[row] * own.size + cell_map(schema, finest, own)[cell]
             found[inside] = np.where(area[row] >= 0, place, -1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,14 +113,15 @@ def _along(matrix: sparse.csr_array, array: Float, axis: int) -> Float:
 
 def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
     """For every cell of `fine`, in C order, the cell of `coarse` that it is summed into."""
-    strides = dict(zip(coarse.axes, np.cumprod([1, *coarse.shape[:0:-1]])[::-1], strict=False)) if coarse.axes else {}
-    parts = []
+    after = accumulate(coarse.shape[:0:-1], mul, initial=1)
+    strides = dict(zip(reversed(coarse.axes), after, strict=False))
+    found = np.zeros((1, 1), dtype=np.intp)
     for axis, size in zip(fine.axes, fine.shape, strict=True):
-        if axis in coarse.axes:
-            parts.append(map_along(schema, fine, coarse, axis) * strides[axis])
-        else:
-            parts.append(np.zeros(size, dtype=np.intp))
-    return reduce(np.add.outer, parts, np.zeros((), dtype=np.intp)).ravel()
+        own = (
+            map_along(schema, fine, coarse, axis) * strides[axis] if axis in strides else np.zeros(size, dtype=np.intp)
+        )
+        found = found.reshape(-1, 1) + own
+    return found.ravel()
 
 
 def margin_matrix(schema: Schema, fine: Table, coarse: Table) -> sparse.csr_array:
