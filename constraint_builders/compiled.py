@@ -62,8 +62,8 @@ class CompiledLoop(Generic[Loop]):
         return f"{self.loop.__module__}.{self.loop.__name__}"
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the loop in plain Python; in a loop that is compiled, the compiled one."""
-        return self.loop(*arguments)
+        """Run what is `fastest`; in a loop that is compiled, the compiled one."""
+        return self.fastest()(*arguments)
 
     def fastest(self) -> Loop:
         """The compiled loop where numba is installed, otherwise the reference."""

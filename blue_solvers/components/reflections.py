@@ -52,7 +52,7 @@ class Basis:
     def _reflect(self, block: Float) -> None:
         assert block.flags.c_contiguous  # otherwise the reshape below would be a copy
         if block.size and self._axes:
-            reflect_axes.fastest()(block.reshape(len(block), -1), self._steps_of(block.shape[1:]), self._sizes)
+            reflect_axes(block.reshape(len(block), -1), self._steps_of(block.shape[1:]), self._sizes)
 
     def _steps_of(self, shape: tuple[int, ...]) -> Integers:
         """The axes of an array of a shape, as `reflect_axes` takes them."""

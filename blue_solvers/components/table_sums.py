@@ -44,11 +44,11 @@ class Tables:
 
     def go_up(self, steps: Integers, lists: Integers) -> None:
         """Steps between the tables of one geounit, going up."""
-        go_up.fastest()(self.cells, self._for_all(steps), lists, np.ones(len(steps)), self.cells)
+        go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), self.cells)
 
     def go_down(self, steps: Integers, lists: Integers) -> None:
         """The same going down."""
-        go_down.fastest()(self.cells, self._for_all(steps), lists)
+        go_down(self.cells, self._for_all(steps), lists)
 
     def _for_all(self, steps: Integers) -> Integers:
         """What comes before the first of a table's axes is the geounits."""
@@ -242,4 +242,4 @@ class LeafPlan:
             leaves = np.column_stack([lines, self._plan.sizes[table]])
             leaves[:, 0] += (len(parts[0]) - 1) * self._plan.offsets[table]
             outer = np.column_stack([outer, np.full(len(outer), len(parts[0]))])
-            mix_lines.fastest()(room.cells, heads, outer, leaves, matrices, transpose)
+            mix_lines(room.cells, heads, outer, leaves, matrices, transpose)

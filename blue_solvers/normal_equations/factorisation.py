@@ -145,7 +145,7 @@ def entries_of_factor(matrix: sparse.csc_matrix, order: Integers) -> Integers:
     lower = sparse.csr_array(sparse.tril(sparse.csr_array(matrix)[order][:, order], k=-1, format="csr"))
     lower.sort_indices()
     counts = np.ones(lower.shape[0], dtype=np.int64)
-    count_entries.fastest()(lower.indptr.astype(np.int64), lower.indices.astype(np.int64), counts)
+    count_entries(lower.indptr.astype(np.int64), lower.indices.astype(np.int64), counts)
     return counts
 
 

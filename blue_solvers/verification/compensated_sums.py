@@ -323,7 +323,7 @@ def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
 
 def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step: Integers) -> None:
     given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
-    kernel.fastest()(given.reshape(len(given), -1), step, *reach, whole.reshape(2, -1))
+    kernel(given.reshape(len(given), -1), step, *reach, whole.reshape(2, -1))
     if whole is not changed:
         changed[...] = whole
 

@@ -112,7 +112,7 @@ class MovedResiduals:
             found = known.found, known.tables.setdefault(sheet.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
             weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
-            judge.fastest()(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
+            judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
             if sheet.tied is not None:
                 known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
             if sheet.rho is not None:

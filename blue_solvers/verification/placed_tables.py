@@ -246,12 +246,12 @@ class Level:
 
     def sum_up(self, vector: Cells, rows: int) -> None:
         """Every other table as sums of those that hold them."""
-        add_up.fastest()(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+        add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables to the cells of those that hold them."""
         steps = self.steps(rows)[::-1].copy()
-        spread_out.fastest()(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+        spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def of(self, sheet: Sheet, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""

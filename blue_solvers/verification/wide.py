@@ -162,7 +162,7 @@ def _parts(family: Separated, rho: Float) -> float:
     cells[: rho.size] = rho
     added = family.norms(cells)  # sizes of what is added up in every table
     squares = np.empty(len(tables.up))
-    take_parts.fastest()(cells, tables.finest_first, squares)
+    take_parts(cells, tables.finest_first, squares)
     means = np.sqrt(squares)
     np.add.at(added, tables.up[:, 0], means * np.sqrt(tables.up[:, 4]))
     np.add.at(added, tables.up[:, 1], means)
@@ -181,7 +181,7 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
     known exactly and for what is not claimed.
     """
     tables, gaps = family.tables, np.zeros(cells.size)
-    spread_gaps.fastest()(certain, gaps, tables.coarsest_first)
+    spread_gaps(certain, gaps, tables.coarsest_first)
     values, found = family.norms(certain), family.norms(gaps)
     rounding = np.zeros(found.size)
     for steps in np.split(tables.upwards, np.flatnonzero(np.diff(tables.variables[tables.upwards[:, 0]])) + 1):

@@ -157,7 +157,7 @@ class LatticeForm:
         """All tables, (rooms, K)."""
         cells = self._components(self._up, Y, workers, False)
         self._go_down(self._down, cells, workers)
-        go_down.fastest()(cells, self._plan.sums, self._plan.lists)
+        go_down(cells, self._plan.sums, self._plan.lists)
         return cells
 
     def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
@@ -165,14 +165,14 @@ class LatticeForm:
         cells = np.zeros((self._plan.cells + self._room, values.shape[1]))
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
-            mix_lines.fastest()(cells, *self._mixing.lines, transpose)
+            mix_lines(cells, *self._mixing.lines, transpose)
         cells[self._plan.copied] *= self._plan.cells_of_copies
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
         def work(part: StepList) -> None:
             cells[part.beside] = 0.0
-            go_up.fastest()(cells, part.steps, self._plan.lists, part.factors, values)
+            go_up(cells, part.steps, self._plan.lists, part.factors, values)
 
         for phase in up:
             workers.for_each(work, phase)
@@ -180,7 +180,7 @@ class LatticeForm:
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
         for phase in down:
-            workers.for_each(lambda part: go_down.fastest()(cells, part.steps, self._plan.lists), phase)
+            workers.for_each(lambda part: go_down(cells, part.steps, self._plan.lists), phase)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""

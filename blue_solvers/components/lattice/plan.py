@@ -273,7 +273,7 @@ class SweepPlan:
         cells = np.zeros((self.cells + self.most_room if self._copies else 0, 1))
         for own in left:
             cells[self.places[own] :][: self.size_of(own)] = 1
-        go_down.fastest()(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
+        go_down(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
         self.cells_of_copies = cells[self.copied]
 
     def _beside(self, table: Axes) -> tuple[list[Row], list[Row], list[Row]]:

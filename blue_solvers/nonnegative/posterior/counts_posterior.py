@@ -256,7 +256,7 @@ class _Chains:
 
     def _step(self, choices: Integers, sizes: Integers, costs: Float) -> None:
         chains = Chains(self._states, self._residuals, self._totals, self._accepted, self._concentrations)
-        metropolis_steps.fastest()(chains, self._lists, self._misfit, choices, sizes, costs)
+        metropolis_steps(chains, self._lists, self._misfit, choices, sizes, costs)
 
     @cached_property
     def _lists(self) -> MoveLists:
