@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
 from blue_solvers.contract.prepared import Info, Prepared
 from constraint_builders import Problem
@@ -41,8 +41,10 @@ class SharedNoiseEstimate(Prepared):
         weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
         moved = desired.apply(U)[0]
         E = U - (moved if observed is desired else observed.apply(U)[0])
-        root = cholesky(np.eye(U.shape[1]) + E.T @ (weights * E), lower=True)
-        inverse = solve_triangular(root, np.eye(len(root)), lower=True).T
+        units = np.eye(U.shape[1])
+        # of I + E' D^-1 E without its square, which loses I beside sources that are large
+        root = np.linalg.qr(np.vstack([np.sqrt(weights) * E, units]), mode="r")
+        inverse = solve_triangular(root, units)
         # what residuals tell of the sources, and what these make of measurements and of the estimate, (..., k)
         self._told, self._sources, self._moved = (X @ inverse for X in (weights * E, U, moved))
         self.offset = desired.offset - self._change(-observed.offset)

@@ -263,10 +263,13 @@ def _what_no_relation_explains(
 
 
 def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Any:
-    """A square root R of the covariance, R'R = Sigma; its diagonal alone where it is diagonal or large."""
+    """A square root R of the covariance, R'R = Sigma; of its diagonal alone where it is diagonal, large or rounded."""
     small = noise.correlated is not None and cells.size * max(rows, cells.size) <= MOST_DENSE
     Sigma = noise.dense() if small else None
-    return sparse.diags_array(noise.sd[cells]) if Sigma is None else cholesky(Sigma)
+    try:
+        return sparse.diags_array(noise.sd[cells]) if Sigma is None else cholesky(Sigma)
+    except np.linalg.LinAlgError:  # independent noise is lost in rounding beside what cells share
+        return sparse.diags_array(noise.sd[cells])
 
 
 def _least_squares(B: sparse.sparray | Float, goal: Float) -> Float:

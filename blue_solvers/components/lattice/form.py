@@ -69,11 +69,11 @@ class LatticeForm:
         )
         self._is_known = np.array([table in exact for table in plan.tables])
         self._lay_scale(noisy | exact, exact, most_bytes - CELL_BYTES * plan.cells)
-        reads = self._reads(tables, problem.observed.offsets[told])
+        reads = plan.reads(tables, problem.observed.offsets[told])
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
         self._up = self._upwards(self._told, self._is_known)
         self._down = self._phases(plan.down, False)
-        self._wanted_at = self._reads(self._wanted, problem.desired.offsets[:-1])
+        self._wanted_at = plan.reads(self._wanted, problem.desired.offsets[:-1])
         self._results = in_parts(self._wanted_at.turned())
         self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
         self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
@@ -90,16 +90,6 @@ class LatticeForm:
                 self._mixing.variances.setdefault((mask, ()), np.array([variance]))
             several = {mask for mask, table in zip(plan.masks, plan.tables, strict=True) if plan.groups(table)}
             self._scale[[mask in several for mask in plan.masks]] = 1.0
-
-    def _reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
-        """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
-        plan = self._plan
-        return StepList.of(
-            [
-                (READ, plan.places[own], start, plan.size_of(own), 1, 1, -1, plan.source_of(own), 0, 1)
-                for own, start in zip(tables, starts.tolist(), strict=True)
-            ]
-        )
 
     def _lies_as(self, tables: Sequence[Axes], offsets: Integers) -> bool:
         """Whether tables are a layout's, one after the other as there."""

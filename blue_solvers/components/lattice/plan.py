@@ -23,7 +23,7 @@ import numpy as np
 from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sets import places as bit_places
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, REDUCE, go_down, sums
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE, go_down, sums
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, ...]
@@ -151,7 +151,16 @@ class SweepPlan:
         """A table's axes of groups and recodes."""
         return tuple(axis for axis in table if not self.axes.is_whole[axis])
 
-    def source_of(self, table: Axes) -> int:
+    def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
+        """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
+        return StepList.of(
+            [
+                (READ, self.places[own], start, self.size_of(own), 1, 1, -1, self._source_of(own), 0, 1)
+                for own, start in zip(tables, starts.tolist(), strict=True)
+            ]
+        )
+
+    def _source_of(self, table: Axes) -> int:
         """The number of a table of the sweeps, or of the one that a margin is a sum of."""
         while table in self.margins:
             table = self.margins[table]

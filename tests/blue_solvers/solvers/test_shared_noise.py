@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue
+from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue, estimate
 from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from noise_mechanisms.add_noise import draw_noise
@@ -181,3 +182,20 @@ def test_large_counts_cost_no_digits_of_small_noise(seed: int) -> None:
             P = blue(problem, solver)
             off = abs(P @ invented.y + P.offset - reference.estimate)
             assert (off <= 2e-8 * reference.std_errors + rounding).all(), solver
+
+
+def test_sources_beside_which_independent_noise_is_lost_in_rounding() -> None:
+    """One equation tells one of two sources: I + E' D^-1 E is singular in floats."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        covariance = LowRankPlusDiagonal(1e-5 * rng.uniform(0.5, 2, 3), 4e6 * rng.uniform(0.5, 2, (3, 2)))
+        problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 1.0}).with_covariance(covariance)
+        U, y = [[Fraction(float(x)) for x in row] for row in covariance.factor], rng.normal(size=3)
+        sums = [u[0] * (U[0][0] - U[1][0] - U[2][0]) + u[1] * (U[0][1] - U[1][1] - U[2][1]) for u in U]
+        along = [
+            own + sign * Fraction(float(d)) for own, sign, d in zip(sums, (1, -1, -1), covariance.diagonal, strict=True)
+        ]
+        gap = (Fraction(float(y[0])) - Fraction(float(y[1])) - Fraction(float(y[2]))) / (along[0] - along[1] - along[2])
+        best = [float(Fraction(float(own)) - by * gap) for own, by in zip(y, along, strict=True)]
+        found = estimate(problem, y)
+        assert (abs(found.values - best) <= 1e-9 * found.std_errors).all()
