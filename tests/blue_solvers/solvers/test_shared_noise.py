@@ -185,7 +185,7 @@ def test_large_counts_cost_no_digits_of_small_noise(seed: int) -> None:
 
 
 def test_sources_beside_which_independent_noise_is_lost_in_rounding() -> None:
-    """One equation tells one of two sources: I + E' D^-1 E is singular in floats."""
+    """One equation tells one of two sources: I + E' D^-1 E is singular in floats, and no more is claimed than is so."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         covariance = LowRankPlusDiagonal(1e-5 * rng.uniform(0.5, 2, 3), 4e6 * rng.uniform(0.5, 2, (3, 2)))
@@ -198,4 +198,7 @@ def test_sources_beside_which_independent_noise_is_lost_in_rounding() -> None:
         gap = (Fraction(float(y[0])) - Fraction(float(y[1])) - Fraction(float(y[2]))) / (along[0] - along[1] - along[2])
         best = [float(Fraction(float(own)) - by * gap) for own, by in zip(y, along, strict=True)]
         found = estimate(problem, y)
-        assert (abs(found.values - best) <= 1e-9 * found.std_errors).all()
+        bound = found.certificate().bound
+        assert bound is not None
+        assert found.info.exact == (bound < 1e-3)
+        assert (abs(found.values - best) <= min(bound, 1e-3) * found.std_errors).all()
