@@ -125,9 +125,11 @@ class SweepPlan:
         self.axes = axes
         self.size_of = cache(axes.size)
         self.mask_of = cache(self._mask_of)
+        self.groups = cache(self._groups_of)
         keeping = cache(lambda mask: tuple(bit_places(mask)))
         self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
+        self._keeps = cache(lambda table: sum([1 << axis for axis in table]))
         generators: dict[Axes, None] = dict.fromkeys(observed)
         finest_first = sorted(generators, key=self.size_of, reverse=True)
         for table in desired:
@@ -147,9 +149,9 @@ class SweepPlan:
         """The variables that a table keeps whole, as bits of their axes."""
         return sum([1 << axis for axis in table if self.axes.is_whole[axis]])
 
-    def groups(self, table: Axes) -> Axes:
+    def _groups_of(self, table: Axes) -> Axes:
         """A table's axes of groups and recodes."""
-        return tuple(axis for axis in table if not self.axes.is_whole[axis])
+        return tuple([axis for axis in table if not self.axes.is_whole[axis]])
 
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
         """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
@@ -186,7 +188,7 @@ class SweepPlan:
         return tuple([axis for axis in kept if axis >= 0])
 
     def _holds(self, fine: Axes, coarse: Axes) -> bool:
-        return all(self._provides(fine) >> axis & 1 for axis in coarse)
+        return not self._keeps(coarse) & ~self._provides(fine)
 
     def _lay_tables(self, generators: Iterable[Axes], most_cells: float) -> None:
         classes: dict[int, dict[Axes, int]] = {}
