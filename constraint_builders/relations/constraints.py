@@ -182,7 +182,9 @@ class SelfConsistency(ABC):
         redundant = self._redundant_rows() if rows == "all" else []
         require_constraint_memory(self._functionals, sum(block.nnz for block in redundant))
         matrix = sparse.vstack([self._independent_rows(), *redundant], format="csr")
-        return sparse.csr_array(matrix, dtype=np.float64)
+        kind = np.int32 if max(*matrix.shape, matrix.nnz) <= np.iinfo(np.int32).max else np.int64
+        places = matrix.indices.astype(kind), matrix.indptr.astype(kind)
+        return sparse.csr_array((matrix.data.astype(np.float64), *places), shape=matrix.shape)
 
     def _independent_rows(self) -> sparse.csr_array:
         rows, columns, signs = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int8)]

@@ -83,6 +83,8 @@ def test_rank_formula_of_the_design(problem: Problem) -> None:
     A = problem.constraint_matrix()
     assert A.shape[0] == problem.rank
     assert abs(A.data).max() == 1
+    for rows in (A, problem.constraint_matrix("all")):  # what libraries with 32 bit indices take
+        assert rows.indices.dtype == rows.indptr.dtype == np.int32
 
 
 def test_unknown_rows_are_refused() -> None:
