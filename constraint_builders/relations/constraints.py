@@ -72,6 +72,7 @@ class SelfConsistency(ABC):
         self._some: dict[frozenset[int], Flags] = {}
         self._determined: dict[frozenset[int], Flags] = {}
         self._free: dict[frozenset[int], int] = {}
+        self._joined: dict[frozenset[int], sparse.coo_array] = {}
 
     @abstractmethod
     def _determined_by(self, has: Flags) -> Flags:
@@ -212,7 +213,10 @@ class SelfConsistency(ABC):
         others = centre[place] != table
         table, place = table[others], place[others]
         within = np.arange(table.size)
-        between = self._between(centre >= 0).tocoo()
+        key, has = self._has(indices)
+        if key not in self._joined:
+            self._joined[key] = self._between(has).tocoo()
+        between = self._joined[key]
         signs = np.repeat(np.array([1, -1], np.int8), table.size)
         return (
             np.concatenate([within, within, table.size + between.row]),

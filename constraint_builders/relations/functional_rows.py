@@ -101,7 +101,9 @@ class FunctionalRows:
             if kind not in products:
                 matrices = [self._bases[factor].matrix for factor in table.factors]
                 products[kind] = reduce(lambda a, b: sparse.kron(a, b, format="csr"), matrices, one)
-            blocks.append(sparse.kron(sparse.eye_array(count, dtype=np.int8), products[kind], format="csr"))
+            own = products[kind]
+            repeated = own if count == 1 else sparse.kron(sparse.eye_array(count, dtype=np.int8), own, format="csr")
+            blocks.append(repeated)
         return sparse.csr_array(sparse.block_diag(blocks, format="csr"))
 
     def summed(self, index: int, component: Component) -> int:
