@@ -15,10 +15,12 @@ from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from constraint_builders.arrays import Float, Index
+from constraint_builders.compiled import compiled
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
 AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
 PRODUCTS_AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
+TINY = np.finfo(float).tiny
 ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
 
 
@@ -55,10 +57,10 @@ def fit(F: Float) -> Fitted:
         return Fitted(F.swapaxes(-1, -2) / weights, root, 1 / root)
     flat = F.reshape(-1, k, m)
     fitted = Fitted(*(np.empty((len(flat), m, length)) for length in (k, m, m)))
-    for some, R, order, turned in _factors(flat, np.eye(k)):
-        fitted.information_root[some] = _rows_in_place(R.swapaxes(0, 1), order).swapaxes(1, 2)
-        fitted.covariance_root[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
-        fitted.inverse[some] = _rows_in_place(_back_substitute(R, turned), order)
+    for some, R, order, turned in _factors(flat, True):
+        fitted.information_root[some] = _rows_in_place(R.swapaxes(1, 2), order).swapaxes(1, 2)
+        fitted.covariance_root[some] = _rows_in_place(_inverse(R), order)
+        fitted.inverse[some] = _rows_in_place(_solved(R, turned), order)
     return Fitted(*(own.reshape(*F.shape[:-2], m, -1) for own in fitted))
 
 
@@ -82,78 +84,131 @@ def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Fl
     F = np.concatenate([F, np.zeros((*batch, max(m - q, 0), m))], axis=-2).reshape(-1, max(m, q), m)
     root = np.empty((len(F), m, m))
     inverse = np.empty_like(root) if with_inverse else root
-    for some, R, order, _ in _factors(F, np.zeros((F.shape[1], 0))):
-        root[some] = _rows_in_place(R.swapaxes(0, 1), order)
+    for some, R, order, _ in _factors(F, False):
+        root[some] = _rows_in_place(R.swapaxes(1, 2), order)
         if with_inverse:
-            inverse[some] = _rows_in_place(_back_substitute(R, _identities(R)), order)
+            inverse[some] = _rows_in_place(_inverse(R), order)
     return root.reshape(*batch, m, m), inverse.reshape(*batch, m, m).swapaxes(-1, -2)
 
 
-def _factors(F: Float, B: Float) -> Iterator[tuple[slice, Float, Index, Float]]:
-    """Of some systems (N, k, m) at a time R (m, m, N), the order of its columns (m, N), and Q'B (m, c, N) of B (k, c).
-
-    Systems lie along the last axis, so that steps run along them.
-    """
+def _factors(F: Float, with_turned: bool) -> Iterator[tuple[slice, Float, Index, Float]]:
+    """Of some systems (N, k, m) at a time R (N, m, m), the order of its columns (N, m), and if asked Q' (N, m, k)."""
     N, k, m = F.shape
-    count = 1 if m > SMALL else max(1, AT_ONCE // (2 * k * m))
+    width = m + k if with_turned else m
+    count = min(N, max(1, AT_ONCE // (k * width)))
+    held, numbers = np.empty((count, k, width)), np.arange(count)[:, None]
     for first in range(0, N, count):
         some = slice(first, first + count)
         own = F[some]
-        rows = np.argsort(-abs(own).max(axis=2), axis=1, kind="stable")[:, :, None]
-        work = np.empty((k, m + B.shape[1], len(own)))
-        work[:, :m] = np.take_along_axis(own, rows, axis=1).transpose(1, 2, 0)
-        work[:, m:] = B[rows[:, :, 0]].transpose(1, 2, 0)
-        yield some, *(_reflected(work, m) if m <= SMALL else _by_lapack(work[:, :, 0], m))
+        rows = np.argsort(-abs(own).max(axis=2), axis=1, kind="stable")
+        work = held[: len(own)]
+        work[:, :, :m] = own[numbers[: len(own)], rows]
+        if with_turned:
+            work[:, :, m:] = 0.0
+            work[numbers[: len(own)], np.arange(k), m + rows] = 1.0
+        order = np.repeat(np.arange(m)[None], len(own), axis=0)
+        (reflect_by_lapack if m > SMALL else reflect)(work, order)
+        yield some, work[:, :m, :m].copy(), order, work[:, :m, m:].copy()
 
 
-def _by_lapack(work: Float, m: int) -> tuple[Float, Index, Float]:
-    if work.shape[1] == m:
-        R, order = qr(work, mode="r", pivoting=True)
-        return R[:m, :, None], order[:, None], work[:m, m:, None]
-    Q, R, order = qr(work[:, :m], mode="economic", pivoting=True)
-    return R[:, :, None], order[:, None], (Q.T @ work[:, m:])[:, :, None]
+def reflect_by_lapack(work: Float, order: Index) -> None:
+    """Householder reflections with pivoted columns, of some systems.
+
+    Parameters
+    ----------
+    work : ndarray, (N, k, m + c)
+        Matrices, and what is reflected with them. Their first m rows become R, and Q' times the rest; what is left of
+        others is of no use.
+    order : ndarray of int, (N, m)
+        Of columns, increasing; becomes that of R.
+    """
+    m = order.shape[1]
+    for own, columns in zip(work, order, strict=True):
+        if own.shape[1] == m:
+            R, columns[:] = qr(own, mode="r", pivoting=True)
+        else:
+            Q, R, columns[:] = qr(own[:, :m], mode="economic", pivoting=True)
+            own[:m, m:] = Q.T @ own[:, m:]
+        own[:m, :m] = R[:m]
 
 
-def _reflected(work: Float, m: int) -> tuple[Float, Index, Float]:
-    """R, the order of its columns, and Q' times what comes after these, of (k, m + c, N) whose place is lost."""
-    N = work.shape[2]
-    systems, order = np.arange(N), np.repeat(np.arange(m)[:, None], N, axis=1)
-    for j in range(m):
-        if j + 1 < m:
-            squares = np.einsum("icn,icn->cn", work[j:, j:m], work[j:, j:m])
-            pivot = j + squares.argmax(axis=0)
-            for own in (work, order[None]):  # column j of every system and its pivot
-                own[:, j], own[:, pivot, systems] = own[:, pivot, systems], own[:, j].copy()
-        v = work[j:, j]
-        length = np.copysign(np.sqrt(np.einsum("in,in->n", v, v)), v[0])
-        v[0] += length
-        product = length * v[0]  # 0 or more; less than float64 holds the reciprocal of is nothing
-        scale = np.divide(1.0, product, out=np.zeros(N), where=product >= np.finfo(float).tiny)
-        work[j:, j + 1 :] -= v[:, None] * (np.einsum("in,icn->cn", v, work[j:, j + 1 :]) * scale)
-        work[j, j], work[j + 1 :, j] = -length, 0.0
-    return work[:m, :m], order, work[:m, m:]
+@compiled(reference=reflect_by_lapack)
+def reflect(work: Float, order: Index) -> None:
+    """See `reflect_by_lapack`; counts in unsigned numbers from one start, as the sweeps do, for the same reason."""
+    flat, sums, width, m = work.ravel(), np.empty(work.shape[2]), np.uint64(work.shape[2]), np.uint64(order.shape[1])
+    for n in range(np.uint64(len(work))):
+        first = n * np.uint64(work.shape[1]) * width
+        end = first + np.uint64(work.shape[1]) * width
+        for j in range(m):
+            _exchange(flat, order[n], first, end, j, width, sums)
+            start, square = first + j * width, 0.0
+            for row in range(start, end, width):
+                square += flat[row + j] ** 2
+            length = np.copysign(np.sqrt(square), flat[start + j])
+            flat[start + j] += length
+            product = length * flat[start + j]  # 0 or more; less than float64 holds the reciprocal of is nothing
+            scale = 1 / product if product >= TINY else 0.0
+            sums[:] = 0.0
+            for row in range(start, end, width):
+                for c in range(width):
+                    sums[c] += flat[row + j] * flat[row + c]
+            for row in range(start, end, width):
+                share = flat[row + j] * scale
+                for c in range(j + np.uint64(1), width):
+                    flat[row + c] -= share * sums[c]
+                flat[row + j] = 0.0
+            flat[start + j] = -length
 
 
-def _back_substitute(R: Float, B: Float) -> Float:
-    """R^-1 B for upper triangular R; systems along the last axis."""
-    m = len(R)
-    if m > SMALL:
-        return solve_triangular(R[:, :, 0], B[:, :, 0])[:, :, None]
-    X = np.empty(B.shape)
-    for i in reversed(range(m)):
-        X[i] = (B[i] - np.einsum("jn,jcn->cn", R[i, i + 1 :], X[i + 1 :])) / R[i, i]
+def _exchange(
+    flat: Float, order: Index, first: np.uint64, end: np.uint64, j: np.uint64, width: np.uint64, squares: Float
+) -> None:
+    """Exchange column j with the longest of those that are left."""
+    pivot, m = j, np.uint64(order.size)
+    squares[:] = 0.0
+    for row in range(first + j * width, end, width):
+        for c in range(j, m):
+            squares[c] += flat[row + c] ** 2
+    for c in range(j, m):
+        if squares[c] > squares[pivot]:
+            pivot = c
+    order[j], order[pivot] = order[pivot], order[j]
+    for row in range(first, end, width):
+        flat[row + j], flat[row + pivot] = flat[row + pivot], flat[row + j]
+
+
+def substitute_by_lapack(R: Float, X: Float) -> None:
+    """Put R^-1 X in the place of X, (N, m, c), for upper triangular R, (N, m, m)."""
+    for own, columns in zip(R, X, strict=True):
+        columns[:] = solve_triangular(own, columns)
+
+
+@compiled(reference=substitute_by_lapack)
+def substitute(R: Float, X: Float) -> None:
+    """See `substitute_by_lapack`."""
+    for n in range(len(R)):
+        for i in range(R.shape[1] - 1, -1, -1):
+            for j in range(i + 1, R.shape[1]):
+                for c in range(X.shape[2]):
+                    X[n, i, c] -= R[n, i, j] * X[n, j, c]
+            for c in range(X.shape[2]):
+                X[n, i, c] /= R[n, i, i]
+
+
+def _solved(R: Float, X: Float) -> Float:
+    """R^-1 X for upper triangular R, in the place of X."""
+    (substitute_by_lapack if R.shape[1] > SMALL else substitute)(R, X)
     return X
 
 
-def _identities(R: Float) -> Float:
-    return np.broadcast_to(np.eye(len(R))[:, :, None], R.shape)
+def _inverse(R: Float) -> Float:
+    return _solved(R, np.repeat(np.eye(R.shape[1])[None], len(R), axis=0))
 
 
 def _rows_in_place(X: Float, order: Index) -> Float:
-    """From (m, c, N) to (N, m, c), rows where they belong."""
-    m, c, N = X.shape
-    result = np.empty((N, m, c))
-    result[np.arange(N), order] = X.transpose(0, 2, 1)
+    """Of (N, m, c), rows where they belong."""
+    result = np.empty(X.shape)
+    result[np.arange(len(X))[:, None], order] = X
     return result
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
 from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
-from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, READ, SET, go_down, go_up
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -34,6 +34,7 @@ LARGE = 1 << 17  # cells of a table that does not stay in cache
 MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 Phase = list[StepList]
+Upwards = tuple[list[Phase], list[slice]]
 
 
 class LatticeForm:
@@ -96,8 +97,8 @@ class LatticeForm:
         places = [self._plan.places[own] for own in tables]
         return places == offsets[:-1].tolist() and len(set(places)) == len(places)
 
-    def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
-        """What tables that are read say of all; to those that are known nothing comes from others.
+    def _upwards(self, reads: StepList, is_known: Flags) -> Upwards:
+        """What tables that are read say of all, and what is cleared before; to known ones nothing comes from others.
 
         Every table is in units of its scale from where it is read on, or in its own where that is 0.
         """
@@ -109,10 +110,40 @@ class LatticeForm:
         shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         whole = reads.at(~is_margin).followed_by(moves)
-        found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
-        if not is_margin.any():
-            return found
-        return [[reads.at(is_margin).followed_by(StepList(plan.shares, np.ones(len(plan.shares))))], *found]
+        whole = whole.at(np.argsort(whole.table, kind="stable"))
+        first = [self._through_margins(reads.at(is_margin))] if is_margin.any() else []
+        cleared = self._start([*first, whole])
+        return [*([first] if first else []), *self._phases(whole, True)], cleared
+
+    def _start(self, lists: Phase) -> list[slice]:
+        """Put into large tables what comes to them first, instead of adding it; what is to be cleared before."""
+        plan = self._plan
+        sizes = {place: plan.size_of(own) for own, place in plan.places.items() if plan.size_of(own) >= LARGE}
+        is_left = dict.fromkeys(sizes, True) | dict.fromkeys(plan.offsets.tolist(), False)
+        seen = set[int]()
+        for own in lists if sizes else []:
+            for number, (kind, place, target, *_) in enumerate(own.steps.tolist()):
+                written = target if kind in (MOVE, LAND) else place
+                if written in sizes and written not in seen:
+                    seen.add(written)
+                    is_left[written] = kind in (READ, ADD)
+                    own.steps[number, 0] = {READ: SET, ADD: EXPAND}.get(kind, kind)
+        ends = [(place, place + size) for place, size in sorted(sizes.items()) if is_left[place]]
+        edges = [0, *chain.from_iterable(ends), plan.cells]
+        return [slice(*own) for own in zip(edges[::2], edges[1::2], strict=True)]
+
+    def _through_margins(self, reads: StepList) -> StepList:
+        """What tables get of margins that are read; of one that no other leads to, they read their share themselves."""
+        shares = StepList(self._plan.shares.copy(), np.ones(len(self._plan.shares)))
+        places, rows, counts = np.unique(reads.steps[:, 1], return_index=True, return_counts=True)
+        lone = dict(zip(places[counts == 1].tolist(), rows[counts == 1].tolist(), strict=True))
+        others, stays = set(shares.steps[:, 1].tolist()), np.ones(len(reads.table), dtype=bool)
+        for number, (kind, _, coarse, *_) in enumerate(shares.steps.tolist()):
+            if kind == ADD and coarse in lone and coarse not in others:
+                row = lone[coarse]
+                shares.steps[number, [0, 2]], shares.factors[number] = (READ, reads.steps[row, 2]), reads.factors[row]
+                stays[row] = False
+        return reads.at(stays).followed_by(shares)
 
     def _phases(self, steps: StepList, goes_up: bool) -> list[Phase]:
         found, room = phases(self._plan, steps, goes_up)
@@ -120,7 +151,7 @@ class LatticeForm:
         return found
 
     @cached_property
-    def _back(self) -> tuple[list[Phase], list[tuple[list[Phase], Phase]]]:
+    def _back(self) -> tuple[Upwards, list[tuple[list[Phase], Phase]]]:
         """Going up from weights of what is wanted, and down to what is known exactly, and then to the rest."""
         plan, writes = self._plan, self._told.turned()
         up = self._upwards(self._wanted_at, np.zeros_like(self._is_known))
@@ -136,7 +167,7 @@ class LatticeForm:
             cells = self._estimate(Y, workers)
             if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
                 return cells[: self._desired.size]
-            X = np.zeros((self._desired.size, cells.shape[1]))
+            X = np.empty((self._desired.size, cells.shape[1]))
             self._go_up([self._results], X, cells, workers)
             return X
 
@@ -150,10 +181,13 @@ class LatticeForm:
         go_down(cells, self._plan.sums, self._plan.lists)
         return cells
 
-    def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
+    def _components(self, up: Upwards, values: Float, workers: Workers, transpose: bool) -> Float:
         """What is known of every component, (rooms, K)."""
-        cells = np.zeros((self._plan.cells + self._room, values.shape[1]))
-        self._go_up(up, cells, np.ascontiguousarray(values), workers)
+        phases, cleared = up
+        cells = np.empty((self._plan.cells + self._room, values.shape[1]))
+        for own in cleared:
+            cells[own] = 0.0
+        self._go_up(phases, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
             mix_lines(cells, *self._mixing.lines, transpose)
         cells[self._plan.copied] *= self._plan.cells_of_copies
@@ -181,7 +215,7 @@ class LatticeForm:
                 self._go_down(downs[0][0], cells, workers)
                 cells[:size] *= np.repeat(self._told.factors, self._observed.sizes)[:, None]
                 return cells[:size]
-            found = np.zeros((size, V.shape[1]))
+            found = (np.empty if len(self._told.table) == len(self._observed.sizes) else np.zeros)((size, V.shape[1]))
             for down, writes in downs:
                 self._go_down(down, cells, workers)
                 self._go_up([writes], found, cells, workers)
@@ -266,8 +300,9 @@ def _even_cuts(sizes: Integers) -> list[int]:
 
 
 def in_parts(reads: StepList) -> Phase:
-    """Reads of tables that do not overlap."""
-    return [reads.at(slice(*own)) for own in pairwise(_even_cuts(reads.steps[:, 3]))]
+    """Reads of tables that do not overlap, to where nothing else is."""
+    reads = reads.with_kind(SET)
+    return [reads.at(slice(*own)) for own in pairwise(_even_cuts(reads.steps[:, 3] * reads.steps[:, 5]))]
 
 
 def _in_slices(plan: SweepPlan, own: StepList) -> Phase:

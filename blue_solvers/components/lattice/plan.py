@@ -73,6 +73,12 @@ class StepList:
         """Both, one after the other."""
         return StepList(np.concatenate([self.steps, other.steps]), np.concatenate([self.factors, other.factors]))
 
+    def with_kind(self, kind: int) -> StepList:
+        """The same places in another operation."""
+        steps = self.steps.copy()
+        steps[:, 0] = kind
+        return replace(self, steps=steps)
+
     def turned(self) -> StepList:
         """With the two places of every row exchanged."""
         return replace(self, steps=self.steps[:, [0, 2, 1, *range(3, 10)]])
@@ -155,12 +161,12 @@ class SweepPlan:
 
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
         """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
-        return StepList.of(
-            [
-                (READ, self.places[own], start, self.size_of(own), 1, 1, -1, self._source_of(own), 0, 1)
-                for own, start in zip(tables, starts.tolist(), strict=True)
-            ]
-        )
+        rows = list[Row]()
+        for own, start in zip(tables, starts.tolist(), strict=True):
+            length = self.axes.sizes[own[0]] if own else 1
+            each = length, 1, self.size_of(own) // length, -1
+            rows.append((READ, self.places[own], start, *each, self._source_of(own), 0, 1))
+        return StepList.of(rows)
 
     def _source_of(self, table: Axes) -> int:
         """The number of a table of the sweeps, or of the one that a margin is a sum of."""

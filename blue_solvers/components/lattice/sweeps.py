@@ -7,8 +7,8 @@ summed out together are one axis.
 `MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
-comes to the coarser table is multiplied by. Going up alone, `READ` adds to a table what values have, times the
-factor.
+comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
+has, times the factor, and `SET` puts it there.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -22,7 +22,7 @@ import numpy as np
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ = range(7)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ, SET = range(8)
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -56,10 +56,7 @@ def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place, going up or down; see `go_up_in_numpy`."""
     kind = row[0]
-    if kind == READ:
-        cells[row[1] : row[1] + row[3]] += factor * values[row[2] : row[2] + row[3]]
-        return
-    fine, coarse, own = _tables(cells, row, lists)
+    fine, coarse, own = _tables(cells, row, lists, values if kind >= READ else cells)
     shares = (1 / np.bincount(own))[:, None]
     above, below = (shares, 1.0) if upwards else (1.0, shares)
     if kind == REDUCE:
@@ -75,18 +72,20 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
         rest = -total * shares if upwards else (coarse - total) * shares
         coarse -= factor * rest if upwards else 0.0
         fine += rest[:, own]
+    elif kind >= READ:
+        fine[:] = (factor * coarse)[:, own] + (fine if kind == READ else 0.0)
     else:
         fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
 
 
-def _tables(cells: Float, row: list[int], lists: Integers) -> tuple[Float, Float, Integers]:
-    """The table of an operation, (before, levels, after), the coarser one, (before, cells, after), and the list."""
+def _tables(cells: Float, row: list[int], lists: Integers, others: Float) -> tuple[Float, Float, Integers]:
+    """The table of an operation, (before, levels, after), the coarser of others, (before, cells, after), the list."""
     _, start, without, before, levels, after, listed, *_ = row
     count, own = 1, np.zeros(levels, dtype=np.int64)
     if listed >= 0:
         count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
     fine = cells[start : start + before * levels * after].reshape(before, levels, -1)
-    return fine, cells[without : without + before * count * after].reshape(before, count, -1), own
+    return fine, others[without : without + before * count * after].reshape(before, count, -1), own
 
 
 def sums(table: Float, own: Integers, count: int) -> Float:
@@ -116,16 +115,16 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
     flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
         kind, after, factor = steps[row, 0], np.uint64(steps[row, 5]) * width, factors[row] if upwards else 1.0
-        if kind in (READ, LAND):
-            _cell_by_cell(flat, read, steps, row, width, factor, upwards)
+        if kind == LAND:
+            _land(flat, steps, row, width, factor, upwards)
         elif kind == REDUCE and steps[row, 6] < 0:
             _reduce(flat, steps, row, width, upwards)
         elif kind == REDUCE:
             _reduce_listed(flat, steps, row, width, lists, upwards)
-        elif kind >= EXPAND and steps[row, 6] < 0:
-            _expand(flat, steps, row, width, upwards)
+        elif kind >= READ:
+            _expand(flat, read, steps, row, width, lists, factor, upwards)
         elif kind >= EXPAND:
-            _expand_listed(flat, steps, row, width, lists, upwards)
+            _expand(flat, flat, steps, row, width, lists, -1.0 if upwards and kind == PUT else 1.0, upwards)
         elif steps[row, 4] > 2 and after == 1:
             _move_short(flat, steps, row, width, np.uint64(1), factor, upwards)
         elif steps[row, 4] > 2 and after < SHORT:
@@ -142,15 +141,10 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _move_pairs(flat, steps, row, width, after, factor, upwards)
 
 
-def _cell_by_cell(
-    flat: Float, values: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool
-) -> None:
-    """What is read, or lands."""
-    kind, place, other = steps[row, 0], np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+def _land(flat: Float, steps: Integers, row: int, width: np.uint64, factor: float, upwards: bool) -> None:
+    place, other = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for i in range(np.uint64(steps[row, 3] * steps[row, 5]) * width):
-        if kind == READ:
-            flat[place + i] += factor * values[other + i]
-        elif upwards:
+        if upwards:
             flat[other + i] += factor * flat[place + i]
         else:
             flat[place + i] = flat[other + i] - flat[place + i]
@@ -229,44 +223,67 @@ def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) 
     return (sum0 + sum1) + (sum2 + sum3)
 
 
-def _expand(flat: Float, steps: Integers, row: int, width: np.uint64, upwards: bool) -> None:
-    """Write to all levels what the coarser table has, going down an even part of it; or subtract it, or add it."""
-    is_new, levels, after = steps[row, 0] == EXPAND, np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
-    share = (-1.0 if steps[row, 0] == PUT else 1.0) if upwards else 1 / steps[row, 4]
+def _expand(
+    flat: Float,
+    source: Float,
+    steps: Integers,
+    row: int,
+    width: np.uint64,
+    lists: Integers,
+    factor: float,
+    upwards: bool,
+) -> None:
+    """Write to all levels what the coarser table has, times a factor, going down an even part of it; or add it."""
+    if steps[row, 6] >= 0:
+        _expand_listed(flat, source, steps, row, width, lists, factor, upwards)
+        return
+    is_new, levels, after = steps[row, 0] in (EXPAND, SET), np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
+    share = factor if upwards else 1 / steps[row, 4]
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
         if after == 1:
-            value = share * flat[below]
+            value = share * source[below]
             for i in range(levels):
                 flat[first + i] = value if is_new else flat[first + i] + value
             first += levels
         else:
             for _ in range(levels):
-                _spread(flat, first, below, after, share, is_new)
+                _spread(flat, first, source, below, after, share, is_new)
                 first += after
         below += after
 
 
-def _spread(flat: Float, first: np.uint64, part: np.uint64, after: np.uint64, share: float, is_new: bool) -> None:
+def _spread(
+    flat: Float, first: np.uint64, source: Float, part: np.uint64, after: np.uint64, share: float, is_new: bool
+) -> None:
     if is_new:
         for i in range(after):
-            flat[first + i] = share * flat[part + i]
+            flat[first + i] = share * source[part + i]
     else:
         for i in range(after):
-            flat[first + i] = flat[first + i] + share * flat[part + i]
+            flat[first + i] = flat[first + i] + share * source[part + i]
 
 
-def _expand_listed(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
+def _expand_listed(
+    flat: Float,
+    source: Float,
+    steps: Integers,
+    row: int,
+    width: np.uint64,
+    lists: Integers,
+    factor: float,
+    upwards: bool,
+) -> None:
     """The same where levels take from several cells."""
-    is_new, sign = steps[row, 0] == EXPAND, -1.0 if upwards and steps[row, 0] == PUT else 1.0
+    is_new = steps[row, 0] in (EXPAND, SET)
     own, shares = _listed(steps, row, lists)
     if upwards:
-        shares[:] = 1.0
+        shares[:] = factor
     levels, after, count = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, np.uint64(shares.size)
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
         for level in range(levels):
-            _spread(flat, first, below + np.uint64(own[level]) * after, after, sign * shares[own[level]], is_new)
+            _spread(flat, first, source, below + np.uint64(own[level]) * after, after, shares[own[level]], is_new)
             first += after
         below += count * after
 

@@ -118,13 +118,17 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     measured = F = np.concatenate(weighed, axis=-2)
     nothing = np.zeros((*F.shape[:-2], F.shape[-1], F.shape[-1]))
     exact, along_exact = _exact_part(sources, nothing)
-    seen = sum((source.seen for source in sources), start=nothing)
-    size = 1 + trace(seen)
-    if along_exact:
-        open_ = complement(exact)
-        seen = open_ @ seen @ open_
-    determined = range_projector(seen, size)
-    unseen = complement(determined)
+    identity = np.eye(F.shape[-1])
+    if not along_exact and any(np.array_equal(source.seen, identity + 0 * source.seen) for source in sources):
+        determined, unseen = identity + nothing, nothing
+    else:
+        seen = sum((source.seen for source in sources), start=nothing)
+        size = 1 + trace(seen)
+        if along_exact:
+            open_ = complement(exact)
+            seen = open_ @ seen @ open_
+        determined = range_projector(seen, size)
+        unseen = complement(determined)
     if unseen.any():
         F = np.concatenate([F @ determined, _as_large([F]) * unseen], axis=-2)
     inverse, information, covariance = fit(F)
