@@ -105,10 +105,25 @@ def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """With a row that reads some cells before."""
+    """With rows before that read or set some cells: one by one, alike for several levels, or for those of a group."""
     cells, steps, lists = _steps(rng)
-    steps = np.concatenate([[[6, 1, 0, 2, 1, 1, -1]], steps])
-    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
+    groups, kinds = [2, 0, 1, 1], rng.integers(6, 8, 3)
+    rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists)]]
+    steps = np.concatenate([np.insert(rows, 0, kinds, axis=1), steps])
+    factors, values = rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
+    return cells, steps, np.concatenate([lists, groups]), factors, values
+
+
+def _systems(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Systems of more rows than columns, by a few decades apart, beside what is reflected with them."""
+    N, m, more, c = (int(n) for n in rng.integers(1, 6, 4))
+    work = rng.normal(size=(N, m + more, m + c - 1)) * 10 ** rng.uniform(-2, 2, (N, m + more, 1))
+    return work, np.repeat(np.arange(m)[None], N, axis=0)
+
+
+def _triangular(rng: np.random.Generator) -> tuple[Any, ...]:
+    N, m, c = (int(n) for n in rng.integers(1, 6, 3))
+    return np.triu(rng.normal(size=(N, m, m))) + 4 * np.eye(m), rng.normal(size=(N, m, c))
 
 
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -242,6 +257,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
+    "blue_solvers.components.orthogonal.reflect": (_systems, 1e-10),
+    "blue_solvers.components.orthogonal.substitute": (_triangular, 1e-12),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from blue_solvers.components.grouping import Grouping, SchemaAxes, groupings_of
+from blue_solvers.components.grouping import Grouping, axes_in_use, groupings_of
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
@@ -76,10 +76,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
     tables = [*problem.desired_tables, *problem.observed_tables]
     if SWEEP_BYTES * sum([table.size << len(table.factors) for table in tables]) <= free_memory():
         return None  # whatever they have in common: each variable of each whole, or its groups, or neither
-    axes = SchemaAxes(problem.domain.schema, tables)
-    desired, observed = (
-        [axes.tables[table.name] for table in own] for own in (problem.desired_tables, problem.observed_tables)
-    )
+    axes = axes_in_use(problem.domain.schema, tables)
+    desired, observed = ([axes.of(table) for table in own] for own in (problem.desired_tables, problem.observed_tables))
     try:
         SweepPlan(axes, observed, desired, free_memory() / SWEEP_BYTES)
     except TooManyCellsError:

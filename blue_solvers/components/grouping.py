@@ -9,7 +9,7 @@ its groups.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -71,9 +71,15 @@ def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int,
 
     Variables in `told_apart` have a group for every level.
     """
+    return list(_groupings(schema, frozenset(factors_of(tables)), told_apart))
+
+
+@lru_cache(maxsize=32)
+def _groupings(schema: Schema, factors: frozenset[str], told_apart: tuple[int, ...]) -> tuple[Grouping, ...]:
+    """The same by factors: whoever prepares an estimate asks three times."""
     recodes: dict[int, dict[str, NDArray[np.intp]]] = {axis: {} for axis in told_apart}
     names, shape, axes = schema.names, schema.shape, schema.axes_and_sizes
-    for factor in sorted(factors_of(tables)):
+    for factor in sorted(factors):
         axis = axes[factor][0]
         own = recodes.setdefault(axis, {})
         if factor != names[axis]:
@@ -84,7 +90,12 @@ def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int,
         for cells in own.values():
             groups = np.unique(groups * (cells.max() + 1) + cells, return_inverse=True)[1]
         groupings.append(Grouping(axis, groups, own))
-    return groupings
+    return tuple(groupings)
+
+
+def axes_in_use(schema: Schema, tables: Sequence[Table]) -> SchemaAxes:
+    """The axes of some tables."""
+    return _axes(schema, frozenset(factors_of(tables)))
 
 
 class SchemaAxes:
@@ -96,7 +107,8 @@ class SchemaAxes:
     Parameters
     ----------
     schema : Schema
-    tables : sequence of Table
+    groupings : sequence of Grouping
+        Of all variables in use.
 
     Attributes
     ----------
@@ -118,28 +130,25 @@ class SchemaAxes:
         Bits of an axis and of those of its variable that are sums over it.
     told : list of ndarray of int, (levels,)
         Of an axis of levels the group of each, of another one its cell of each level of the variable.
-    tables : dict of str to tuple of int
-        The axes of every table, by its name.
     """
 
-    def __init__(self, schema: Schema, tables: Sequence[Table]) -> None:
+    def __init__(self, schema: Schema, groupings: Sequence[Grouping]) -> None:
         self.sizes: list[int] = []
         self.variable: list[int] = []
         self.cells: list[Integers] = []
         self.bits: list[int] = []
         self.groups: list[int] = []
         self.provides: list[int] = []
-        number: dict[str, int] = {}
-        for grouping in groupings_of(schema, tables):
+        self._number: dict[str, int] = {}
+        for grouping in groupings:
             if grouping.levels > 1:
-                self._lay(schema.names[grouping.axis], grouping, number)
-        self.tables = {own.name: tuple([number[name] for name in own.factors if name in number]) for own in tables}
+                self._lay(schema.names[grouping.axis], grouping)
         self.is_whole = [own == 1 << axis for axis, own in enumerate(self.bits)]
         self.has_groups = max(self.groups, default=-1) >= 0
         told = [self.groups[axis] if whole else axis for axis, whole in enumerate(self.is_whole)]
         self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.int64) for i, own in enumerate(told)]
 
-    def _lay(self, name: str, grouping: Grouping, number: dict[str, int]) -> None:
+    def _lay(self, name: str, grouping: Grouping) -> None:
         """The axes of a variable, by the factors that they are."""
         levels, first = {name: np.arange(grouping.levels)}, len(self.sizes)
         recodes = {own: cells for own, cells in grouping.recodes.items() if cells.max()}
@@ -147,7 +156,7 @@ class SchemaAxes:
         groups = next(iter(as_fine.items()), ("", grouping.groups)) if grouping.has_contrasts else (name, levels[name])
         axes = (levels if grouping.has_contrasts else {}) | (dict([groups]) | recodes if recodes else {})
         for factor, cells in axes.items():
-            number[factor] = len(self.sizes)
+            self._number[factor] = len(self.sizes)
             self.sizes.append(int(cells.max()) + 1)
             self.cells.append(cells)
         own = range(first, len(self.sizes))
@@ -159,6 +168,10 @@ class SchemaAxes:
     def _refines(self, fine: int, coarse: int) -> bool:
         return bool((self.between(fine, coarse)[self.cells[fine]] == self.cells[coarse]).all())
 
+    def of(self, table: Table) -> Axes:
+        """The axes of a table."""
+        return tuple([self._number[name] for name in table.factors if name in self._number])
+
     def size(self, axes: Axes) -> int:
         """Cells of a table."""
         return prod([self.sizes[axis] for axis in axes])
@@ -168,3 +181,8 @@ class SchemaAxes:
         found = np.zeros(self.sizes[fine], dtype=np.int64)
         found[self.cells[fine]] = self.cells[coarse]
         return found
+
+
+@lru_cache(maxsize=32)
+def _axes(schema: Schema, factors: frozenset[str]) -> SchemaAxes:
+    return SchemaAxes(schema, _groupings(schema, factors, ()))

@@ -117,8 +117,7 @@ def reflect_by_lapack(work: Float, order: Index) -> None:
     Parameters
     ----------
     work : ndarray, (N, k, m + c)
-        Matrices, and what is reflected with them. Their first m rows become R, and Q' times the rest; what is left of
-        others is of no use.
+        Matrices, and what is reflected with them. Their first m rows become R, and Q' times the rest; others 0.
     order : ndarray of int, (N, m)
         Of columns, increasing; becomes that of R.
     """
@@ -129,7 +128,7 @@ def reflect_by_lapack(work: Float, order: Index) -> None:
         else:
             Q, R, columns[:] = qr(own[:, :m], mode="economic", pivoting=True)
             own[:m, m:] = Q.T @ own[:, m:]
-        own[:m, :m] = R[:m]
+        own[:m, :m], own[m:] = R[:m], 0.0
 
 
 @compiled(reference=reflect_by_lapack)
@@ -158,10 +157,11 @@ def reflect(work: Float, order: Index) -> None:
                     flat[row + c] -= share * sums[c]
                 flat[row + j] = 0.0
             flat[start + j] = -length
+        flat[first + m * width : end] = 0.0
 
 
 def _exchange(
-    flat: Float, order: Index, first: np.uint64, end: np.uint64, j: np.uint64, width: np.uint64, squares: Float
+    flat: Float, order: Index, first: np.uint64, end: np.uint64, j: int, width: np.uint64, squares: Float
 ) -> None:
     """Exchange column j with the longest of those that are left."""
     pivot, m = j, np.uint64(order.size)

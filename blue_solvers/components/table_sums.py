@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from blue_solvers.components.grouping import Axes, SchemaAxes
+from blue_solvers.components.grouping import Axes, SchemaAxes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, Lines, mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, information
 from blue_solvers.components.lattice.sets import places
@@ -67,8 +67,8 @@ class TableSums:
     """
 
     def __init__(self, schema: Schema, finest: Table, tables: list[Table]) -> None:
-        axes = SchemaAxes(schema, [finest, *tables])
-        self._whole, *self._own = [axes.tables[table.name] for table in (finest, *tables)]
+        axes = axes_in_use(schema, [finest, *tables])
+        self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
         self._plan = SweepPlan(axes, [self._whole], self._own)
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
@@ -124,8 +124,8 @@ class LeafPlan:
     """
 
     def __init__(self, schema: Schema, tables: list[Table], precisions: Float) -> None:
-        axes = SchemaAxes(schema, tables)
-        whole, *self._seen = [axes.tables[table.name] for table in tables]
+        axes = axes_in_use(schema, tables)
+        whole, *self._seen = [axes.of(table) for table in tables]
         self._plan = plan = self._with_all_groups(axes)
         if len(set(self._seen)) < len(self._seen) or whole in plan.number:
             raise SameCellsError
@@ -173,7 +173,7 @@ class LeafPlan:
             groups = tuple(slice(None) if axis in plan.groups(join) else 0 for axis in join)
             each = share[plan.places[join] :][: plan.size_of(join)].reshape([plan.axes.sizes[axis] for axis in join])
             found[join] = found.get(join, 0.0) + precisions[0] * each[groups].ravel()
-        self._lay_lines(GroupMixing(plan, found, [], [], np.inf), share)
+        self._lay_lines(GroupMixing(plan, found, [], np.inf), share)
         for i, (mask, table) in enumerate(zip(plan.masks, plan.tables, strict=True)):
             if not plan.groups(self._joins[mask]):
                 self._scales[i] = share[plan.places[table]] / found[table][0]

@@ -19,7 +19,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from blue_solvers.components.grouping import Axes, SchemaAxes
+from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
 from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, READ, SET, go_down, go_up
@@ -55,9 +55,9 @@ class LatticeForm:
 
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
         self._observed, self._desired, self._room = problem.observed, problem.desired, 0
-        axes = SchemaAxes(problem.schema, problem.tables)
-        tables = [axes.tables[table.name] for table in problem.observed_tables]
-        self._wanted = [axes.tables[table.name] for table in problem.desired_tables]
+        axes = axes_in_use(problem.schema, problem.tables)
+        tables = [axes.of(table) for table in problem.observed_tables]
+        self._wanted = [axes.of(table) for table in problem.desired_tables]
         variances = np.concatenate(problem.geounit_variances)
         told = np.flatnonzero(variances < np.inf)
         tables, variances = [tables[i] for i in told.tolist()], variances[told]
@@ -74,8 +74,6 @@ class LatticeForm:
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
         self._up = self._upwards(self._told, self._is_known)
         self._down = self._phases(plan.down, False)
-        self._wanted_at = plan.reads(self._wanted, problem.desired.offsets[:-1])
-        self._results = in_parts(self._wanted_at.turned())
         self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
         self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
 
@@ -86,9 +84,10 @@ class LatticeForm:
         self._scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
         self._variances = np.where(self._is_known, 0.0, self._scale)
         if plan.axes.has_groups:
-            self._mixing = GroupMixing(plan, told, exact, self._wanted, most_bytes)
+            self._mixing = GroupMixing(plan, told, exact, most_bytes)
             for mask, variance in zip(plan.masks, self._variances, strict=True):
-                self._mixing.variances.setdefault((mask, ()), np.array([variance]))
+                if mask not in self._mixing.roots:
+                    self._mixing.variances[mask, ()] = np.array([variance])
             several = {mask for mask, table in zip(plan.masks, plan.tables, strict=True) if plan.groups(table)}
             self._scale[[mask in several for mask in plan.masks]] = 1.0
 
@@ -149,6 +148,16 @@ class LatticeForm:
         found, room = phases(self._plan, steps, goes_up)
         self._room = max(self._room, room)
         return found
+
+    @cached_property
+    def _wanted_at(self) -> StepList:
+        """Reads of what is wanted."""
+        return self._plan.reads(self._wanted, self._desired.offsets[:-1])
+
+    @cached_property
+    def _results(self) -> Phase:
+        """What writes it."""
+        return in_parts(self._wanted_at.turned())
 
     @cached_property
     def _back(self) -> tuple[Upwards, list[tuple[list[Phase], Phase]]]:
@@ -294,9 +303,10 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
 
 def _even_cuts(sizes: Integers) -> list[int]:
     """Where to cut a list in parts that are about as large, those that are worth a thread."""
+    if 8 * sizes.sum() < WORTH_BYTES:
+        return [0, sizes.size]
     ends = np.unique(np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, PARTS) / PARTS) + 1)
-    inner = ends[ends < sizes.size].tolist() if 8 * sizes.sum() >= WORTH_BYTES else []
-    return [0, *inner, sizes.size]
+    return [0, *ends[ends < sizes.size].tolist(), sizes.size]
 
 
 def in_parts(reads: StepList) -> Phase:

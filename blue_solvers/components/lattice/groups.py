@@ -12,8 +12,8 @@ the inner axis' cells, and where its matrix, (lines, lines), starts; a row of `o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import reduce
-from itertools import accumulate, chain
+from functools import cache, reduce
+from itertools import accumulate
 from math import prod
 from operator import mul, or_
 from typing import Any
@@ -46,15 +46,16 @@ class GroupMixing:
         For tables of the sweeps what all that is observed says of each of their cells of groups: precisions, or of
         those in `exact` how many say so exactly.
     exact : collection of tuple of int
-    desired : sequence of tuple of int
-        Tables whose variances will be asked for.
     most_bytes : float
         That matrices may take while they are made.
 
     Attributes
     ----------
     variances : dict of ndarray
-        Of every component and its axes of groups, cell by cell.
+        Of components and axes of groups, cell by cell, those that are known; others are found when they are asked for.
+    roots : dict of tuple
+        Of every component of several groups their axes, and square roots of the covariance of these groups in all
+        components, which follow, that see alike.
     lines : tuple of ndarray
         Heads, outer axes, lines and matrices, as `mix_lines` takes them.
 
@@ -64,20 +65,11 @@ class GroupMixing:
         If there are more groups or bytes than are allowed.
     """
 
-    def __init__(
-        self,
-        plan: SweepPlan,
-        told: dict[Axes, Float],
-        exact: Collection[Axes],
-        desired: Sequence[Axes],
-        most_bytes: float,
-    ) -> None:
+    def __init__(self, plan: SweepPlan, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         self._plan, self._axes, self._told, self._exact = plan, plan.axes, told, exact
+        self._design = cache(self._lay_design)
         self.variances: dict[Component, Float] = {}
-        wanted: dict[int, dict[Axes, None]] = {}
-        self._parts = {table: self._variance_parts(table) for table in desired}
-        for mask, _, seen in chain.from_iterable(self._parts.values()):
-            wanted.setdefault(mask, {})[seen] = None
+        self.roots: dict[int, tuple[Axes, Float, list[int]]] = {}
         heads: list[list[int]] = []
         outer: list[list[int]] = []
         lines: list[Integers] = []
@@ -93,37 +85,36 @@ class GroupMixing:
                 entries += len(along) ** 2
                 if ENTRY_BYTES * entries > most_bytes:
                     raise TooManyCellsError
-            asked = dict.fromkeys(seen for members in components for seen in wanted.get(plan.mask_of(members[0]), ()))
-            matrices.append(self._solve(components, list(asked)).ravel())
+            matrices.append(self._solve(components).ravel())
         width = max(map(len, outer), default=0)
-        outer = [[1] * (width - len(own)) + own for own in outer]
-        lines = [np.insert(own, [1] * (width + 1 - own.shape[1]), 0, axis=1) for own in lines]
+        padded, row = np.zeros((count, 1 + width), dtype=np.int64), 0
+        for own in lines:
+            padded[row : row + len(own), [0, *range(2 + width - own.shape[1], 1 + width)]] = own
+            row += len(own)
         self.lines: Lines = (
             np.array(heads, dtype=np.int64).reshape(-1, 4),
-            np.array(outer, dtype=np.int64).reshape(len(heads), width),
-            np.concatenate([np.zeros((0, width + 1), dtype=np.int64), *lines]),
+            np.array([[1] * (width - len(own)) + own for own in outer], dtype=np.int64).reshape(len(heads), width),
+            padded,
             np.concatenate([np.zeros(0), *matrices]),
         )
 
     def _lines(self, members: list[Axes]) -> tuple[Integers, list[int], int]:
         """Of a component's tables every line, the lengths of outer axes, and that of the inner one."""
-        sizes, starts = self._axes.sizes, list[Integers]()
-        contrasts = bit_places(self._plan.mask_of(members[0]))
+        sizes, contrasts = self._axes.sizes, bit_places(self._plan.mask_of(members[0]))
         steps: list[dict[int, int]] = []  # cells from one to the next along every axis
         for table in members:
             lengths_after = accumulate([sizes[axis] for axis in table[:0:-1]], mul, initial=1)
             steps.append(dict(zip(reversed(table), lengths_after, strict=False)))
-        along, lengths, inner = _component_lines(
-            [sizes[axis] for axis in contrasts],
-            np.array([[step[axis] for axis in contrasts] for step in steps], dtype=np.int64),
+        outwards, lengths, inner = _component_lines(
+            [sizes[axis] for axis in contrasts], [[step[axis] for axis in contrasts] for step in steps]
         )
-        for table, step, outwards in zip(members, steps, along, strict=True):
-            groups = self._plan.groups(table)
-            counts = [sizes[axis] for axis in groups]
-            cells = np.indices(counts).reshape(len(groups), prod(counts))
-            first = self._plan.places[table] + np.array([step[axis] for axis in groups], dtype=np.int64) @ cells
-            starts.append(np.column_stack([first, np.tile(outwards, (len(first), 1))]))
-        return np.concatenate(starts), lengths, inner
+        rows: list[list[int]] = []
+        for table, step, along in zip(members, steps, outwards, strict=True):
+            starts = [self._plan.places[table]]
+            for axis in self._plan.groups(table):
+                starts = [start + place for start in starts for place in range(0, step[axis] * sizes[axis], step[axis])]
+            rows += [[start, *along] for start in starts]
+        return np.array(rows, dtype=np.int64), lengths, inner
 
     def _alike(self) -> list[list[list[Axes]]]:
         """The tables of every component, those of components that see alike together."""
@@ -137,8 +128,8 @@ class GroupMixing:
                 alike.setdefault(seen, []).append(members)
         return list(alike.values())
 
-    def _solve(self, components: list[list[Axes]], asked: list[Axes]) -> Float:
-        """Components that see alike: variances, and matrices, (components, L, L)."""
+    def _solve(self, components: list[list[Axes]]) -> Float:
+        """Matrices of components that see alike, (components, L, L)."""
         seen = [self._plan.groups(own) for own in components[0]]
         variables = self._variables(seen)
         designs = [self._design(own, variables) for own in seen]
@@ -146,9 +137,9 @@ class GroupMixing:
         matrices = np.zeros((len(components), ends[-1], ends[-1]))
         told = [i for i, own in enumerate(components[0]) if own in self._told]
         masks = [self._plan.mask_of(members[0]) for members in components]
+        root = np.zeros((len(components), designs[0].shape[1], 1))
+        self.roots.update((mask, (variables, root, masks)) for mask in masks)
         if not told:
-            for own in asked:
-                self.variances.update(((mask, own), np.zeros(self._axes.size(own))) for mask in masks)
             return matrices
         weights = [np.array([self._told[members[i]] for members in components]) for i in told]
         sources, zeros = [], np.zeros(len(components))
@@ -157,25 +148,22 @@ class GroupMixing:
             if components[0][i] in self._exact:
                 sources.append(Telling.measured(design, zeros, zeros + 1))
             else:
-                root = np.sqrt(weight)[:, :, None] * np.eye(len(design))
-                sources.append(Telling(design, root, design.T @ design))
+                sources.append(Telling(design, np.sqrt(weight)[:, :, None] * np.eye(len(design)), design.T @ design))
         message, gains = combine(sources)
-        for own in asked:
-            squares = squares_of_sums(self._design(own, variables), message.root)
-            self.variances.update(((mask, own), each) for mask, each in zip(masks, squares, strict=True))
+        self.roots.update((mask, (variables, message.root, masks)) for mask in masks)
         everything = np.concatenate(designs)
         for i, weight, gain in zip(told, weights, gains, strict=True):
             matrices[:, :, ends[i] : ends[i + 1]] = everything @ gain / weight[:, None, :]
         return matrices
 
-    def _variables(self, seen: list[Axes]) -> list[int]:
+    def _variables(self, seen: list[Axes]) -> Axes:
         """The axes of groups of all variables that some table of a component tells apart."""
         found = {self._axes.groups[axis] for own in seen for axis in own}
         if prod(self._axes.sizes[axis] for axis in found) > MOST_GROUPS:
             raise TooManyCellsError
-        return sorted(found)
+        return tuple(sorted(found))
 
-    def _design(self, seen: Axes, variables: list[int]) -> Float:
+    def _lay_design(self, seen: Axes, variables: Axes) -> Float:
         """What a table sees of the groups of variables, (cells, groups)."""
         own, axes = {self._axes.groups[axis]: axis for axis in seen}, self._axes
         places = [axes.between(of, own[of]) if of in own else np.zeros(axes.sizes[of], np.int64) for of in variables]
@@ -192,6 +180,14 @@ class GroupMixing:
             found.append((mask, meet, tuple([axis for axis in groups if not axes.bits[axis] & mask])))
         return found
 
+    def _variance(self, mask: int, seen: Axes) -> Float:
+        """Of a component's sums over what some axes of groups do not tell apart, cell by cell."""
+        if (mask, seen) not in self.variances:
+            variables, root, masks = self.roots[mask]
+            squares = squares_of_sums(self._design(seen, variables), root)
+            self.variances.update(((own, seen), each) for own, each in zip(masks, squares, strict=True))
+        return self.variances[mask, seen]
+
     def variances_of(self, table: Axes) -> Float:
         """Variances of a desired table's cells, (cells,), where they differ by the groups of its variables."""
         axes = self._axes
@@ -201,10 +197,10 @@ class GroupMixing:
         counts = [_number_or(own.reshape(-1, *[1] * count)) for own, count in zip(counts, after, strict=True)]
         total, shares = np.zeros(lengths), dict[int, Any]()
         own_bits = reduce(or_, [axes.bits[axis] for axis in table], 0)
-        for mask, meet, seen in self._parts[table]:
+        for mask, meet, seen in self._variance_parts(table):
             told = [axis in seen or axes.groups[axis] in seen for axis in table]
             shape = [length if own else 1 for length, own in zip(lengths, told, strict=True)]
-            variance = _number_or(self.variances[mask, seen].reshape(shape))
+            variance = _number_or(self._variance(mask, seen).reshape(shape))
             share: Any = 1.0
             for axis, count in zip(table, counts, strict=True):
                 if axes.is_whole[axis] and not axes.bits[axis] & mask:
@@ -225,25 +221,26 @@ def _number_or(numbers: Any) -> Any:
     return numbers.item() if numbers.size == 1 else numbers
 
 
-def _component_lines(contrasts: Sequence[int], steps: Integers) -> tuple[Integers, list[int], int]:
-    """The steps of a component's tables along its outer axes, (tables, axes), these axes' lengths, and the inner one's.
+def _component_lines(contrasts: Sequence[int], steps: list[list[int]]) -> tuple[list[list[int]], list[int], int]:
+    """The steps of every table of a component along its outer axes, these axes' lengths, and the inner one's.
 
     Parameters
     ----------
     contrasts : sequence of int
         Lengths of the axes of contrasts, in the order in which all tables have them.
-    steps : ndarray of int, (tables, contrasts)
+    steps : list of list of int
+        Of every table along each of them.
     """
     lengths: list[int] = []
     kept: list[int] = []
     for axis, length in enumerate(contrasts):
-        if kept and (steps[:, kept[-1]] == length * steps[:, axis]).all():
+        if kept and all(step[kept[-1]] == length * step[axis] for step in steps):
             length *= lengths.pop()
             kept.pop()
         lengths.append(length)
         kept.append(axis)
-    inner = lengths.pop() if kept and (steps[:, kept[-1]] == 1).all() else 1
-    return steps[:, kept[: len(lengths)]], lengths, inner
+    inner = lengths.pop() if kept and all(step[kept[-1]] == 1 for step in steps) else 1
+    return [[step[axis] for axis in kept[: len(lengths)]] for step in steps], lengths, inner
 
 
 def mix_lines_in_numpy(

@@ -226,8 +226,7 @@ class SweepPlan:
         smallest_first = sorted(self.tables, key=self.size_of) if wanted else []
         for table in sorted(wanted, key=self.size_of, reverse=True):
             source = next(own for own in smallest_first if self._holds(own, table))
-            for axis in range(len(self.axes.sizes)):
-                told = self.axes.provides[axis]
+            for axis, told in enumerate(self.axes.provides if found else []):
                 finer = tuple(sorted([axis, *(own for own in table if not told >> own & 1)]))
                 if finer in found and self.size_of(finer) < self.size_of(source):
                     source = finer
@@ -375,7 +374,9 @@ def _rows(rows: Sequence[Row]) -> Integers:
 
 def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
     """What some tables say of every one of the sweeps that they lead to, by cell of its groups and recodes."""
-    if plan.axes.has_groups and observed:
+    if not observed:
+        return {}
+    if plan.axes.has_groups:
         return _information_by_group(plan, observed, precisions)
     values: dict[int, float] = {}
     for table, precision in zip(observed, precisions.tolist(), strict=True):
@@ -387,18 +388,22 @@ def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) ->
 
 
 def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
-    axes, found = plan.axes, dict[Axes, Float]()
-    counts = [
-        np.bincount(told) if own else np.ones(n)
-        for told, own, n in zip(axes.told, axes.is_whole, axes.sizes, strict=True)
-    ]
-    shares = [count.mean() / count for count in counts]
-    outer = cache(lambda own: reduce(np.multiply.outer, [shares[axis] for axis in own], np.ones(())).ravel())
+    axes, found = plan.axes, dict[Axes, dict[Axes, float]]()  # of every table, by axes along which it differs
     for table, precision in zip(observed, precisions.tolist(), strict=True):
-        grouped = [axis for axis in table if shares[axis].size > 1]
+        grouped = [axis for axis in table if axes.groups[axis] >= 0]
         for mask in plan.lattice.below(plan.mask_of(table)):
-            own = plan.within(table, mask)
             seen = tuple([axis for axis in grouped if not (axes.is_whole[axis] and mask >> axis & 1)])
-            density = precision * plan.size_of(own) / plan.size_of(table) * outer(seen)
-            found[own] = found[own] + density if own in found else density
-    return found
+            of_own = found.setdefault(plan.within(table, mask), {})
+            of_own[seen] = of_own.get(seen, 0.0) + precision / plan.size_of(table)
+    shares = cache(lambda axis: _even_shares(axes, axis))
+    outer = cache(lambda seen: reduce(np.multiply.outer, [shares(axis) for axis in seen], np.ones(1)).ravel())
+    return {
+        own: plan.size_of(own) * reduce(np.add, [n * outer(seen) for seen, n in of_own.items()])
+        for own, of_own in found.items()
+    }
+
+
+def _even_shares(axes: SchemaAxes, axis: int) -> Float:
+    """Of an axis of levels the mean size of groups over each one's, of another one 1 for every cell."""
+    counts = np.bincount(axes.told[axis]) if axes.is_whole[axis] else np.ones(axes.sizes[axis])
+    return counts.mean() / counts
