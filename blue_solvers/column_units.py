@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.linear import in_floats
 from constraint_builders.description.reals import real_array, refuse_masked
 from constraint_builders.description.variances import LARGEST_VALUE, LARGEST_WEIGHT, refuse_large
 
-PARTS = 8  # that threads share
 FIRST_ROWS = 64  # that mostly show whether a column is out of range
 
 
@@ -45,19 +43,12 @@ def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
-    squares = _sum_of_squares(X)
+    squares = float(np.vdot(X, X))
     if not squares <= LARGEST_VALUE**2:
         return False
     if X.shape[1] == 1:
         return squares >= X.size / LARGEST_VALUE**2
     return bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST_VALUE).all())
-
-
-def _sum_of_squares(X: Float) -> float:
-    if X.nbytes < WORTH_BYTES:
-        return float(np.vdot(X, X))
-    with Workers(X.nbytes) as workers:
-        return sum(workers.in_order(lambda own: float(np.vdot(own, own)), np.array_split(X, PARTS)))
 
 
 def real_columns(X: Any) -> Float:

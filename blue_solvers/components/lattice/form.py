@@ -31,7 +31,6 @@ CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for ea
 PARTS = 4
 SLICE = 1 << 15  # cells of a part of a large table
 LARGE = 1 << 17  # cells of a table that does not stay in cache
-MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 Phase = list[StepList]
 Upwards = tuple[list[Phase], list[slice]]
@@ -54,7 +53,7 @@ class LatticeForm:
     """
 
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
-        self._observed, self._desired, self._room = problem.observed, problem.desired, 0
+        self._observed, self._desired = problem.observed, problem.desired
         axes = axes_in_use(problem.schema, problem.tables)
         tables = [axes.of(table) for table in problem.observed_tables]
         self._wanted = [axes.of(table) for table in problem.desired_tables]
@@ -73,7 +72,7 @@ class LatticeForm:
         reads = plan.reads(tables, problem.observed.offsets[told])
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
         self._up = self._upwards(self._told, self._is_known)
-        self._down = self._phases(plan.down, False)
+        self._down = phases(plan, plan.down)
         self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
         self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
 
@@ -112,7 +111,7 @@ class LatticeForm:
         whole = whole.at(np.argsort(whole.table, kind="stable"))
         first = [self._through_margins(reads.at(is_margin))] if is_margin.any() else []
         cleared = self._start([*first, whole])
-        return [*([first] if first else []), *self._phases(whole, True)], cleared
+        return [*([first] if first else []), *phases(plan, whole)], cleared
 
     def _start(self, lists: Phase) -> list[slice]:
         """Put into large tables what comes to them first, instead of adding it; what is to be cleared before."""
@@ -144,11 +143,6 @@ class LatticeForm:
                 stays[row] = False
         return reads.at(stays).followed_by(shares)
 
-    def _phases(self, steps: StepList, goes_up: bool) -> list[Phase]:
-        found, room = phases(self._plan, steps, goes_up)
-        self._room = max(self._room, room)
-        return found
-
     @cached_property
     def _wanted_at(self) -> StepList:
         """Reads of what is wanted."""
@@ -166,8 +160,7 @@ class LatticeForm:
         up = self._upwards(self._wanted_at, np.zeros_like(self._is_known))
         kinds = [own for own in (self._is_known, ~self._is_known) if own.any()]
         return up, [
-            (self._phases(plan.down.at(own[plan.down.table]), False), in_parts(writes.at(own[writes.table])))
-            for own in kinds
+            (phases(plan, plan.down.at(own[plan.down.table])), in_parts(writes.at(own[writes.table]))) for own in kinds
         ]
 
     def apply(self, Y: Float) -> Float:
@@ -193,7 +186,7 @@ class LatticeForm:
     def _components(self, up: Upwards, values: Float, workers: Workers, transpose: bool) -> Float:
         """What is known of every component, (rooms, K)."""
         phases, cleared = up
-        cells = np.empty((self._plan.cells + self._room, values.shape[1]))
+        cells = np.empty((self._plan.cells + self._plan.most_room, values.shape[1]))
         for own in cleared:
             cells[own] = 0.0
         self._go_up(phases, cells, np.ascontiguousarray(values), workers)
@@ -203,12 +196,8 @@ class LatticeForm:
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
-        def work(part: StepList) -> None:
-            cells[part.beside] = 0.0
-            go_up(cells, part.steps, self._plan.lists, part.factors, values)
-
         for phase in up:
-            workers.for_each(work, phase)
+            workers.for_each(lambda part: go_up(cells, part.steps, self._plan.lists, part.factors, values), phase)
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
@@ -248,57 +237,25 @@ class LatticeForm:
         return np.repeat(sums / sizes.astype(float) ** 2, sizes)
 
 
-def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
-    """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
-    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < WORTH_BYTES:
-        return [[whole]], plan.most_room
+def phases(plan: SweepPlan, whole: StepList) -> list[Phase]:
+    """The rows of a list in phases: of tables of as many variables those of each large one, and then of the others."""
+    if not (plan.sizes >= LARGE).any():
+        return [[whole]]
     found: list[Phase] = []
-    rooms = plan.most_room
     variables = np.array([mask.bit_count() for mask in plan.masks])[whole.table]
     for same in _runs_of(variables, whole, np.arange(variables.size)):
         is_large = plan.sizes[same.table] >= LARGE
         for large in _runs_of(2 * same.table + same.steps[:, KEEPS_FIRST], same, np.flatnonzero(is_large)):
             found.append(_in_slices(plan, large))
-        small = same.at(np.flatnonzero(~is_large))
-        if len(small.table):
-            own, room = _by_table(plan, small, goes_up)
-            found, rooms = found + own, max(rooms, room)
-    return found, rooms
+        if not is_large.all():
+            found.append([same.at(~is_large)])
+    return found
 
 
 def _runs_of(kind: Integers, steps: StepList, rows: Index) -> list[StepList]:
     """Rows that follow one another and are of one kind, of some."""
     changes = np.flatnonzero(np.diff(kind[rows])) + 1
     return [steps.at(own) for own in np.split(rows, changes) if own.size]
-
-
-def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase], int]:
-    """Some tables a part, and the cells needed; all in one where that is too little work or too much beside."""
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(own.table)) + 1, [len(own.table)]])
-    sizes = plan.sizes[own.table[starts[:-1]]] * np.diff(starts)
-    cuts = starts[_even_cuts(sizes)]
-    if len(cuts) == 2:
-        return [[own]], plan.most_room
-    place, parts, added = plan.cells + PARTS * plan.most_room, [], []
-    for number, (first, last) in enumerate(pairwise(cuts.tolist())):
-        part = own.at(slice(first, last))
-        steps, beside = part.steps.copy(), part.beside
-        is_room = (steps[:, 1:3] >= plan.cells) & (steps[:, :1] < READ)
-        steps[:, 1:3] += np.where(is_room, number * plan.most_room, 0)
-        if goes_up and number:
-            lands = (steps[:, 0] == MOVE) | (steps[:, 0] == LAND)
-            targets, target_of = np.unique(steps[lands, TARGET], return_inverse=True)
-            moved = place + np.cumsum([0, *plan.sizes[targets].tolist()])
-            steps[lands, 2] = moved[target_of]
-            added += [
-                (LAND, start, plan.offsets[own], plan.sizes[own], 1, 1, -1, own, own, 1)
-                for start, own in zip(moved.tolist(), targets.tolist(), strict=False)
-            ]
-            beside, place = slice(place, int(moved[-1])), int(moved[-1])
-        parts.append(replace(part, steps=steps, beside=beside))
-    if place - plan.cells - PARTS * plan.most_room > MOST_BESIDE * plan.cells:
-        return [[own]], plan.most_room
-    return [parts, *([[StepList.of(added)]] if added else [])], place - plan.cells
 
 
 def _even_cuts(sizes: Integers) -> list[int]:
