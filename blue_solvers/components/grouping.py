@@ -176,6 +176,11 @@ class SchemaAxes:
         """Cells of a table."""
         return prod([self.sizes[axis] for axis in axes])
 
+    def even_shares(self, axis: int) -> Float:
+        """Of an axis of levels the mean size of groups over each one's, of another one 1 for every cell."""
+        counts = np.bincount(self.told[axis]) if self.is_whole[axis] else np.ones(self.sizes[axis])
+        return counts.mean() / counts
+
     def between(self, fine: int, coarse: int) -> Integers:
         """The cell of the coarser axis of a variable that each of the finer one goes to."""
         found = np.zeros(self.sizes[fine], dtype=np.int64)

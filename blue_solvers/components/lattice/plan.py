@@ -392,15 +392,7 @@ def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions:
             seen = tuple([axis for axis in grouped if not (axes.is_whole[axis] and mask >> axis & 1)])
             of_own = found.setdefault(plan.within(table, mask), {})
             of_own[seen] = of_own.get(seen, 0.0) + precision / plan.size_of(table)
-    shares = cache(lambda axis: _even_shares(axes, axis))
+    shares = cache(axes.even_shares)
     outer = cache(lambda seen: reduce(np.multiply.outer, [shares(axis) for axis in seen], np.ones(1)).ravel())
-    return {
-        own: plan.size_of(own) * reduce(np.add, [n * outer(seen) for seen, n in of_own.items()])
-        for own, of_own in found.items()
-    }
-
-
-def _even_shares(axes: SchemaAxes, axis: int) -> Float:
-    """Of an axis of levels the mean size of groups over each one's, of another one 1 for every cell."""
-    counts = np.bincount(axes.told[axis]) if axes.is_whole[axis] else np.ones(axes.sizes[axis])
-    return counts.mean() / counts
+    values = {own: reduce(np.add, [n * outer(seen) for seen, n in of_own.items()]) for own, of_own in found.items()}
+    return {own: plan.size_of(own) * of_own for own, of_own in values.items()}
