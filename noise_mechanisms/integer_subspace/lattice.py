@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from constraint_builders.arrays import Integers
 from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
 from noise_mechanisms.unimodular import column_echelon, columns_of, unimodular_null_basis
+
+Vectors: TypeAlias = tuple[Integers, Integers]  # the cells that each of some vectors changes, and by how much all do
 
 
 @dataclass(frozen=True)
@@ -110,25 +113,48 @@ def margin_basis(margins: Margins) -> sparse.csc_array:
     -------
     csc_array of int64, (d, d - rank(A))
     """
-    strides = _strides(margins.shape)
-    indices, data, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
+    vectors = []
     for axes in free_axes(margins):
-        counts = [margins.shape[axis] - 1 for axis in axes]
-        levels = np.indices(counts).reshape(len(axes), prod(counts)) + 1
-        corners = np.array(list(product((0, 1), repeat=len(axes))), dtype=np.int64).reshape(2 ** len(axes), len(axes))
-        cells = (corners * strides[list(axes)]) @ levels
-        signs = (-1) ** (len(axes) - corners.sum(axis=1))
-        indices.append(cells.T.ravel())
-        data.append(np.tile(signs, cells.shape[1]))
-        lengths.append(np.full(cells.shape[1], signs.size))
-    return sparse.csc_array(
-        (np.concatenate(data), np.concatenate(indices), np.cumsum(np.concatenate(lengths))),
-        shape=(prod(margins.shape), sum(part.size for part in lengths) - 1),
-    )
+        ends = [_steps_from_first(n) if axis in axes else np.zeros((1, 1), int) for axis, n in enumerate(margins.shape)]
+        vectors.append(tensor_products(margins.shape, ends))
+    return _as_columns(vectors, prod(margins.shape))
 
 
-def _strides(shape: tuple[int, ...]) -> NDArray[np.int64]:
-    return np.append(np.cumprod(shape[:0:-1], dtype=np.int64)[::-1], 1)
+def _steps_from_first(length: int) -> Integers:
+    """The pairs of the first of so many levels and each other one."""
+    return np.stack([np.zeros(length - 1, dtype=np.int64), np.arange(1, length)], axis=1)
+
+
+def tensor_products(shape: tuple[int, ...], ends: Sequence[Integers]) -> Vectors:
+    """Tensor products of one vector along each axis: of e_j - e_i for each of its pairs (i, j), or of e_i for each i.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the table.
+    ends : sequence of ndarray of int, (count, 1 or 2), one for each axis
+        The pairs, or the levels.
+
+    Returns
+    -------
+    cells : ndarray of int64, (products, corners)
+        In C order, of the products as of the corners.
+    steps : ndarray of int64, (corners,)
+        1 at the last corner.
+    """
+    cells, steps = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
+    for length, along in zip(shape, ends, strict=True):
+        joined = cells[:, None, :, None] * length + along[None, :, None, :]
+        cells = joined.reshape(cells.shape[0] * along.shape[0], cells.shape[1] * along.shape[1])
+        steps = np.multiply.outer(steps, [-1, 1][-along.shape[1] :]).ravel()
+    return cells, steps
+
+
+def _as_columns(vectors: list[Vectors], records: int) -> sparse.csc_array:
+    indices = np.concatenate([np.empty(0, np.int64), *(cells.ravel() for cells, _ in vectors)])
+    data = np.concatenate([np.empty(0, np.int64), *(np.tile(steps, len(cells)) for cells, steps in vectors)])
+    lengths = np.concatenate([np.zeros(1, np.int64), *(np.full(len(cells), steps.size) for cells, steps in vectors)])
+    return sparse.csc_array((data, indices, np.cumsum(lengths)), shape=(records, lengths.size - 1))
 
 
 def block_members(blocks: Integers) -> list[Integers]:
@@ -150,14 +176,10 @@ def block_basis(blocks: Integers) -> sparse.csc_array:
     -------
     csc_array of int64, (d, number of records - number of blocks)
     """
-    members = block_members(blocks)
-    free = np.flatnonzero(blocks < 0)
-    later = np.concatenate([np.empty(0, np.int64), *(part[1:] for part in members)])
-    first = np.concatenate([np.empty(0, np.int64), *(np.full(part.size - 1, part[0]) for part in members)])
-    rows = np.concatenate([later, free, first])
-    columns = np.concatenate([np.arange(later.size + free.size), np.arange(first.size)])
-    data = np.where(np.arange(rows.size) < later.size + free.size, 1, -1)
-    return sparse.csc_array((data, (rows, columns)), shape=(blocks.size, later.size + free.size))
+    pairs = [block[_steps_from_first(block.size)] for block in block_members(blocks)]
+    free = np.flatnonzero(blocks < 0)[:, None]
+    vectors = [(np.concatenate([np.empty((0, 2), np.int64), *pairs]), np.array([-1, 1])), (free, np.array([1]))]
+    return _as_columns(vectors, blocks.size)
 
 
 def check_basis(invariants: Invariants, basis: sparse.csc_array) -> None:
