@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 
 from bench.measuring import best_seconds, parser_of, print_table, timed
 from bench.problems import BLOCKS
-from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes
 from constraint_builders import Schema, gallery
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import has_numba
+from noise_mechanisms.chain_diagnostics import effective_sizes
 from noise_mechanisms.integer_subspace import (
     GeneralizedGaussian,
     GeneralizedLaplace,

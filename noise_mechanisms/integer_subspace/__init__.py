@@ -10,6 +10,7 @@ References
 Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 2023.
 """
 
+from noise_mechanisms.chain_diagnostics import potential_scale_reduction
 from noise_mechanisms.integer_subspace.bounded import BoundedDraws, BoundedMechanism
 from noise_mechanisms.integer_subspace.bounded_chain import BoundedKernel
 from noise_mechanisms.integer_subspace.chains import ChainSampler
@@ -18,7 +19,6 @@ from noise_mechanisms.integer_subspace.coupling import (
     MeetingTimes,
     dispersed_starts,
     meeting_times,
-    potential_scale_reduction,
 )
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigma, stopping_delta
 from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel

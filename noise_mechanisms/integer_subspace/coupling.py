@@ -1,4 +1,4 @@
-"""Evidence that chains come near their law: meeting times of lagged couplings, scale reduction, and norms."""
+"""Evidence that chains come near their law: meeting times of lagged couplings, and norms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.laws.base_law import Seed
@@ -149,37 +149,6 @@ def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None, widening: fl
     wide = kernel.with_epsilon(kernel.epsilon / widening)
     wide.advance(states, wide.burn_in, np.random.default_rng(rng))
     return states
-
-
-def potential_scale_reduction(traces: NDArray) -> Float:
-    """Gelman and Rubin's factor of every cell: near 1 when chains from dispersed starts have come to agree.
-
-    Parameters
-    ----------
-    traces : ndarray, (chains, length, d)
-        Without burn-in; at least 2 chains of length 2.
-
-    Returns
-    -------
-    ndarray, (d,)
-        1 for cells that never change.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer.
-    """
-    if traces.ndim != 3 or min(traces.shape[:2]) < 2:
-        raise ValueError(
-            f"traces need the shape (chains, length, d) with 2 chains of length 2 or more: got {traces.shape}"
-        )
-    length = traces.shape[1]
-    within = traces.var(axis=1, ddof=1).mean(axis=0)
-    between = traces.mean(axis=1).var(axis=0, ddof=1)
-    pooled = (length - 1) / length * within + between
-    constant = pooled == 0
-    with np.errstate(divide="ignore"):
-        return np.sqrt(np.where(constant, 1.0, pooled / np.where(constant, 1.0, within)))
 
 
 def distance_of_norms(noise: Integers, reference: Integers) -> tuple[float, float]:
