@@ -16,9 +16,8 @@ from scipy.special import logsumexp
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import GUARD, WORD, decimal, is_below, theta_at_zero
-from noise_mechanisms.integer_subspace.klein import KleinSampler
+from noise_mechanisms.integer_subspace.klein import KleinSampler, log_theta_at_zero
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.shifted_gaussians import log_theta
 
 _STEPS = 4  # rungs to a unit of epsilon sigma; sqrt(pi / 2) times it exceeds it by 1.01
 
@@ -69,7 +68,7 @@ class L2LadderSampler(KleinSampler):
         """Logarithms of the weights of the rungs, and of their products of theta_i(0)."""
         k = np.arange(1, self._highest(20) + 1)
         widths = (k / (_STEPS * self.epsilon))[:, None] / self._form.norms
-        thetas = log_theta(np.zeros(widths.size), widths.ravel()).reshape(widths.shape).sum(axis=1)
+        thetas = log_theta_at_zero(widths).sum(axis=1)
         return -np.square(k) / (2 * _STEPS**2) + thetas, thetas
 
     def _highest(self, digits: int) -> int:
