@@ -41,6 +41,7 @@ class Kernel(ABC):
     epsilon: float
     norm: Norm
     compiled: bool
+    _numbers: int  # random ones, for one iteration of a chain
 
     @property
     @abstractmethod
@@ -53,9 +54,15 @@ class Kernel(ABC):
         other.epsilon = positive_number(epsilon, "epsilon")
         return other
 
-    @abstractmethod
     def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
         """Advance the chains, (chains, d), in place, by this many iterations each."""
+        largest = max(1, VALUES_AT_ONCE // max(1, states.shape[0] * self._numbers))
+        for start in range(0, iterations, largest):
+            self._advance(states, min(largest, iterations - start), rng)
+
+    @abstractmethod
+    def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
+        """As `advance`, all random numbers drawn at once."""
 
     @abstractmethod
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
@@ -93,9 +100,3 @@ class ChainSampler(Sampler):
         states = np.zeros((size, self.kernel.lattice.records), dtype=np.int64)
         self.kernel.advance(states, self.burn_in, np.random.default_rng(rng))
         return states
-
-
-def portions(total: int, largest: int) -> list[int]:
-    """`total` as a sum of portions of at most `largest`, itself at least 1."""
-    largest = max(largest, 1)
-    return [min(largest, total - start) for start in range(0, total, largest)]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.integer_subspace.chains import INSTEAD, VALUES_AT_ONCE, Kernel, portions
+from noise_mechanisms.integer_subspace.chains import INSTEAD, Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
@@ -260,6 +260,7 @@ class HeatBathKernel(Kernel):
 
     name: ClassVar[str] = "heat_bath"
     norm: Norm = 1
+    _numbers = 1
 
     def __init__(self, lattice: Lattice, epsilon: float, compiled: bool = False) -> None:
         self.lattice, self.epsilon, self.compiled = lattice, positive_number(epsilon, "epsilon"), compiled
@@ -272,11 +273,8 @@ class HeatBathKernel(Kernel):
         """32 moves a cell, see `HEAT_BATH_MOVES_PER_CELL`."""
         return HEAT_BATH_MOVES_PER_CELL * self.lattice.records
 
-    def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
-        """See `Kernel.advance`."""
-        chains = states.shape[0]
-        for count in portions(iterations, VALUES_AT_ONCE // chains):
-            self._redraw(states, *self._draw((chains, count), rng), self.epsilon)
+    def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
+        self._redraw(states, *self._draw((states.shape[0], iterations), rng), self.epsilon)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """Both chains take the same move with the same uniform number."""

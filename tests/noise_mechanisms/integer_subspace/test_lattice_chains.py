@@ -236,6 +236,11 @@ def test_jumps_are_as_many_as_wide_noise_needs() -> None:
         _ = JumpKernel(FOUR_BY_FOUR, 1e-9).burn_in
 
 
+@pytest.mark.parametrize("kernel", [HeatBathKernel(FOUR_BY_FOUR, 0.25), JumpKernel(FOUR_BY_FOUR, 0.25)])
+def test_no_draw_is_none(kernel: Kernel) -> None:
+    assert ChainSampler(kernel).sample(0).shape == (0, 16)
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="a is 1"):
         JumpKernel(FOUR_BY_FOUR, 0.25, a=1.0)
