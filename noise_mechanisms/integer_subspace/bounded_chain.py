@@ -1,18 +1,15 @@
-"""The heat bath among the tables that are not negative, or 0 and 1: two more kinks at every move, its walls."""
+"""The heat bath among the tables that are not negative, or 0 and 1: moves within what bounds leave."""
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
-from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel, draw_steps, kinks
+from noise_mechanisms.integer_subspace.heat_bath import ENDLESS, HeatBathKernel, draw_steps, kinks
 from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
 from noise_mechanisms.integer_subspace.lattice import Lattice
-
-_BOUNDLESS = 2**62
 
 
 class BoundedKernel(HeatBathKernel):
@@ -46,25 +43,20 @@ class BoundedKernel(HeatBathKernel):
                 "a two-way table only, and a chain that is not connected has another law"
             )
         super().__init__(Lattice(invariants), epsilon)
-        self._table, self._ceiling = table, 1 if binary else _BOUNDLESS
+        self._table, self._ceiling = table, 1 if binary else ENDLESS
         self._redraw = self._reference = self._redraw_between_walls
 
     def _redraw_between_walls(
         self, states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
     ) -> None:
-        """As `redraw_in_numpy`, with two more kinks, where the bounds are, too steep to be crossed."""
+        """As `redraw_in_numpy`, between the bounds."""
         chains, unit = np.arange(states.shape[0])[:, None], self._moves.unit
-        steep, far = (np.int64(min(math.ceil(size / epsilon), _BOUNDLESS >> 8)) for size in (1600, 2000))
         for choice, uniform in zip(choices.T, uniforms.T, strict=True):
             changed, by = cells[choice], steps[choice]
             noise = states[chains, changed]
             values = noise + self._table[changed]
-            above, unused = self._ceiling - values, by == 0
-            low = -np.where(unused, _BOUNDLESS, np.where(by > 0, values, above)).min(axis=1, keepdims=True)
+            down, up = np.where(by > 0, (values, self._ceiling - values), (self._ceiling - values, values))
+            low, high = (np.where(by == 0, ENDLESS, room).min(axis=1, keepdims=True) for room in (down, up))
             places, weights = kinks(noise, by, unit)
-            high = np.where(unused, _BOUNDLESS, np.where(by > 0, above, values)).min(axis=1, keepdims=True)
-            high = np.minimum(high, np.maximum(places[:, -1:], low) + far)
-            places = np.concatenate([low, np.clip(places, low, high), high], axis=1)
-            weights = np.pad(weights, ((0, 0), (1, 1)), constant_values=steep)
-            t = np.clip(draw_steps(places, weights, epsilon / 2, uniform)[:, None], low, high)
-            np.add.at(states, (chains, changed), t * by)
+            t = draw_steps(np.clip(places, -low, high), weights, epsilon / 2, uniform, (-low, high))
+            np.add.at(states, (chains, changed), t[:, None] * by)
