@@ -96,9 +96,7 @@ def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[l
 
 def allowed_table(invariants: Invariants, table: ArrayLike, binary: bool) -> Integers:
     """A table (d,), refused where it is itself out of bounds."""
-    values = invariants.read_table(table)
-    if values.ndim != 1:
-        raise ValueError(f"a table is a vector of {invariants.records} records: got shape {values.shape}")
+    values = invariants.read_vector(table)
     if values.min(initial=0) < 0 or (binary and values.max(initial=0) > 1):
         needed = "0 or 1" if binary else "0 or more"
         raise ValueError(f"the table holds values from {values.min()} to {values.max()}: they must be {needed}")

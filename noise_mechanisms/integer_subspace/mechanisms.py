@@ -112,7 +112,7 @@ class LatticeMechanism(ABC):
         ValueError
             If the table does not hold one whole number for every record, or the sampler does not fit.
         """
-        confidential = self._read(table)
+        confidential = self.invariants.read_vector(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.sample(1, rng)[0]
         return LatticeRelease(confidential + noise, None, choice.sampler.name, choice.reason, "simulation")
@@ -136,16 +136,10 @@ class LatticeMechanism(ABC):
         ValueError
             If the table does not hold one whole number for every record, or the sampler does not fit.
         """
-        confidential = self._read(table)
+        confidential = self.invariants.read_vector(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.release_sample()
         return LatticeRelease(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
-
-    def _read(self, table: ArrayLike) -> Integers:
-        values = self.invariants.read_table(table)
-        if values.ndim != 1:
-            raise ValueError(f"a table is a vector of {self.invariants.records} records: got shape {values.shape}")
-        return values
 
 
 class GeneralizedLaplace(LatticeMechanism):
