@@ -39,8 +39,7 @@ from noise_mechanisms.integer_subspace import (
     projected_noise,
     tail_bound,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.coupling import distance_of_norms
+from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism

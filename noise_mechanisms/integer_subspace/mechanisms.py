@@ -16,17 +16,15 @@ from constraint_builders.arrays import Integers
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import ChainSampler
-from noise_mechanisms.integer_subspace.following import FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
 from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
 from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
 from noise_mechanisms.integer_subspace.jumps import JumpKernel
-from noise_mechanisms.integer_subspace.klein import GaussianSampler
-from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
+from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LadderSampler
+from noise_mechanisms.integer_subspace.l1_samplers import BlockSampler, FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
-from noise_mechanisms.integer_subspace.zero_sum import BlockSampler
 from noise_mechanisms.laws.base_law import LARGEST_SCALE, TOO_LARGE, Seed
 from noise_mechanisms.laws.law_classes import DiscreteLaplace
 

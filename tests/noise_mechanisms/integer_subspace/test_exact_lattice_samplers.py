@@ -28,12 +28,10 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
     exact_scale,
     theta_at_zero,
 )
-from noise_mechanisms.integer_subspace.following import FreeCellSampler, RowSampler
-from noise_mechanisms.integer_subspace.klein import GaussianSampler, log_theta, shifted_gaussian
-from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
+from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LadderSampler, log_theta, shifted_gaussian
+from noise_mechanisms.integer_subspace.l1_samplers import BlockSampler, FreeCellSampler, RowSampler, ZeroSumLaplace
 from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
-from noise_mechanisms.integer_subspace.zero_sum import BlockSampler, ZeroSumLaplace
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (

@@ -25,8 +25,7 @@ from noise_mechanisms.integer_subspace import (
     meeting_times,
     potential_scale_reduction,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.coupling import distance_of_norms
+from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
