@@ -213,17 +213,11 @@ def _draw_step(room: Integers, mass: Float, count: int, epsilon: float, decay: F
         share = 1.0 - share
     share = min(share, 1.0 - 2.0**-53)
     rate = epsilon * abs(slope[segment])
-    if segment == 0:
-        return place[0] - math.floor(math.log1p(-share) / -rate)
-    if segment == count:
-        return place[count - 1] + 1 + math.floor(math.log1p(-share) / -rate)
-    length = place[segment] - place[segment - 1]
+    length = ENDLESS if segment == 0 or segment == count else place[segment] - place[segment - 1]
     if slope[segment] == 0:
         inside = math.floor(share * length)
     else:
-        fall = abs(slope[segment]) * length
-        kept = decay[fall] if fall < decay.size else math.exp(-epsilon * fall)
-        inside = math.floor(math.log(1.0 - share * (1.0 - kept)) / -rate)
+        inside = math.floor(math.log1p(share * math.expm1(-rate * length)) / -rate)
     inside = min(inside, length - 1)
     return place[segment] - inside if slope[segment] < 0 else place[segment - 1] + 1 + inside
 
