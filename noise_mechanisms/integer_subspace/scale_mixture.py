@@ -68,17 +68,15 @@ class ScaleMixtureSampler(RejectionSampler):
         self._lattice, self._records = lattice, lattice.records
         self._basis = lattice.basis.toarray().astype(np.float64)
         self._rate = self.epsilon**2 / 2
-        lower, inverse = np.linalg.cholesky(self._basis.T @ self._basis), np.linalg.pinv(self._basis)
-        self._power = np.clip((self._basis * inverse.T).sum(axis=1), 0.0, 1.0) / 2
-        self._log_volume = float(np.log(np.diagonal(lower)).sum())
+        self._power = np.clip((self._basis * np.linalg.pinv(self._basis).T).sum(axis=1), 0.0, 1.0) / 2
+        self._norms = gram_schmidt(lattice).norms
         self._floor, self._log_excess = self._best_floor()
         self._low, self._high = _log_masses(self._power, self._floor, self._rate)
 
     def _best_floor(self) -> tuple[float, float]:
         """The a of the notes, and log K_a."""
-        norms = gram_schmidt(self._lattice).norms
-        floors = _FLOORS * np.square(norms).mean() if norms.size else _FLOORS
-        widths = np.sqrt(floors)[:, None] / norms
+        floors = _FLOORS * np.square(self._norms).mean() if self._norms.size else _FLOORS
+        widths = np.sqrt(floors)[:, None] / self._norms
         excess = (log_theta_at_zero(widths) - np.log(math.sqrt(2 * math.pi) * widths)).sum(axis=1)
         masses = [np.logaddexp(*_log_masses(self._power, float(a), self._rate)).sum() for a in floors]
         best = int(np.argmin(excess + masses))
@@ -107,7 +105,7 @@ class ScaleMixtureSampler(RejectionSampler):
         v = self._draw_scales(tries, rng)
         factors = np.linalg.cholesky(np.matmul(self._basis.T, self._basis / v[:, :, None]))
         widths = 1 / np.diagonal(factors, axis1=1, axis2=2)
-        log_bound = self._log_excess + self._lattice.dimension / 2 * math.log(2 * math.pi) - self._log_volume
+        log_bound = self._log_excess + np.log(math.sqrt(2 * math.pi) / self._norms).sum()
         bound = log_bound + np.log(np.maximum(v, self._floor)) @ self._power
         return log_theta_at_zero(widths).sum(axis=1) - bound, factors
 
