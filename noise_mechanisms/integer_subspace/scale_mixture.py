@@ -11,7 +11,6 @@ from scipy.special import gammainc, gammaincc, gammaln
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.klein import log_theta, log_theta_at_zero, shifted_gaussian
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.samplers import BATCH_VALUES, RejectionSampler, Sampler
@@ -69,7 +68,7 @@ class ScaleMixtureSampler(RejectionSampler):
         self._basis = lattice.basis.toarray().astype(np.float64)
         self._rate = self.epsilon**2 / 2
         self._power = np.clip((self._basis * np.linalg.pinv(self._basis).T).sum(axis=1), 0.0, 1.0) / 2
-        self._norms = gram_schmidt(lattice).norms
+        self._norms = np.diagonal(np.linalg.cholesky(self._basis.T @ self._basis))  # |b*_i|
         self._floor, self._log_excess = self._best_floor()
         self._low, self._high = _log_masses(self._power, self._floor, self._rate)
 
