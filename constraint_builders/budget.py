@@ -126,6 +126,18 @@ def laplace_epsilon(scale: Rational | float, neighbours: Neighbours = "bounded")
     return sensitivity_l1(neighbours) / _measured(scale, "scale")
 
 
+def noise_variance(loss: Rational, measure: Measure, neighbours: Neighbours) -> Fraction:
+    """The exact variance of the noise that spends a loss on a histogram: Gaussian for zCDP, Laplace for pure DP."""
+    return gaussian_variance(loss, neighbours) if measure == "zcdp" else 2 * laplace_scale(loss, neighbours) ** 2
+
+
+def check_privacy(measure: Measure, neighbours: Neighbours) -> None:
+    """Refuse a measure of privacy loss, or a relation of neighbouring data sets, that is unknown."""
+    if measure not in ("zcdp", "pure"):
+        raise ValueError(f"measure {measure!r} is unknown: use 'zcdp' or 'pure'")
+    sensitivity_l1(neighbours)
+
+
 def split(total: Rational, shares: Shares, what: str = "shares") -> dict[str, Fraction]:
     """Split a loss by shares that sum to exactly 1.
 
@@ -196,9 +208,7 @@ class Budget:
     neighbours: Neighbours = "bounded"
 
     def __post_init__(self) -> None:
-        if self.measure not in ("zcdp", "pure"):
-            raise ValueError(f"measure {self.measure!r} is unknown: use 'zcdp' or 'pure'")
-        sensitivity_l1(self.neighbours)
+        check_privacy(self.measure, self.neighbours)
         exact = {
             level: MappingProxyType(
                 {table: _positive(loss, f"loss of {(level, table)}") for table, loss in row.items()}
@@ -308,9 +318,7 @@ class Budget:
         ``DiscreteGaussian(sigma2=...)`` or, from `scales`, to ``DiscreteLaplace(scale=...)`` and read its
         ``variance``.
         """
-        if self.measure == "zcdp":
-            return self._map(gaussian_variance)
-        return {level: {table: 2 * scale**2 for table, scale in row.items()} for level, row in self.scales().items()}
+        return self._map(lambda loss, neighbours: noise_variance(loss, self.measure, neighbours))
 
     def variances(self) -> dict[str, dict[str, float]]:
         """Return `exact_variances` as floats: what ``Problem(observed=...)`` takes.

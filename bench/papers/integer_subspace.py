@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 
 from bench.measuring import best_seconds, parser_of, print_table, timed
 from bench.problems import BLOCKS
-from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes
 from constraint_builders import Schema, gallery
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import has_numba
+from noise_mechanisms.chain_diagnostics import effective_sizes
 from noise_mechanisms.integer_subspace import (
     GeneralizedGaussian,
     GeneralizedLaplace,
@@ -39,8 +39,7 @@ from noise_mechanisms.integer_subspace import (
     projected_noise,
     tail_bound,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.coupling import distance_of_norms
+from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism

@@ -16,9 +16,8 @@ from constraint_builders.budget import (
     Measure,
     Neighbours,
     Shares,
-    gaussian_variance,
-    laplace_scale,
-    sensitivity_l1,
+    check_privacy,
+    noise_variance,
     split,
     usable_variance,
 )
@@ -61,9 +60,7 @@ class Strategy:
     neighbours: Neighbours = "bounded"
 
     def __post_init__(self) -> None:
-        if self.measure not in ("zcdp", "pure"):
-            raise ValueError(f"measure {self.measure!r} is unknown: use 'zcdp' or 'pure'")
-        sensitivity_l1(self.neighbours)
+        check_privacy(self.measure, self.neighbours)
         if len(self.shares) != self.spine.size:
             raise ValueError(f"{len(self.shares):,} shares for {self.spine.size:,} geounits: give one for each")
         for geounit, share in enumerate(self.shares):
@@ -166,10 +163,7 @@ class Strategy:
         """
         if not share:
             return math.inf
-        if self.measure == "zcdp":
-            variance = gaussian_variance(self.total * share, self.neighbours)
-        else:
-            variance = 2 * laplace_scale(self.total * share, self.neighbours) ** 2
+        variance = noise_variance(self.total * share, self.measure, self.neighbours)
         return usable_variance(variance, f"a share of {in_digits(share)} of a total of {in_digits(self.total)}")
 
     def problem(self, schema: Schema, desired: Any = None) -> Problem:

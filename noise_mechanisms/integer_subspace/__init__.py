@@ -10,29 +10,26 @@ References
 Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 2023.
 """
 
-from noise_mechanisms.integer_subspace.bounded import BoundedDraws, BoundedMechanism
-from noise_mechanisms.integer_subspace.bounded_chain import BoundedKernel
-from noise_mechanisms.integer_subspace.chains import ChainSampler
-from noise_mechanisms.integer_subspace.coupling import (
+from noise_mechanisms.chain_diagnostics import potential_scale_reduction
+from noise_mechanisms.integer_subspace.bounded import BoundedDraws, BoundedKernel, BoundedMechanism, equivalent_tables
+from noise_mechanisms.integer_subspace.chains import (
+    ChainSampler,
     CouplingWarning,
     MeetingTimes,
     dispersed_starts,
     meeting_times,
-    potential_scale_reduction,
 )
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigma, stopping_delta
 from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.jumps import JumpKernel
-from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.listed_tables import equivalent_tables
+from noise_mechanisms.integer_subspace.lattice import Lattice, SmithForm, smith_form
 from noise_mechanisms.integer_subspace.mechanisms import (
     GeneralizedGaussian,
     GeneralizedLaplace,
     LatticeRelease,
     projected_noise,
 )
-from noise_mechanisms.integer_subspace.smith import SmithForm, smith_form
 from noise_mechanisms.integer_subspace.spread import NoiseCovariance, log_points_within, noise_covariance, tail_bound
 
 __all__ = [

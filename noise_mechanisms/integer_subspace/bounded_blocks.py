@@ -62,24 +62,23 @@ class BoundedBlock(RejectionSampler):
         if self.free or self.center.size == 1:
             return Fraction(0)
         rate = float(self.rate)
-        low, high = (-_STEEPEST if self.binary else (_GENTLEST - 1) * rate), rate + _STEEPEST
-        if self._excess(low) <= 0 or self._excess(high) >= 0:
-            best = low if self._excess(low) <= 0 else high
-        else:
-            best = float(scipy.optimize.bisect(self._excess, low, high, xtol=1e-6 * rate))
+        bounds = (-_STEEPEST if self.binary else (_GENTLEST - 1) * rate), rate + _STEEPEST
+        search = {"bounds": bounds, "method": "bounded", "options": {"xatol": 1e-6 * rate}}
+        best = float(scipy.optimize.minimize_scalar(self._log_total, **search).x)
         if not self.binary and abs(best - rate) < _GENTLEST * rate:
             best = rate * (1 - _GENTLEST)
         return Fraction(round(best * _DENOMINATOR), _DENOMINATOR)
 
-    def _excess(self, tilt: float) -> float:
-        """Expected sum less the one wanted."""
+    def _log_total(self, tilt: float) -> float:
+        """Logarithm of the weight of all tables of any sum, of exp(-rate |y - x|_1 - tilt * excess of the sum).
+
+        It is convex in the tilt, and least where the expected excess is 0.
+        """
         rate = float(self.rate)
         if self.binary:
-            sign = 1 - 2 * self.center
-            return float((sign / (1 + np.exp(np.minimum(rate + sign * tilt, 700.0)))).sum())
+            return float(np.logaddexp(0, -rate - (1 - 2 * self.center) * tilt).sum())
         above, below = _masses(rate + tilt, rate - tilt, self.center)
-        up = 1 / np.expm1(rate + tilt)
-        return float(((above * up - _mean_below(rate - tilt, self.center) * below) / (above + below)).sum())
+        return float(np.log(above + below).sum() + max(tilt - rate, 0.0) * self.center.sum())
 
     @cached_property
     def last(self) -> int:
@@ -178,10 +177,3 @@ def _masses(up: float, down: float, x: Integers) -> tuple[Float, Float]:
     if down > 0:
         return np.full(x.size, -1 / np.expm1(-up)), np.exp(-down) * np.expm1(-down * x) / np.expm1(-down)
     return -np.exp(down * x) / np.expm1(-up), np.expm1(down * x) / np.expm1(down)
-
-
-def _mean_below(down: float, x: Integers) -> Float:
-    """Mean of k = 1, ..., x with weights exp(-down k); 0 where x is 0."""
-    rate, length = abs(down), np.maximum(x, 1).astype(np.float64)
-    mean = 1 / np.expm1(rate) - length / np.expm1(np.minimum(rate * length, 700.0))  # of a geometric law cut off
-    return np.where(x > 0, 1 + mean if down > 0 else length - mean, 0.0)

@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from constraint_builders.budget import Measure
 from constraint_builders.description.reals import positive_number, share, unit_number
-from noise_mechanisms.accounting import Loss, pure_to_zcdp
+from noise_mechanisms.accounting import Loss, pure_to_zcdp, zcdp_epsilon
 from noise_mechanisms.integer_subspace.invariants import Invariants
 from noise_mechanisms.integer_subspace.lattice import Lattice
 
 Norm: TypeAlias = Literal[1, 2]
-Measure: TypeAlias = Literal["pure", "zcdp"]
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,9 @@ class Guarantee:
         """
         if self.measure == "pure":
             raise ValueError("the promise is pure already: it holds with delta = 0")
-        delta = share(delta, "delta")
-        rho = float(self.loss)
-        epsilon = rho + 2 * math.sqrt(rho * -math.log(delta))
-        return Guarantee(self.invariants, "pure", epsilon, self.norm, self.delta + delta)
+        return Guarantee(
+            self.invariants, "pure", zcdp_epsilon(self.loss, delta, "simple"), self.norm, self.delta + delta
+        )
 
     def __str__(self) -> str:
         loss = f"{float(self.loss):.6g} t-DP" if self.measure == "pure" else f"{float(self.loss):.6g} t^2-zCDP"

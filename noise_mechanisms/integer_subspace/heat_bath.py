@@ -12,15 +12,14 @@ to float64). In numpy it is done for many chains at once, in the loop to be comp
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.integer_subspace.chains import INSTEAD, VALUES_AT_ONCE, Kernel, portions
+from noise_mechanisms.integer_subspace.chains import INSTEAD, Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
@@ -28,6 +27,7 @@ from noise_mechanisms.integer_subspace.moves import basic_moves
 # Measured on tables of 16 to 2,000 cells: autocorrelation takes 1.8 to 3.7 moves a cell, and the mean L1 norm of chains
 # from zero is within 0.05 standard deviations after 16 moves a cell. Twice that.
 HEAT_BATH_MOVES_PER_CELL = 32
+ENDLESS = 2**61  # steps, of which the last are never drawn
 TABULATED = 4096  # values of exp(-epsilon k) that the loop looks up instead of computing: up to twice as fast
 
 
@@ -53,7 +53,9 @@ def kinks(values: Integers, steps: Integers, unit: bool) -> tuple[Integers, Inte
     return np.take_along_axis(places, order, 1), np.take_along_axis(weights, order, 1)
 
 
-def draw_steps(places: Integers, weights: Integers, epsilon: float, uniform: Float) -> Integers:
+def draw_steps(
+    places: Integers, weights: Integers, epsilon: float, uniform: Float, bounds: tuple[Integers, Integers] | None = None
+) -> Integers:
     """Draw t with probabilities proportional to exp(-epsilon * sum of weight * |t - place|), by inversion.
 
     Parameters
@@ -64,54 +66,43 @@ def draw_steps(places: Integers, weights: Integers, epsilon: float, uniform: Flo
         Positive.
     uniform : ndarray, (chains,)
         In [0, 1); t increases with it.
+    bounds : pair of ndarray of int64, (chains, 1), optional
+        The least and the largest t that is drawn; all places are between them.
 
     Returns
     -------
     ndarray of int64, (chains,)
     """
+    low, high = (places[:, :1] - ENDLESS, places[:, -1:] + ENDLESS) if bounds is None else bounds
+    # Segment i runs from just beyond kink i - 1 to kink i, the first from the least t, the last to the largest.
+    ends = np.concatenate([low - 1, places, high], axis=1)
+    length = np.diff(ends, axis=1)
     total = weights.sum(axis=1, keepdims=True)
-    slopes = 2 * np.cumsum(weights, axis=1) - total
-    lengths = np.diff(places, axis=1)
-    energy = np.cumsum(np.concatenate([np.zeros_like(total), slopes[:, :-1] * lengths], axis=1), axis=1)
-    # Segment 0 ends at the first kink, segment i runs from just beyond kink i - 1 to kink i, the last has no end.
-    start = np.concatenate([places[:, :1], places + 1], axis=1)
-    slope = np.concatenate([-total, slopes], axis=1)
-    length = np.concatenate([np.full_like(total, -1), lengths, np.full_like(total, -1)], axis=1)
-    falling = slope > 0
-    least = np.concatenate([energy[:, :1], np.where(slopes > 0, energy + slopes, np.roll(energy, -1, axis=1))], axis=1)
+    slope = np.concatenate([-total, 2 * np.cumsum(weights, axis=1) - total], axis=1)
+    energy = np.cumsum(np.concatenate([np.zeros_like(total), slope[:, 1:-1] * length[:, 1:-1]], axis=1), axis=1)
+    falling = np.concatenate([energy[:, :1], energy], axis=1) + slope
+    least = np.where(slope > 0, falling, np.concatenate([energy, energy[:, -1:]], axis=1))
     rate = epsilon * abs(slope)
-    mass = _geometric_mass(rate, length) * np.exp(-epsilon * (least - least.min(axis=1, keepdims=True)))
+    flat, each = rate == 0, np.where(rate == 0, -1.0, np.expm1(-rate))
+    kept = np.where(flat, -length, np.expm1(-rate * length))
+    mass = kept / each * np.exp(-epsilon * (least - least.min(axis=1, keepdims=True)))
     cumulative = np.cumsum(mass, axis=1)
     target = uniform * cumulative[:, -1]
-    last = cumulative.shape[1] - 1
-    segment = np.minimum((cumulative <= target[:, None]).sum(axis=1), last)[:, None]
-    chosen = [np.take_along_axis(array, segment, 1)[:, 0] for array in (start, length, falling, rate, mass, cumulative)]
-    return _within_segment(target, *chosen)
-
-
-def _geometric_mass(rate: NDArray[Any], length: Integers) -> Float:
-    """Sum of exp(-rate u) over u = 0, ..., length - 1; length -1 stands for no end."""
-    flat = rate == 0
-    per_step = np.where(flat, 1.0, -np.expm1(-rate))
-    return np.asarray(np.where(flat, length, np.where(length < 0, 1.0, -np.expm1(-rate * abs(length))) / per_step))
+    segment = np.minimum((cumulative <= target[:, None]).sum(axis=1), slope.shape[1] - 1)[:, None]
+    chosen = (ends[:, :-1], ends[:, 1:], slope, rate, kept, mass, cumulative)
+    return _within_segment(target, *(np.take_along_axis(array, segment, 1)[:, 0] for array in chosen))
 
 
 def _within_segment(
-    target: Float, start: Integers, length: Integers, falling: NDArray, rate: Float, mass: Float, cumulative: Float
+    target: Float, before: Integers, end: Integers, slope: Integers, rate: Float, kept: Float, mass: Float, upto: Float
 ) -> Integers:
     """Invert the geometric law inside the chosen segment, from the end of larger probability."""
-    before = np.clip((target - (cumulative - mass)) / mass, 0.0, 1.0)
-    share = np.where(falling | (rate == 0), before, 1 - before)
-    share = np.minimum(share, 1 - 2.0**-53)
-    ends = length >= 0
-    kept = np.where(ends, -np.expm1(-rate * abs(length)), 1.0)
+    share = np.clip((target - (upto - mass)) / mass, 0.0, 1.0)
+    share = np.minimum(np.where(slope < 0, 1 - share, share), 1 - 2.0**-53)
     with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.where(rate == 0, share * length, np.log1p(-share * kept) / -rate)
-    steps = np.floor(steps).astype(np.int64)
-    steps = np.where(ends, np.minimum(steps, length - 1), steps)
-    rising = ~falling & (rate > 0)
-    # Rising segments count down from their end; the unbounded one on the left ends where it starts.
-    return np.where(rising, start + np.where(ends, length - 1, 0) - steps, start + steps)
+        steps = np.where(slope == 0, -share * kept, np.log1p(share * kept) / -rate)
+    steps = np.minimum(np.floor(steps).astype(np.int64), end - before - 1)
+    return np.where(slope < 0, end - steps, before + 1 + steps)
 
 
 def redraw_in_numpy(
@@ -222,17 +213,11 @@ def _draw_step(room: Integers, mass: Float, count: int, epsilon: float, decay: F
         share = 1.0 - share
     share = min(share, 1.0 - 2.0**-53)
     rate = epsilon * abs(slope[segment])
-    if segment == 0:
-        return place[0] - math.floor(math.log1p(-share) / -rate)
-    if segment == count:
-        return place[count - 1] + 1 + math.floor(math.log1p(-share) / -rate)
-    length = place[segment] - place[segment - 1]
+    length = ENDLESS if segment == 0 or segment == count else place[segment] - place[segment - 1]
     if slope[segment] == 0:
         inside = math.floor(share * length)
     else:
-        fall = abs(slope[segment]) * length
-        kept = decay[fall] if fall < decay.size else math.exp(-epsilon * fall)
-        inside = math.floor(math.log(1.0 - share * (1.0 - kept)) / -rate)
+        inside = math.floor(math.log1p(share * math.expm1(-rate * length)) / -rate)
     inside = min(inside, length - 1)
     return place[segment] - inside if slope[segment] < 0 else place[segment - 1] + 1 + inside
 
@@ -260,6 +245,7 @@ class HeatBathKernel(Kernel):
 
     name: ClassVar[str] = "heat_bath"
     norm: Norm = 1
+    _numbers = 1
 
     def __init__(self, lattice: Lattice, epsilon: float, compiled: bool = False) -> None:
         self.lattice, self.epsilon, self.compiled = lattice, positive_number(epsilon, "epsilon"), compiled
@@ -272,11 +258,8 @@ class HeatBathKernel(Kernel):
         """32 moves a cell, see `HEAT_BATH_MOVES_PER_CELL`."""
         return HEAT_BATH_MOVES_PER_CELL * self.lattice.records
 
-    def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
-        """See `Kernel.advance`."""
-        chains = states.shape[0]
-        for count in portions(iterations, VALUES_AT_ONCE // chains):
-            self._redraw(states, *self._draw((chains, count), rng), self.epsilon)
+    def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
+        self._redraw(states, *self._draw((states.shape[0], iterations), rng), self.epsilon)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """Both chains take the same move with the same uniform number."""

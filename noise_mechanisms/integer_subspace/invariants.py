@@ -184,6 +184,13 @@ class Invariants:
             raise ValueError(f"a table must hold {self.records} records along its first axis: got {values.shape}")
         return values
 
+    def read_vector(self, table: ArrayLike) -> Integers:
+        """As `read_table`, of one table (d,)."""
+        values = self.read_table(table)
+        if values.ndim != 1:
+            raise ValueError(f"a table is a vector of {self.records} records: got shape {values.shape}")
+        return values
+
     def equivalent(self, first: ArrayLike, second: ArrayLike) -> bool:
         """Whether two tables (d,) have the same invariants."""
         return bool(np.array_equal(self.apply(first), self.apply(second)))

@@ -11,7 +11,7 @@ import numpy as np
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 from constraint_builders.description.reals import positive_number, share
-from noise_mechanisms.integer_subspace.chains import INSTEAD, VALUES_AT_ONCE, Kernel, portions
+from noise_mechanisms.integer_subspace.chains import INSTEAD, Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.laws.law_classes import DiscreteLaplace
@@ -110,7 +110,7 @@ class JumpKernel(Kernel):
         self.lattice, self.norm, self.compiled = lattice, norm, compiled
         self.epsilon, self.a = positive_number(epsilon, "epsilon"), share(a, "a")
         self._law = DiscreteLaplace(-1 / math.log(self.a))
-        self._basis = np.ascontiguousarray(lattice.basis.toarray().T)
+        self._basis, self._numbers = np.ascontiguousarray(lattice.basis.toarray().T), lattice.dimension
         self._jump = jump_chains.compiled(INSTEAD) if compiled else jump_chains.reference
 
     @property
@@ -121,17 +121,14 @@ class JumpKernel(Kernel):
             raise ValueError(f"at epsilon {self.epsilon:g} 'jumps' would take {jumps:.3g} of them: take 'auto'")
         return math.ceil(jumps)
 
-    def advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
-        """See `Kernel.advance`."""
-        chains, rank = states.shape[0], self._basis.shape[0]
-        for count in portions(iterations, VALUES_AT_ONCE // (chains * max(rank, 1))):
-            jumps = self._law.sample(chains * count * rank, rng).reshape(chains, count, rank)
-            costs: Float = rng.standard_exponential((chains, count))
-            self._jump(states, self._basis, jumps, costs, self.epsilon, self.norm)
+    def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
+        shape = (states.shape[0], iterations, self._numbers)
+        jumps = self._law.sample(math.prod(shape), rng).reshape(shape)
+        self._jump(states, self._basis, jumps, rng.standard_exponential(shape[:2]), self.epsilon, self.norm)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
         """The paper's Algorithm 2: proposals maximally coupled in every lattice coordinate, one cost for both."""
-        pairs, rank = first.shape[0], self._basis.shape[0]
+        pairs, rank = first.shape[0], self._numbers
         gap = self.coordinates(second - first)
         jump = self._law.sample(pairs * rank, rng).reshape(pairs, rank)
         other = self._coupled_jump(jump, gap, rng)

@@ -1,20 +1,25 @@
-"""The lattice of whole-number noise that leaves invariants as they are, and exact bases of it."""
+"""The lattice of whole-number noise that leaves invariants as they are, exact bases of it, and the Smith form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Integers
+from constraint_builders.description.reals import whole_array
 from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
-from noise_mechanisms.unimodular import column_echelon, columns_of, unimodular_null_basis
+from noise_mechanisms.unimodular import Column, column_echelon, columns_of, unimodular_null_basis
+
+Vectors: TypeAlias = tuple[Integers, Integers]  # the cells that each of some vectors changes, and by how much all do
+_SMITH_LIMIT = 20_000  # entries of A: beyond, intermediate entries and time explode
 
 
 @dataclass(frozen=True)
@@ -110,25 +115,48 @@ def margin_basis(margins: Margins) -> sparse.csc_array:
     -------
     csc_array of int64, (d, d - rank(A))
     """
-    strides = _strides(margins.shape)
-    indices, data, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
+    vectors = []
     for axes in free_axes(margins):
-        counts = [margins.shape[axis] - 1 for axis in axes]
-        levels = np.indices(counts).reshape(len(axes), prod(counts)) + 1
-        corners = np.array(list(product((0, 1), repeat=len(axes))), dtype=np.int64).reshape(2 ** len(axes), len(axes))
-        cells = (corners * strides[list(axes)]) @ levels
-        signs = (-1) ** (len(axes) - corners.sum(axis=1))
-        indices.append(cells.T.ravel())
-        data.append(np.tile(signs, cells.shape[1]))
-        lengths.append(np.full(cells.shape[1], signs.size))
-    return sparse.csc_array(
-        (np.concatenate(data), np.concatenate(indices), np.cumsum(np.concatenate(lengths))),
-        shape=(prod(margins.shape), sum(part.size for part in lengths) - 1),
-    )
+        ends = [_steps_from_first(n) if axis in axes else np.zeros((1, 1), int) for axis, n in enumerate(margins.shape)]
+        vectors.append(tensor_products(margins.shape, ends))
+    return _as_columns(vectors, prod(margins.shape))
 
 
-def _strides(shape: tuple[int, ...]) -> NDArray[np.int64]:
-    return np.append(np.cumprod(shape[:0:-1], dtype=np.int64)[::-1], 1)
+def _steps_from_first(length: int) -> Integers:
+    """The pairs of the first of so many levels and each other one."""
+    return np.stack([np.zeros(length - 1, dtype=np.int64), np.arange(1, length)], axis=1)
+
+
+def tensor_products(shape: tuple[int, ...], ends: Sequence[Integers]) -> Vectors:
+    """Tensor products of one vector along each axis: of e_j - e_i for each of its pairs (i, j), or of e_i for each i.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the table.
+    ends : sequence of ndarray of int, (count, 1 or 2), one for each axis
+        The pairs, or the levels.
+
+    Returns
+    -------
+    cells : ndarray of int64, (products, corners)
+        In C order, of the products as of the corners.
+    steps : ndarray of int64, (corners,)
+        1 at the last corner.
+    """
+    cells, steps = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
+    for length, along in zip(shape, ends, strict=True):
+        joined = cells[:, None, :, None] * length + along[None, :, None, :]
+        cells = joined.reshape(cells.shape[0] * along.shape[0], cells.shape[1] * along.shape[1])
+        steps = np.multiply.outer(steps, [-1, 1][-along.shape[1] :]).ravel()
+    return cells, steps
+
+
+def _as_columns(vectors: list[Vectors], records: int) -> sparse.csc_array:
+    indices = np.concatenate([np.empty(0, np.int64), *(cells.ravel() for cells, _ in vectors)])
+    data = np.concatenate([np.empty(0, np.int64), *(np.tile(steps, len(cells)) for cells, steps in vectors)])
+    lengths = np.concatenate([np.zeros(1, np.int64), *(np.full(len(cells), steps.size) for cells, steps in vectors)])
+    return sparse.csc_array((data, indices, np.cumsum(lengths)), shape=(records, lengths.size - 1))
 
 
 def block_members(blocks: Integers) -> list[Integers]:
@@ -150,14 +178,10 @@ def block_basis(blocks: Integers) -> sparse.csc_array:
     -------
     csc_array of int64, (d, number of records - number of blocks)
     """
-    members = block_members(blocks)
-    free = np.flatnonzero(blocks < 0)
-    later = np.concatenate([np.empty(0, np.int64), *(part[1:] for part in members)])
-    first = np.concatenate([np.empty(0, np.int64), *(np.full(part.size - 1, part[0]) for part in members)])
-    rows = np.concatenate([later, free, first])
-    columns = np.concatenate([np.arange(later.size + free.size), np.arange(first.size)])
-    data = np.where(np.arange(rows.size) < later.size + free.size, 1, -1)
-    return sparse.csc_array((data, (rows, columns)), shape=(blocks.size, later.size + free.size))
+    pairs = [block[_steps_from_first(block.size)] for block in block_members(blocks)]
+    free = np.flatnonzero(blocks < 0)[:, None]
+    vectors = [(np.concatenate([np.empty((0, 2), np.int64), *pairs]), np.array([-1, 1])), (free, np.array([1]))]
+    return _as_columns(vectors, blocks.size)
 
 
 def check_basis(invariants: Invariants, basis: sparse.csc_array) -> None:
@@ -188,3 +212,86 @@ def check_basis(invariants: Invariants, basis: sparse.csc_array) -> None:
         raise ValueError("the columns are dependent: they miss lattice points")
     if index > 1:
         raise ValueError(f"the columns miss lattice points, all but one in {index} (no saturated basis)")
+
+
+@dataclass(frozen=True)
+class SmithForm:
+    """U A V = D with U and V unimodular, D diagonal, every diagonal entry dividing the next (equation 4).
+
+    Attributes
+    ----------
+    U, D, V : ndarray of Python integers, (m, m), (m, d), (d, d)
+    rank : int
+        The last d - rank columns of V are a basis of the lattice {z : A z = 0}.
+    """
+
+    U: NDArray[np.object_]
+    D: NDArray[np.object_]
+    V: NDArray[np.object_]
+
+    @property
+    def rank(self) -> int:
+        """Number of nonzero diagonal entries."""
+        return int(np.count_nonzero(np.diagonal(self.D)))
+
+    @property
+    def null_basis(self) -> NDArray[np.object_]:
+        """The last d - rank columns of V, (d, d - rank)."""
+        return self.V[:, self.rank :]
+
+
+def smith_form(A: Any) -> SmithForm:
+    """The Smith normal form of a small integer matrix, with its transformations, in exact integers.
+
+    Parameters
+    ----------
+    A : sparse array or array_like, (m, d)
+        Whole numbers, at most 20,000 entries.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not whole or the matrix larger; a lattice basis does not need the form, see `Lattice`.
+    """
+    given = whole_array(A.toarray() if sparse.issparse(A) else A, "the matrix")
+    if given.size > _SMITH_LIMIT:
+        raise ValueError(
+            f"the Smith form of a {given.shape[0]} x {given.shape[1]} matrix is out of reach (at most {_SMITH_LIMIT:,} "
+            "entries): use Lattice(invariants).basis, which needs no Smith form"
+        )
+    D = given.astype(object)  # Python's integers
+    U, V = (_dense([{i: 1} for i in range(size)], size) for size in D.shape)
+    while True:
+        D, V = _echelon(D, V)
+        transposed, U = _echelon(D.T, U.T)
+        D, U = transposed.T, U.T
+        diagonal = np.diagonal(D)
+        if np.count_nonzero(D) > np.count_nonzero(diagonal):
+            continue
+        wrong = [i for i, d in enumerate(diagonal[:-1]) if d and diagonal[i + 1] % d]
+        if not wrong:
+            signs = np.where(diagonal < 0, -1, 1).astype(object)
+            D[: signs.size], U[: signs.size] = D[: signs.size] * signs[:, None], U[: signs.size] * signs[:, None]
+            return SmithForm(U, D, V)
+        for matrix in (D, V):
+            matrix[:, wrong[0]] += matrix[:, wrong[0] + 1]
+
+
+def _echelon(matrix: NDArray[np.object_], applied: NDArray[np.object_]) -> tuple[NDArray, NDArray]:
+    """The matrix in column echelon form, pivots first, and the same column operations on another one."""
+    columns = columns_of(matrix)
+    transformation, pivots = column_echelon(columns)
+    order = [*pivots, *sorted(set(range(len(columns))) - set(pivots))]
+    combined = np.zeros_like(applied)
+    for place, j in enumerate(order):
+        for i, factor in transformation[j].items():
+            combined[:, place] += factor * applied[:, i]
+    return _dense([columns[j] for j in order], matrix.shape[0]), combined
+
+
+def _dense(columns: list[Column], rows: int) -> NDArray[np.object_]:
+    matrix = np.zeros((rows, len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        for i, value in column.items():
+            matrix[i, j] = value
+    return matrix

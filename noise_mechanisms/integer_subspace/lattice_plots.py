@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.pictures import BLUE, COLOURS, DASHES, ORANGE, lines_that_fit, logarithmic
-from noise_mechanisms.integer_subspace.coupling import MeetingTimes
+from noise_mechanisms.integer_subspace.chains import MeetingTimes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

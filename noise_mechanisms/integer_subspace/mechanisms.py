@@ -16,17 +16,15 @@ from constraint_builders.arrays import Integers
 from constraint_builders.compiled import has_numba
 from constraint_builders.description.reals import positive_number, whole_number
 from noise_mechanisms.integer_subspace.chains import ChainSampler
-from noise_mechanisms.integer_subspace.following import FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.guarantee import Guarantee, Norm, gaussian_sigma
 from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
 from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
 from noise_mechanisms.integer_subspace.jumps import JumpKernel
-from noise_mechanisms.integer_subspace.klein import GaussianSampler
-from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
+from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LadderSampler
+from noise_mechanisms.integer_subspace.l1_samplers import BlockSampler, FreeCellSampler, RowSampler
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
-from noise_mechanisms.integer_subspace.zero_sum import BlockSampler
 from noise_mechanisms.laws.base_law import LARGEST_SCALE, TOO_LARGE, Seed
 from noise_mechanisms.laws.law_classes import DiscreteLaplace
 
@@ -112,7 +110,7 @@ class LatticeMechanism(ABC):
         ValueError
             If the table does not hold one whole number for every record, or the sampler does not fit.
         """
-        confidential = self._read(table)
+        confidential = self.invariants.read_vector(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.sample(1, rng)[0]
         return LatticeRelease(confidential + noise, None, choice.sampler.name, choice.reason, "simulation")
@@ -136,16 +134,10 @@ class LatticeMechanism(ABC):
         ValueError
             If the table does not hold one whole number for every record, or the sampler does not fit.
         """
-        confidential = self._read(table)
+        confidential = self.invariants.read_vector(table)
         choice = self.automatic if sampler == "auto" else self.choose(sampler)
         noise = choice.sampler.release_sample()
         return LatticeRelease(confidential + noise, self.guarantee, choice.sampler.name, choice.reason, "release")
-
-    def _read(self, table: ArrayLike) -> Integers:
-        values = self.invariants.read_table(table)
-        if values.ndim != 1:
-            raise ValueError(f"a table is a vector of {self.invariants.records} records: got shape {values.shape}")
-        return values
 
 
 class GeneralizedLaplace(LatticeMechanism):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
 from math import comb, prod
+from typing import TypeAlias
 
 import numpy as np
+from scipy import sparse
 
 from constraint_builders.arrays import Integers
 from constraint_builders.memory import require_memory
-from noise_mechanisms.integer_subspace.invariants import Margins
-from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
-from noise_mechanisms.unimodular import columns_of
+from noise_mechanisms.integer_subspace.invariants import Invariants
+from noise_mechanisms.integer_subspace.lattice import Lattice, Vectors, block_members, free_axes, tensor_products
+
+Table: TypeAlias = tuple[Integers, tuple[int, ...], frozenset[int]]  # its records, its shape, axes to move along
 
 
 @dataclass(frozen=True)
@@ -59,65 +60,57 @@ def basic_moves(lattice: Lattice) -> Moves:
     """
     if lattice.dimension == 0:
         raise ValueError(f"{lattice.invariants} determine every record: there is no noise to draw and no move")
-    if lattice.invariants.margins is not None:
-        return _margin_moves(lattice.invariants.margins)
-    if lattice.invariants.blocks is not None:
-        blocks = lattice.invariants.blocks
-        return _list_moves(_pairs(block_members(blocks)), [{int(cell): 1} for cell in np.flatnonzero(blocks < 0)])
-    _, twins = np.unique(lattice.invariants.matrix.toarray(), axis=1, return_inverse=True)
-    return _list_moves(_pairs(block_members(np.ravel(twins))), columns_of(lattice.basis))
+    margins, basis = lattice.invariants.margins, lattice.basis
+    if margins is not None:
+        free = [frozenset(axes) for axes in free_axes(margins)]
+        smallest = [axes for axes in free if not any(other < axes for other in free)]
+        return _list_moves([(np.arange(lattice.records), margins.shape, axes) for axes in smallest], basis[:, :0])
+    pairs: list[Table] = [
+        (group, (group.size,), frozenset({0})) for group in _alike(lattice.invariants) if group.size > 1
+    ]
+    is_pair = (np.diff(basis.indptr) == 2) & (basis.sum(axis=0) == 0)
+    return _list_moves(pairs, basis[:, ~is_pair])
 
 
-def _margin_moves(margins: Margins) -> Moves:
-    free = [set(axes) for axes in free_axes(margins)]
-    smallest = [axes for axes in free if not any(other < axes for other in free)]
-    counts = [_count_moves(margins.shape, axes) for axes in smallest]
-    width = 2 ** max(len(axes) for axes in smallest)
+def _alike(invariants: Invariants) -> list[Integers]:
+    """The blocks of nested sets; under others the records that are in the same sets."""
+    if invariants.blocks is not None:
+        return block_members(invariants.blocks)
+    return block_members(np.unique(invariants.matrix.toarray(), axis=1, return_inverse=True)[1].ravel())
+
+
+def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:
+    """The moves of tables, and other vectors, filled up to one width; the first step of each is positive."""
+    lengths, counts = np.diff(others.indptr), [_count(shape, axes) for _, shape, axes in tables]
+    first = sum(counts)  # of the others
+    size = (first + lengths.size, max([2 ** len(axes) for *_, axes in tables] + [int(lengths.max(initial=0))]))
     require_memory(
-        32.0 * sum(counts) * width,
-        f"the list of {sum(counts):,} basic moves",
+        32.0 * prod(size),
+        f"the list of {size[0]:,} basic moves",
         "use Gaussian noise or the L2 norm, whose samplers need no moves",
     )
-    cells = np.zeros((sum(counts), width), dtype=np.int64)
-    steps = np.zeros_like(cells)
-    start = 0
-    for axes, count in zip(smallest, counts, strict=True):
-        block = slice(start, start + count)
-        corners = 2 ** len(axes)
-        cells[block, :corners] = _tensor_cells(margins.shape, axes)
-        steps[block, :corners] = [(-1) ** sum(corner) for corner in product((0, 1), repeat=len(axes))]
-        start += count
+    cells, steps = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    along = {(shape, axes): _along(shape, axes) for shape, axes in {table[1:] for table in tables}}
+    for (records, shape, axes), start, count in zip(tables, np.cumsum([0, *counts]), counts, strict=False):
+        moved, by = along[shape, axes]
+        block = slice(start, start + count), slice(by.size)
+        np.take(records, moved, out=cells[block], mode="clip")
+        steps[block] = by * by[0]
+    places = (
+        np.repeat(first + np.arange(lengths.size), lengths),
+        np.arange(others.nnz) - np.repeat(others.indptr[:-1], lengths),
+    )
+    cells[places], steps[places] = others.indices, others.data
+    steps[first:] *= np.sign(steps[first:, :1])
     return Moves(cells, steps)
 
 
-def _count_moves(shape: tuple[int, ...], axes: set[int]) -> int:
+def _count(shape: tuple[int, ...], axes: frozenset[int]) -> int:
     return prod(comb(length, 2) if axis in axes else length for axis, length in enumerate(shape))
 
 
-def _tensor_cells(shape: tuple[int, ...], axes: set[int]) -> Integers:
-    """Cells (moves, 2^|axes|) of all moves along these axes, the first axis' corner varying slowest."""
-    cells = np.zeros((1, 1), dtype=np.int64)
-    for axis, length in enumerate(shape):
-        ends = np.column_stack(np.triu_indices(length, 1)) if axis in axes else np.arange(length)[:, None]
-        joined = cells[:, None, :, None] * length + ends[None, :, None, :]
-        cells = joined.reshape(cells.shape[0] * ends.shape[0], cells.shape[1] * ends.shape[1])
-    return cells
-
-
-def _pairs(groups: list[Integers]) -> Iterator[dict[int, int]]:
-    for group in groups:
-        for first, second in combinations(group.tolist(), 2):
-            yield {first: 1, second: -1}
-
-
-def _list_moves(*parts: Iterator[dict[int, int]] | list[dict[int, int]]) -> Moves:
-    """Pad to one width, each move once: up to sign they are the keys of a dictionary."""
-    distinct: dict[tuple[tuple[int, int], ...], None] = {}
-    for part in parts:
-        for move in part:
-            items = sorted(move.items())
-            sign = 1 if items[0][1] > 0 else -1
-            distinct[tuple((cell, sign * step) for cell, step in items)] = None
-    width = max(len(move) for move in distinct)
-    padded = np.array([[*move, *[(0, 0)] * (width - len(move))] for move in distinct], dtype=np.int64)
-    return Moves(np.ascontiguousarray(padded[:, :, 0]), np.ascontiguousarray(padded[:, :, 1]))
+def _along(shape: tuple[int, ...], axes: frozenset[int]) -> Vectors:
+    """All moves of a table along these axes."""
+    pairs = [np.column_stack(np.triu_indices(length, 1)) for length in shape]
+    levels = [np.arange(length)[:, None] for length in shape]
+    return tensor_products(shape, [pairs[axis] if axis in axes else levels[axis] for axis in range(len(shape))])

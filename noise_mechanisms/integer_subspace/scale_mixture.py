@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc, gammaln
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
+from noise_mechanisms.integer_subspace.klein import log_theta, log_theta_at_zero, shifted_gaussian
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.samplers import BATCH_VALUES, RejectionSampler, Sampler
-from noise_mechanisms.integer_subspace.shifted_gaussians import log_theta, shifted_gaussian
 
 _LARGEST_MIXED = 300  # dimension: a Cholesky factorisation a try
 _FLOORS = np.geomspace(0.05, 4.0, 40)  # in mean squared lengths of Gram-Schmidt vectors
@@ -69,18 +67,16 @@ class ScaleMixtureSampler(RejectionSampler):
         self._lattice, self._records = lattice, lattice.records
         self._basis = lattice.basis.toarray().astype(np.float64)
         self._rate = self.epsilon**2 / 2
-        lower, inverse = np.linalg.cholesky(self._basis.T @ self._basis), np.linalg.pinv(self._basis)
-        self._power = np.clip((self._basis * inverse.T).sum(axis=1), 0.0, 1.0) / 2
-        self._log_volume = float(np.log(np.diagonal(lower)).sum())
+        self._power = np.clip((self._basis * np.linalg.pinv(self._basis).T).sum(axis=1), 0.0, 1.0) / 2
+        self._norms = np.diagonal(np.linalg.cholesky(self._basis.T @ self._basis))  # |b*_i|
         self._floor, self._log_excess = self._best_floor()
         self._low, self._high = _log_masses(self._power, self._floor, self._rate)
 
     def _best_floor(self) -> tuple[float, float]:
         """The a of the notes, and log K_a."""
-        norms = gram_schmidt(self._lattice).norms
-        floors = _FLOORS * np.square(norms).mean() if norms.size else _FLOORS
-        widths = np.sqrt(floors)[:, None] / norms
-        excess = (_log_theta_zero(widths) - np.log(math.sqrt(2 * math.pi) * widths)).sum(axis=1)
+        floors = _FLOORS * np.square(self._norms).mean() if self._norms.size else _FLOORS
+        widths = np.sqrt(floors)[:, None] / self._norms
+        excess = (log_theta_at_zero(widths) - np.log(math.sqrt(2 * math.pi) * widths)).sum(axis=1)
         masses = [np.logaddexp(*_log_masses(self._power, float(a), self._rate)).sum() for a in floors]
         best = int(np.argmin(excess + masses))
         return float(floors[best]), float(excess[best])
@@ -108,9 +104,9 @@ class ScaleMixtureSampler(RejectionSampler):
         v = self._draw_scales(tries, rng)
         factors = np.linalg.cholesky(np.matmul(self._basis.T, self._basis / v[:, :, None]))
         widths = 1 / np.diagonal(factors, axis1=1, axis2=2)
-        log_bound = self._log_excess + self._lattice.dimension / 2 * math.log(2 * math.pi) - self._log_volume
+        log_bound = self._log_excess + np.log(math.sqrt(2 * math.pi) / self._norms).sum()
         bound = log_bound + np.log(np.maximum(v, self._floor)) @ self._power
-        return _log_theta_zero(widths).sum(axis=1) - bound, factors
+        return log_theta_at_zero(widths).sum(axis=1) - bound, factors
 
     def _draw_scales(self, tries: int, rng: np.random.Generator) -> Float:
         """Independent v of the density in the notes, (tries, d)."""
@@ -137,13 +133,8 @@ class ScaleMixtureSampler(RejectionSampler):
             scale = factors[:, i, i]
             center = -(factors[:, i + 1 :, i] * coordinates[:, i + 1 :]).sum(axis=1) / scale
             coordinates[:, i] = shifted_gaussian(center, 1 / scale, rng)
-            log_acceptance += log_theta(center, 1 / scale) - log_theta(np.zeros(count), 1 / scale)
+            log_acceptance += log_theta(center, 1 / scale) - log_theta_at_zero(1 / scale)
         return coordinates.astype(np.int64), log_acceptance
-
-
-def _log_theta_zero(widths: Float) -> NDArray[np.float64]:
-    flat = np.ravel(widths)
-    return log_theta(np.zeros(flat.size), flat).reshape(widths.shape)
 
 
 def _log_masses(power: Float, floor: float, rate: float) -> tuple[Float, Float]:

@@ -31,9 +31,9 @@ from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
 from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
+from noise_mechanisms.integer_subspace.l1_samplers import ZeroSumLaplace
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
 from noise_mechanisms.integer_subspace.mechanisms import GeneralizedGaussian, GeneralizedLaplace, LatticeMechanism
-from noise_mechanisms.integer_subspace.zero_sum import ZeroSumLaplace
 from noise_mechanisms.laws.base_law import Seed
 from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace
 

@@ -12,13 +12,51 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number
-from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Family, check_scale, points_of
+from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Family, Law, check_scale, points_of
 from noise_mechanisms.opendp_samplers import opendp_measurement
 from noise_mechanisms.theta import magnitudes, theta_excess, theta_parameter, theta_variance
 
 
 @dataclass(frozen=True)
-class Gaussian(ContinuousLaw):
+class GaussianNoise(Law):
+    """Laws with the tails of the normal one, by their sigma2."""
+
+    sigma2: float
+    family: ClassVar[Family | None] = "gaussian"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma2", positive_number(self.sigma2, f"{self.name}: sigma2"))
+        check_scale(self, "sigma2", math.sqrt(self.sigma2))
+
+    @property
+    def _parameter(self) -> float:
+        return self.sigma2
+
+    def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
+        return opendp_measurement("gaussian", "i64" if self.discrete else "f64", math.sqrt(self.sigma2))
+
+
+@dataclass(frozen=True)
+class LaplaceNoise(Law):
+    """Laws with the tails of the double exponential one, by their scale."""
+
+    scale: float
+    family: ClassVar[Family | None] = "laplace"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive_number(self.scale, f"{self.name}: scale"))
+        check_scale(self, "scale", self.scale)
+
+    @property
+    def _parameter(self) -> float:
+        return self.scale
+
+    def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
+        return opendp_measurement("laplace", "i64" if self.discrete else "f64", self.scale)
+
+
+@dataclass(frozen=True)
+class Gaussian(GaussianNoise, ContinuousLaw):
     """The normal law.
 
     Parameters
@@ -27,12 +65,7 @@ class Gaussian(ContinuousLaw):
         Its variance.
     """
 
-    sigma2: float
     name: ClassVar[str] = "gaussian"
-    family: ClassVar[Family | None] = "gaussian"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma2", positive_number(self.sigma2, f"{self.name}: sigma2"))
 
     @property
     def variance(self) -> float:
@@ -45,10 +78,6 @@ class Gaussian(ContinuousLaw):
             squares = np.square(points_of(x) / math.sqrt(self.sigma2))
         return -squares / 2 - (math.log(2 * math.pi) + math.log(self.sigma2)) / 2
 
-    @property
-    def _parameter(self) -> float:
-        return self.sigma2
-
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
         return variance
@@ -57,12 +86,9 @@ class Gaussian(ContinuousLaw):
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         return np.sqrt(parameter) * rng.standard_normal(shape)
 
-    def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
-        return opendp_measurement("gaussian", "f64", math.sqrt(self.sigma2))
-
 
 @dataclass(frozen=True)
-class DiscreteGaussian(DiscreteLaw):
+class DiscreteGaussian(GaussianNoise, DiscreteLaw):
     """The law on the whole numbers with probabilities proportional to exp(-k^2 / (2 sigma2)).
 
     Parameters
@@ -78,13 +104,7 @@ class DiscreteGaussian(DiscreteLaw):
     (sigma2 < 1). At most one proposal per value is expected, whatever sigma2 is.
     """
 
-    sigma2: float
     name: ClassVar[str] = "discrete_gaussian"
-    family: ClassVar[Family | None] = "gaussian"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma2", positive_number(self.sigma2, f"{self.name}: sigma2"))
-        check_scale(self, "sigma2", math.sqrt(self.sigma2))
 
     @property
     def variance(self) -> float:
@@ -94,10 +114,6 @@ class DiscreteGaussian(DiscreteLaw):
     def _log_probability(self, k: Float) -> Float:
         log_theta = math.log1p(theta_excess(np.array([self.sigma2]))[0])
         return -np.square(k) / (2 * self.sigma2) - log_theta
-
-    @property
-    def _parameter(self) -> float:
-        return self.sigma2
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
@@ -115,12 +131,9 @@ class DiscreteGaussian(DiscreteLaw):
         noise[drawn] = np.where(negative, -magnitude, magnitude)
         return noise
 
-    def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
-        return opendp_measurement("gaussian", "i64", math.sqrt(self.sigma2))
-
 
 @dataclass(frozen=True)
-class Laplace(ContinuousLaw):
+class Laplace(LaplaceNoise, ContinuousLaw):
     """The double exponential law with density proportional to exp(-|x| / scale).
 
     Parameters
@@ -129,13 +142,7 @@ class Laplace(ContinuousLaw):
         Its mean absolute value. The variance is 2 scale^2.
     """
 
-    scale: float
     name: ClassVar[str] = "laplace"
-    family: ClassVar[Family | None] = "laplace"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive_number(self.scale, f"{self.name}: scale"))
-        check_scale(self, "scale", self.scale)
 
     @property
     def variance(self) -> float:
@@ -147,10 +154,6 @@ class Laplace(ContinuousLaw):
         with np.errstate(over="ignore"):
             return -np.abs(points_of(x)) / self.scale - math.log(2 * self.scale)
 
-    @property
-    def _parameter(self) -> float:
-        return self.scale
-
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
         return np.sqrt(variance / 2)
@@ -159,12 +162,9 @@ class Laplace(ContinuousLaw):
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         return parameter * (rng.standard_exponential(shape) - rng.standard_exponential(shape))
 
-    def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
-        return opendp_measurement("laplace", "f64", self.scale)
-
 
 @dataclass(frozen=True)
-class DiscreteLaplace(DiscreteLaw):
+class DiscreteLaplace(LaplaceNoise, DiscreteLaw):
     """The law on the whole numbers with probabilities proportional to exp(-|k| / scale): two-sided geometric.
 
     Parameters
@@ -177,13 +177,7 @@ class DiscreteLaplace(DiscreteLaw):
     The simulation sampler is the difference of two geometric variables, each the floor of an exponential one.
     """
 
-    scale: float
     name: ClassVar[str] = "discrete_laplace"
-    family: ClassVar[Family | None] = "laplace"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive_number(self.scale, f"{self.name}: scale"))
-        check_scale(self, "scale", self.scale)
 
     @property
     def variance(self) -> float:
@@ -195,10 +189,6 @@ class DiscreteLaplace(DiscreteLaw):
     def _log_probability(self, k: Float) -> Float:
         return -np.abs(k) / self.scale + math.log(math.tanh(0.5 / self.scale))
 
-    @property
-    def _parameter(self) -> float:
-        return self.scale
-
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
         with np.errstate(divide="ignore"):
@@ -208,6 +198,3 @@ class DiscreteLaplace(DiscreteLaw):
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         positive = np.floor(parameter * rng.standard_exponential(shape))
         return positive - np.floor(parameter * rng.standard_exponential(shape))
-
-    def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
-        return opendp_measurement("laplace", "i64", self.scale)

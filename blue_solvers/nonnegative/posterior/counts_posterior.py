@@ -20,7 +20,6 @@ from scipy.special import gammaln
 
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists, metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
@@ -31,6 +30,7 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import positive_number, whole_number
 from constraint_builders.memory import require_memory
+from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 from noise_mechanisms.laws import kind_of
 from noise_mechanisms.laws.base_law import Seed
 

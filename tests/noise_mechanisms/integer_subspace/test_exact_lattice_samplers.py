@@ -18,6 +18,7 @@ import pytest
 from scipy import signal, stats
 from scipy.special import gammaln
 
+from constraint_builders import Schema
 from noise_mechanisms.integer_subspace import GeneralizedGaussian, GeneralizedLaplace, Invariants, Lattice
 from noise_mechanisms.integer_subspace.exact_decisions import (
     LaplaceStream,
@@ -28,13 +29,10 @@ from noise_mechanisms.integer_subspace.exact_decisions import (
     exact_scale,
     theta_at_zero,
 )
-from noise_mechanisms.integer_subspace.following import FreeCellSampler, RowSampler
-from noise_mechanisms.integer_subspace.klein import GaussianSampler
-from noise_mechanisms.integer_subspace.l2_ladder import L2LadderSampler
+from noise_mechanisms.integer_subspace.klein import GaussianSampler, L2LadderSampler, log_theta, shifted_gaussian
+from noise_mechanisms.integer_subspace.l1_samplers import BlockSampler, FreeCellSampler, RowSampler, ZeroSumLaplace
 from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
-from noise_mechanisms.integer_subspace.shifted_gaussians import log_theta, shifted_gaussian
-from noise_mechanisms.integer_subspace.zero_sum import BlockSampler, ZeroSumLaplace
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
@@ -110,6 +108,13 @@ def test_mixtures_of_scales_have_the_moments_of_rows_on_tables_where_rows_are_sl
     rows = RowSampler(invariants, 0.25).sample(800, rng=8)
     assert stats.ks_2samp(abs(mixed).sum(axis=1), abs(rows).sum(axis=1)).pvalue > FALSE_ALARM
     assert np.square(mixed).mean() == pytest.approx(np.square(rows).mean(), rel=0.1)
+
+
+def test_mixtures_of_scales_take_any_lattice_of_as_many_dimensions_as_they_say() -> None:
+    schema = Schema({"a": 18, "b": 16}, {"a": {"pairs": [level // 2 for level in range(18)]}})
+    lattice = Lattice(Invariants.from_margins(schema, ["pairs", "b"]))  # of 264, in no closed form
+    log_acceptance, _ = ScaleMixtureSampler(lattice, 50.0)._scales(8, np.random.default_rng(1))
+    assert -1 < log_acceptance.min() <= log_acceptance.max() <= 1e-9
 
 
 def test_the_bound_that_mixtures_of_scales_are_accepted_by_holds() -> None:

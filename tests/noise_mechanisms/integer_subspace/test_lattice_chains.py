@@ -25,8 +25,7 @@ from noise_mechanisms.integer_subspace import (
     meeting_times,
     potential_scale_reduction,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel
-from noise_mechanisms.integer_subspace.coupling import distance_of_norms
+from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
@@ -234,6 +233,11 @@ def test_jumps_are_as_many_as_wide_noise_needs() -> None:
     assert abs(jumped).mean() == pytest.approx(exact, rel=0.15)
     with pytest.raises(ValueError, match=r"'jumps' would take .* of them: take 'auto'"):
         _ = JumpKernel(FOUR_BY_FOUR, 1e-9).burn_in
+
+
+@pytest.mark.parametrize("kernel", [HeatBathKernel(FOUR_BY_FOUR, 0.25), JumpKernel(FOUR_BY_FOUR, 0.25)])
+def test_no_draw_is_none(kernel: Kernel) -> None:
+    assert ChainSampler(kernel).sample(0).shape == (0, 16)
 
 
 def test_bad_arguments_are_refused() -> None:

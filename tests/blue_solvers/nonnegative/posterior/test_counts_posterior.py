@@ -14,11 +14,11 @@ from scipy.special import gammaln
 from blue_solvers import blue
 from blue_solvers.nonnegative import NotConvergedError, counts_posterior
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.posterior.chain_diagnostics import effective_sizes, split_scale_reduction
 from blue_solvers.nonnegative.posterior.counts_posterior import _Chains, _concentrations
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import draw_noise
+from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 
 Weigh = Callable[[np.ndarray], np.ndarray]
 SCHEMA = Schema({"a": 2, "b": 3})

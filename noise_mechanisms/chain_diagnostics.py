@@ -7,25 +7,54 @@ import numpy as np
 from constraint_builders.arrays import Float
 
 
-def split_scale_reduction(traces: Float) -> Float:
-    """Gelman and Rubin's factor of every quantity with each chain split in two: 1 where all halves agree.
+def potential_scale_reduction(traces: Float) -> Float:
+    """Gelman and Rubin's factor of every cell: near 1 when chains from dispersed starts have come to agree.
 
     Parameters
     ----------
-    traces : ndarray, (chains, draws, quantities)
-        At least 4 draws.
+    traces : ndarray, (chains, length, d)
+        Without burn-in; at least 2 chains of length 2.
 
     Returns
     -------
-    ndarray, (quantities,)
-        1 for what is the same in all draws, infinite for what never changes within halves and differs between them.
+    ndarray, (d,)
+        1 for cells that never change, infinite for those that never change within chains and differ between them.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer.
+    """
+    if traces.ndim != 3 or min(traces.shape[:2]) < 2:
+        raise ValueError(
+            f"traces need the shape (chains, length, d) with 2 chains of length 2 or more: got {traces.shape}"
+        )
+    return _scale_reduction(traces)
+
+
+def split_scale_reduction(traces: Float) -> Float:
+    """Gelman and Rubin's factor of every cell with each chain split in two, which is above 1 for trends too.
+
+    Parameters
+    ----------
+    traces : ndarray, (chains, length, d)
+        At least 4 long.
+
+    Returns
+    -------
+    ndarray, (d,)
+        As `potential_scale_reduction`.
     """
     half = traces.shape[1] // 2
-    halves = np.concatenate([traces[:, :half], traces[:, traces.shape[1] - half :]])
-    within = halves.var(axis=1, ddof=1).mean(axis=0)
-    between = halves.mean(axis=1).var(axis=0, ddof=1)
+    return _scale_reduction(np.concatenate([traces[:, :half], traces[:, traces.shape[1] - half :]]))
+
+
+def _scale_reduction(traces: Float) -> Float:
+    length = traces.shape[1]
+    within = traces.var(axis=1, ddof=1).mean(axis=0)
+    between = traces.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.sqrt((half - 1) / half + between / within)
+        factor = np.sqrt((length - 1) / length + between / within)
     return np.where(within > 0, factor, np.where(between > 0, np.inf, 1.0))
 
 
