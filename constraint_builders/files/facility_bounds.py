@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,41 +19,9 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
-from constraint_builders.files.remarks import Remark
+from constraint_builders.files.reading_report import Remark
 
 A_FACILITY = 99_999
-SPREAD = 5.0  # standard deviations within which a measured total agrees
-
-
-class ImpliedTotal(NamedTuple):
-    """The total of persons that bounds imply at a geounit, and what else is known of it.
-
-    Attributes
-    ----------
-    geolevel, geocode : str
-    implied : int
-    known : float or None
-        The exact total, or a measurement of it; None if there is neither.
-    deviation : float
-        Standard deviation of `known`; 0 if it is exact.
-    """
-
-    geolevel: str
-    geocode: str
-    implied: int
-    known: float | None
-    deviation: float
-
-    @property
-    def agrees(self) -> bool | None:
-        """Whether both are the same, up to the noise; None if nothing else is known."""
-        return None if self.known is None else abs(self.implied - self.known) <= SPREAD * self.deviation + 0.5
-
-    def remarks(self) -> Iterator[Remark]:
-        """That it disagrees, if it does."""
-        if self.agrees is False:
-            text = f"{self.geolevel} {self.geocode!r}: {self.implied:,} implied, {self.known:,.0f} known: DISAGREE"
-            yield Remark("bounds", text)
 
 
 @dataclass

@@ -45,16 +45,14 @@ from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
-from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
-from constraint_builders.files.formats import writer_of
-from constraint_builders.files.geography_columns import codes_tell, spine_by_parents
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SUMMED_OUT, TABLE, cell_keys, find_columns
 from constraint_builders.files.labels import with_totals
 from constraint_builders.files.measured_table import measured
 from constraint_builders.files.naming import naming
-from constraint_builders.files.replacing import replacing
+from constraint_builders.files.new_files import replacing
 from constraint_builders.files.rows import infer
-from constraint_builders.files.source import open_source
+from constraint_builders.files.source import open_source, writer_of
+from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem
 
 
@@ -71,7 +69,7 @@ def read_long_table(
     Parameters
     ----------
     source : path or data frame
-        A file of one of the `formats.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
+        A file of one of the `source.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
         the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
     schema : Schema, optional
         What the rows must agree with; by default `infer_schema` of them.
@@ -204,7 +202,7 @@ def with_measurements(
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame to a file, whole or not at all: a failure leaves what was there before.
 
-    Its name says the format, one of the `formats.FORMATS` that are written, such as CSV and Parquet.
+    Its name says the format, one of the `source.FORMATS` that are written, such as CSV and Parquet.
 
     In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
     apostrophe before it, which reading takes away.

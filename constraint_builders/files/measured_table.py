@@ -13,10 +13,9 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.understood import Understood
-from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import find_columns
+from constraint_builders.files.columns import SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
-from constraint_builders.files.geography_columns import read_geography
+from constraint_builders.files.expected_rows import refuse_missing_children
 from constraint_builders.files.hidden_totals import (
     geounit_of_all,
     nested_levels,
@@ -24,12 +23,11 @@ from constraint_builders.files.hidden_totals import (
     refuse_hidden_totals,
     refuse_rows_that_are_none,
 )
-from constraint_builders.files.labels import with_totals
-from constraint_builders.files.missing_partitions import refuse_missing_children
+from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
-from constraint_builders.files.overlapping_ranges import refuse_overlapping
 from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
 from constraint_builders.files.source import Source
+from constraint_builders.files.spine_of_codes import read_geography
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
 

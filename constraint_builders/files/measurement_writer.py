@@ -15,6 +15,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.layout import by_table
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.files.arrow_files import write_parquet
 from constraint_builders.files.measurement_files import CONSTRAINTS, LEVEL_SUFFIX, MEASUREMENTS, require_free_names
 from constraint_builders.files.measurement_queries import (
     CONSTRAINT_SUFFIX,
@@ -23,9 +24,7 @@ from constraint_builders.files.measurement_queries import (
     MEASUREMENT_SUFFIX,
     SUMMED_OUT,
 )
-from constraint_builders.files.new_folder import new_folder
-from constraint_builders.files.parquet import write_parquet
-from constraint_builders.files.safe_paths import path_component
+from constraint_builders.files.new_files import new_folder, path_component
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.schema_order import in_schema_order
@@ -127,15 +126,11 @@ def _checked_variances(problem: Problem, values: Float) -> list[Float]:
 
 def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:
     """For every geounit of a level the path of its partition, or empty for those above the partitioning level."""
-    geounits = spine.members[level].copy()
     if partition not in spine.levels[: level + 1]:
-        return pl.Series([""] * geounits.size)
-    target = spine.level_index(partition)
-    while (low := spine.level_of[geounits] > target).any():
-        geounits[low] = spine.parent[geounits[low]]
-    on_target = spine.level_of[geounits] == target
-    names = {i: _partition(partition, spine.geocodes[i]) for i in np.unique(geounits[on_target]).tolist()}
-    return pl.Series([names.get(i, "") for i in geounits.tolist()])
+        return pl.Series([""] * spine.members[level].size)
+    above = spine.ancestors_at(spine.members[level], spine.level_index(partition))
+    names = {i: _partition(partition, spine.geocodes[i]) if i >= 0 else "" for i in np.unique(above).tolist()}
+    return pl.Series([names[i] for i in above.tolist()])
 
 
 def _partition(geolevel: str, code: str) -> str:

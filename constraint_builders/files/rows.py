@@ -18,13 +18,22 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
-from constraint_builders.files.columns import CV_PERCENT, MARGIN, SOURCE, TABLE, VARIANCE, Columns, Spread
-from constraint_builders.files.geography_columns import Geography
+from constraint_builders.files.columns import (
+    CV_PERCENT,
+    MARGIN,
+    SOURCE,
+    SUMMED_OUT,
+    TABLE,
+    VARIANCE,
+    Columns,
+    Spread,
+    cell_keys,
+)
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source
+from constraint_builders.files.spine_of_codes import Geography
 from constraint_builders.sources import SourceTable
 
 LevelTable = tuple[str, str]

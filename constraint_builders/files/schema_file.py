@@ -31,7 +31,7 @@ from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import read_document
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.replacing import replacing
+from constraint_builders.files.new_files import replacing
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)

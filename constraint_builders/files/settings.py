@@ -160,6 +160,11 @@ class Settings:
     facilities: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables that its files may have columns of: those of the schema, and those beside."""
+        return (*self.schema.names, *self.beside)
+
     def variances(self) -> dict[str, dict[str, float]]:
         """sigma^2 of every table by geolevel, in squared counts; see `Budget.variances`."""
         return self.budget.variances()

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import GEOCODE, GEOLEVEL, TABLE, Columns, find_columns, plain_name
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE, Columns, find_columns, plain_name
 from constraint_builders.files.labels import LabelNumbers, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, Settled, measured
 from constraint_builders.files.naming import naming, shown
