@@ -16,12 +16,12 @@ from constraint_builders.files.exact_totals import ExactTotal, read_state_totals
 from constraint_builders.files.kept_variables import tied_settings
 from constraint_builders.files.long_table import (
     estimates_frame,
-    infer_schema,
     measurements_frame,
-    read_long_table,
+    rounded,
     with_measurements,
     write_frame,
 )
+from constraint_builders.files.measured_table import infer_schema, read_long_table
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.published_tables import (
@@ -33,7 +33,6 @@ from constraint_builders.files.published_tables import (
 from constraint_builders.files.reading_report import ReadingReport, RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
-from constraint_builders.files.significant_digits import rounded
 from constraint_builders.files.source import Format, add_format, frame_like
 from constraint_builders.sources import combine_sources
 

@@ -24,7 +24,7 @@ from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 
-_ALIKE = str.maketrans("‐‑‒–—−‘’‛ʼ", "------''''")  # dashes and apostrophes
+_SIGNS_ALIKE = str.maketrans("‐‑‒–—−‘’‛ʼ", "------''''")  # dashes and apostrophes
 _WHOLE_FLOAT = re.compile(r"([0-9]+)\.0+")
 
 
@@ -51,17 +51,21 @@ class LabelNumbers:
 def plain_label(label: str) -> str:
     """A label without what makes no difference: capitals, kinds of spaces, dashes, accents, what nobody sees, 1.0."""
     seen = "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
-    plain = " ".join(seen.translate(_ALIKE).casefold().split())
+    plain = " ".join(seen.translate(_SIGNS_ALIKE).casefold().split())
     return _WHOLE_FLOAT.sub(r"\1", plain) if _WHOLE_FLOAT.fullmatch(plain) else plain
+
+
+def _alike(labels: Iterable[str]) -> tuple[str, str] | None:
+    """The first two labels of one `plain_label`."""
+    first: dict[str, str] = {}
+    pairs = ((first.setdefault(plain_label(label), label), label) for label in labels)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
 def refuse_alike(labels: Iterable[str], what: str) -> None:
     """Raise `ValueError` for two labels of one `plain_label`."""
-    first: dict[str, str] = {}
-    for label in labels:
-        other = first.setdefault(plain_label(label), label)
-        if other != label:
-            raise ValueError(f"{what} has both {other!a} and {label!a}: write one of them")
+    if both := _alike(labels):
+        raise ValueError(f"{what} has both {both[0]!a} and {both[1]!a}: write one of them")
 
 
 def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
@@ -81,14 +85,11 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
     """
     stripped = labels.str.strip_chars()
     levels = [label for label in stripped.unique(maintain_order=True) if label != SUMMED_OUT]
-    first: dict[str, str] = {}
-    for level in levels:
-        other = first.setdefault(plain_label(level), level)
-        if other != level:
-            places = [rows[int((stripped == label).arg_max() or 0)] for label in (other, level)]
-            as_shown = ascii if unicodedata.normalize("NFC", other) == unicodedata.normalize("NFC", level) else repr
-            seen = f"{as_shown(other)} (row {places[0]}) and {as_shown(level)} (row {places[1]})"
-            raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
+    if both := _alike(levels):
+        as_shown = ascii if len({unicodedata.normalize("NFC", label) for label in both}) == 1 else repr
+        places = [rows[int((stripped == label).arg_max() or 0)] for label in both]
+        seen = " and ".join(f"{as_shown(label)} (row {row})" for label, row in zip(both, places, strict=True))
+        raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
     return in_order(levels)
 
 

@@ -15,7 +15,6 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.expected_rows import AveragedTables, ExpectedRows
-from constraint_builders.files.facility_bounds import FacilityBounds
 from constraint_builders.files.kept_variables import (
     TENURE,
     TENURES,
@@ -29,7 +28,7 @@ from constraint_builders.files.kept_variables import (
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
 from constraint_builders.files.measurement_rows import Bounds, ExactCounts, MeasuredRows, RowReader, TableRows, Zeros
-from constraint_builders.files.reading_report import ImpliedTotal, Remark, RowAccounts
+from constraint_builders.files.reading_report import FacilityBounds, ImpliedTotal, Remark, RowAccounts
 from constraint_builders.files.settings import Settings
 from constraint_builders.memory import format_bytes
 

@@ -1,4 +1,27 @@
-"""From the rows of a long table to an estimation problem."""
+"""Long tables: one row a published cell, in files or in data frames.
+
+======================  ================================================================================
+column                  holds
+======================  ================================================================================
+``table``               the table's name: factors joined by ``*``, ``total`` or ``detailed``
+one for each variable   a level's label, ``*`` where the variable is summed out, the group of a recode
+``value``               the published number; may be empty where it was not measured
+``variance``            variance of its noise: 0 for an exact value, ``inf`` where it was not measured
+======================  ================================================================================
+
+Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error of 90 %, or another level) or
+``cv_percent``. With a geography there are two columns more, or three:
+
+======================  ================================================================================
+``geolevel``            the geounit's level
+``geocode``             its code, text; the code of its parent begins it, whatever their widths
+``parent``              where codes do not tell: the parent's code, empty at the top
+======================  ================================================================================
+
+A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
+Capitals and outer spaces make no difference where there is one label or name that is meant; what counts everybody may
+also be called ``Total:`` and the like, and without a schema a level that counts others once more is refused.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +49,7 @@ from constraint_builders.files.hidden_totals import (
 from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
 from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
-from constraint_builders.files.source import Source
+from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.spine_of_codes import read_geography
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
@@ -141,6 +164,76 @@ def measured(
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
         return MeasuredTable(problem, y, columns.ignored, combined, settled.totals, settled.silent, doubtful, places)
+
+
+def read_long_table(
+    source: Any,
+    schema: Schema | None = None,
+    *,
+    desired: Sequence[str] | str | None = None,
+    noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "error",
+) -> tuple[Problem, Float]:
+    """Read measurements from a long table.
+
+    Parameters
+    ----------
+    source : path or data frame
+        A file of one of the `source.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
+        the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
+    schema : Schema, optional
+        What the rows must agree with; by default `infer_schema` of them.
+    desired, noise, undetermined
+        As in `Problem`.
+
+    Returns
+    -------
+    problem : Problem
+        Observing the tables under the names that the rows give them; in the same order, as their cells and geounits,
+        whatever the order of the rows.
+    y : ndarray, (n,)
+        The values over the observed layout, NaN where empty.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as a table; if a column or a cell is missing; if a table or a level is unknown; if a
+        cell is given twice; if a value or a variance is not a number that it can be; if exact values contradict one
+        another. The message names the file and the place.
+    OSError
+        If the file cannot be opened.
+    TypeError
+        If `source` is neither a path nor a data frame.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame(
+    ...     {"table": ["sex", "sex", "total"], "sex": ["f", "m", "*"], "value": [6, 9, 14], "variance": [1.0, 1.0, 0.0]}
+    ... )
+    >>> read_long_table(frame)
+    (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([14.,  6.,  9.]))
+    """
+    table = measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined)
+    return table.problem, table.y
+
+
+def infer_schema(source: Any) -> Schema:
+    """The schema that a long table implies: its variables, with levels in order of size or of the alphabet.
+
+    Parameters
+    ----------
+    source : path or data frame
+        As for `read_long_table`. Recodes cannot be inferred: tables with recodes need a schema.
+
+    Raises
+    ------
+    ValueError, OSError, TypeError
+        As for `read_long_table`.
+    """
+    table = open_source(source)
+    with naming(table.what):
+        columns = find_columns(table.frame, None)
+        return infer(with_totals(table, columns.variables, None, ())[0], columns)
 
 
 def _tables(rows: Rows, values: Float, variances: Float) -> list[MeasuredCells]:

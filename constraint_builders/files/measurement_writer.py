@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import by_table
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
@@ -171,28 +171,23 @@ class _WrittenLevel:
         """One row for every table and geounit where it is not exact; the value is null where it was not measured."""
         found = []
         for table, values, variances in self._blocks:
-            geounits = np.flatnonzero(variances > 0)
-            measured = pl.Series(np.isfinite(variances[geounits]))
+            noisy = np.flatnonzero(variances > 0)
             sizes = dict(zip(table.axes, table.shape, strict=True))
             shape = pl.lit([sizes.get(axis, 1) for axis in range(len(self._schema.names))])
-            rows = self._rows(table, geounits, f"{table.name}{MEASUREMENT_SUFFIX}", values[geounits])
-            found.append(
-                rows.with_columns(
-                    pl.when(measured).then(pl.col("value")),
-                    pl.Series("variance", variances[geounits]),
-                    shape.alias("query_shape"),
-                )
+            rows = self._rows(table, MEASUREMENT_SUFFIX, noisy, values).with_columns(
+                pl.when(pl.Series(np.isfinite(variances[noisy]))).then(pl.col("value")),
+                pl.Series("variance", variances[noisy]),
+                shape.alias("query_shape"),
             )
+            found.append(rows)
         return found
 
     def exact(self) -> list[pl.DataFrame]:
         """One row for every table and geounit where it is known exactly."""
-        found = []
-        for table, values, variances in self._blocks:
-            geounits = np.flatnonzero(variances == 0)
-            rows = self._rows(table, geounits, f"{table.name}{CONSTRAINT_SUFFIX}", values[geounits])
-            found.append(rows.with_columns(pl.lit("=").alias("sign")))
-        return found
+        return [
+            self._rows(table, CONSTRAINT_SUFFIX, np.flatnonzero(variances == 0), values, "=")
+            for table, values, variances in self._blocks
+        ]
 
     def zeros(self, zeros: Mapping[str, NDArray[np.bool_]]) -> list[pl.DataFrame]:
         """One row for every table and geounit with a structural zero."""
@@ -200,23 +195,25 @@ class _WrittenLevel:
         for name, cells in zeros.items():
             named = parse_table(self._schema, name)
             table = named.in_schema_order()
-            bounds = np.where(cells.reshape(-1, table.size)[:, table.places_in(named)], 0, NO_BOUND)
-            geounits = np.flatnonzero((bounds == 0).any(axis=1))
-            rows = self._rows(table, geounits, f"{table.name}_ub{CONSTRAINT_SUFFIX}", bounds[geounits])
-            found.append(rows.with_columns(pl.lit("<=").alias("sign")))
+            empty = cells.reshape(-1, table.size)[:, table.places_in(named)]
+            geounits = np.flatnonzero(empty.any(axis=1))
+            found.append(self._rows(table, f"_ub{CONSTRAINT_SUFFIX}", geounits, np.where(empty, 0, NO_BOUND), "<="))
         return found
 
-    def _rows(self, table: Table, geounits: NDArray[np.intp], name: str, values: NDArray) -> pl.DataFrame:
+    def _rows(self, table: Table, ending: str, geounits: Index, values: NDArray, sign: str = "") -> pl.DataFrame:
+        """Rows of some geounits, with a sign where there is one; the query's name has the table's, and an ending."""
         factors = dict(zip(table.axes, table.factors, strict=True))
         said = {
             variable: DETAILED if factors.get(axis) == variable else factors.get(axis, SUMMED_OUT)
             for axis, variable in enumerate(self._schema.names)
         }
+        texts = {"query_name": f"{table.name}{ending}", **said}
         rows = pl.DataFrame({"geounit": geounits, "geocode": self._geocodes.gather(geounits)})
-        texts = {"query_name": name, **said}
-        return rows.with_columns(
-            *(pl.lit(text).alias(column) for column, text in texts.items()), pl.Series("value", _lists(values))
+        rows = rows.with_columns(
+            *(pl.lit(text).alias(column) for column, text in texts.items()),
+            pl.Series("value", _lists(values[geounits])),
         )
+        return rows.with_columns(pl.lit(sign).alias("sign")) if sign else rows
 
 
 def _lists(values: NDArray) -> pl.Series:

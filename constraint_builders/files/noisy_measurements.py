@@ -50,7 +50,6 @@ from constraint_builders.files.expected_rows import (
     require_measurements,
     require_prefixes,
 )
-from constraint_builders.files.facility_bounds import facility_remarks
 from constraint_builders.files.kept_variables import KeptVariables, blended, keep_variables
 from constraint_builders.files.measured_level import TOTAL, Keep, Ledger, MeasuredLevel
 from constraint_builders.files.measurement_files import (
@@ -65,7 +64,7 @@ from constraint_builders.files.measurement_files import (
 )
 from constraint_builders.files.measurement_rows import RowReader
 from constraint_builders.files.naming import naming
-from constraint_builders.files.reading_report import ReadingReport, RowAccounts, Unused
+from constraint_builders.files.reading_report import ReadingReport, RowAccounts, Unused, facility_remarks
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.spine_of_codes import spine_of_codes
 from constraint_builders.files.tabulated_places import Outside
