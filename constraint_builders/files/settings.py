@@ -59,7 +59,6 @@ from constraint_builders.budget import Budget
 from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import (
     LabelledGroups,
@@ -67,6 +66,8 @@ from constraint_builders.files.schema_file import (
     build_schema,
     format_schema,
     levels_in,
+    parse_document,
+    read_document,
     toml_value,
 )
 
@@ -240,7 +241,7 @@ def parse_settings(text: str, name: str) -> Settings:
     ValueError
         If it is not TOML, or a section is missing or wrong; the message names the key.
     """
-    return _settings(parse_toml(text, SettingsDocument), text, name)
+    return _settings(parse_document(text, SettingsDocument), text, name)
 
 
 def _settings(document: SettingsDocument, text: str, name: str) -> Settings:

@@ -27,7 +27,7 @@ SMALL_MATRICES = [
 READERS = [
     f"constraint_builders/files/{name}.py"
     for name in (
-        *("arrow_files", "block_tables", "columns", "documents", "exact_totals", "excel", "expected_rows", "labels"),
+        *("arrow_files", "block_tables", "columns", "exact_totals", "excel", "expected_rows", "labels"),
         *("long_table", "measured_table", "measurement_files", "measurement_rows"),
         *("noisy_measurements", "numbers", "rows", "schema_file", "source", "spine_of_codes", "survey_frame"),
         "text_table",
