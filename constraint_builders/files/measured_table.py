@@ -39,13 +39,7 @@ from constraint_builders.description.understood import Understood
 from constraint_builders.files.columns import SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.expected_rows import refuse_missing_children
-from constraint_builders.files.hidden_totals import (
-    geounit_of_all,
-    nested_levels,
-    perhaps_totals,
-    refuse_hidden_totals,
-    refuse_rows_that_are_none,
-)
+from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
 from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
 from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
@@ -139,9 +133,7 @@ def measured(
         spine = None if geography is None else geography.spine
         if settled.silent:
             refuse_rows_that_are_none(schema, cells, settled.silent)
-        if asks:
-            refuse_hidden_totals(schema, cells)
-        nested = list(nested_levels(schema, cells, written)) if asks else []
+        perhaps = hidden_totals(schema, cells, written) if asks else ()
         whole = "" if geography is None else geounit_of_all(geography.spine, cells)
         if geography is not None and whole and not geography.by_parents:
             raise ValueError(
@@ -155,8 +147,7 @@ def measured(
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in cells})
         problem.check_vector(y)
         copied = copies(own.given for own in cells)
-        perhaps = [*perhaps_totals(schema, cells), *nested] if asks else []
-        perhaps += [f"{whole}: does it hold them?"] if whole else []
+        perhaps += (f"{whole}: does it hold them?",) if whole else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
         notes = (*settled.notes(), *doubtful)
         problem = problem.replace(understood=Understood((), settled.totals, places, notes))

@@ -24,14 +24,20 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
         name of one: too long, or a link to itself.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: cannot be written: there is no folder {str(path.parent)!r}")
+    _require_folder(path, "written")
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(f"{path}: cannot be written: it is not a plain file")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"{path}: cannot be written: the folder {str(path.parent)!r} is read-only")
     return path
+
+
+def _require_folder(path: Path, what: str) -> None:
+    """Refuse a path whose folder is not there, or cannot be written to; `what` is what cannot be done."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{path}: cannot be {what}: there is no folder {str(path.parent)!r}")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{path}: cannot be {what}: the folder {str(path.parent)!r} is read-only")
 
 
 def temporary_beside(path: Path) -> Path:
@@ -83,10 +89,7 @@ def require_new(path: str | os.PathLike[str]) -> Path:
     with suppress(FileNotFoundError):
         path.lstat()
         raise FileExistsError(f"{path}: it is there already: remove it, or choose another name")
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path}: cannot be made: there is no folder {str(path.parent)!r}")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise PermissionError(f"{path}: cannot be made: the folder {str(path.parent)!r} is read-only")
+    _require_folder(path, "made")
     return path
 
 

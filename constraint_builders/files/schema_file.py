@@ -255,15 +255,15 @@ def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None,
     [recodes.age]
     adult = [0, 1, 1]
     """
-    sections = ["\n".join(["[variables]", *map(_format_variable, schema.variables)])]
+    sections = [toml_section("variables", {variable.name: _levels(variable) for variable in schema.variables})]
     for axis, name in enumerate(schema.names):
-        lines = [_format_recode(recode) for recode in schema.recodes if recode.axis == axis]
-        if lines:
-            sections.append("\n".join([f"[recodes.{_key(name)}]", *lines]))
-    said = {"desired": desired if desired is None or isinstance(desired, str) else list(desired), "noise": noise}
-    lines = [f"{key} = {toml_value(value)}" for key, value in said.items() if value is not None]
-    if lines:
-        sections.append("\n".join(["[problem]", *lines]))
+        own = {recode.name: _groups(recode) for recode in schema.recodes if recode.axis == axis}
+        if own:
+            sections.append(toml_section(f"recodes.{_key(name)}", own))
+    wanted = desired if desired is None or isinstance(desired, str) else list(desired)
+    said = {key: value for key, value in (("desired", wanted), ("noise", noise)) if value is not None}
+    if said:
+        sections.append(toml_section("problem", said))
     return "\n\n".join(sections) + "\n"
 
 
@@ -365,18 +365,25 @@ def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:
     return found
 
 
-def _format_variable(variable: Variable) -> str:
+def _levels(variable: Variable) -> Any:
+    """The levels of a variable as a file says them."""
     counted = variable.levels == tuple(map(str, range(variable.size)))
-    return f"{_key(variable.name)} = {toml_value(variable.size if counted else list(variable.levels))}"
+    return variable.size if counted else list(variable.levels)
 
 
-def _format_recode(recode: Recode) -> str:
+def _groups(recode: Recode) -> Any:
+    """The groups of a recode as a file says them."""
     groups = list(recode.groups)
     if recode.labels == tuple(map(str, range(recode.size))):
-        return f"{_key(recode.name)} = {toml_value(groups)}"
+        return groups
     if list(dict.fromkeys(groups)) == list(range(recode.size)):
-        return f"{_key(recode.name)} = {toml_value([recode.labels[group] for group in groups])}"
-    return f"{_key(recode.name)} = {{groups = {toml_value(groups)}, labels = {toml_value(list(recode.labels))}}}"
+        return [recode.labels[group] for group in groups]
+    return {"groups": groups, "labels": list(recode.labels)}
+
+
+def toml_section(name: str, values: Mapping[str, Any]) -> str:
+    """A section of TOML."""
+    return "\n".join([f"[{name}]", *(f"{_key(key)} = {toml_value(value)}" for key, value in values.items())])
 
 
 def _key(name: str) -> str:
@@ -385,4 +392,6 @@ def _key(name: str) -> str:
 
 def toml_value(value: Any) -> str:
     """A value as TOML: JSON's numbers, lists and strings are TOML's, but for one character."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key(key)} = {toml_value(own)}' for key, own in value.items())}}}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -68,6 +68,7 @@ from constraint_builders.files.schema_file import (
     levels_in,
     parse_document,
     read_document,
+    toml_section,
     toml_value,
 )
 
@@ -289,17 +290,12 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
     """
     levels, law = settings.geolevels, settings.budget
     by_level = {level: {table: own[level] for table, own in losses.items() if own.get(level)} for level in levels}
-    lines = [
-        f"geolevels = {toml_value(levels)}",
-        f"noise = {toml_value(settings.noise)}",
-        f"\n{format_schema(schema)}",
-        f"[budget]\nmeasure = {toml_value(law.measure)}\nneighbours = {toml_value(law.neighbours)}",
-        "\n[budget.losses]",
-        *(
-            f"{toml_value(table)} = {toml_value([str(own.get(level, 0)) for level in levels])}"
-            for table, own in losses.items()
-        ),
-        "",
+    spent = {table: [str(own.get(level, 0)) for level in levels] for table, own in losses.items()}
+    sections = [
+        f"geolevels = {toml_value(levels)}\nnoise = {toml_value(settings.noise)}",
+        format_schema(schema).rstrip(),
+        toml_section("budget", {"measure": law.measure, "neighbours": law.neighbours}),
+        toml_section("budget.losses", spent),
     ]
     return Settings(
         name=name,
@@ -309,7 +305,7 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
         noise=settings.noise,
         selections=MappingProxyType({}),
         untrue=(),
-        text="\n".join(lines),
+        text="\n\n".join(sections) + "\n",
     )
 
 
