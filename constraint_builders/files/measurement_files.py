@@ -121,19 +121,24 @@ def batches(
     """
     with naming(path), open_parquet(path) as file:
         names = _columns(file, required, optional)
-        nothing = file.schema_arrow.empty_table().select(names)
-        row = 0
+        pieces = [_frame(file.schema_arrow.empty_table().select(names), 0, within)]
+        row = seen = cells = 0
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             if within is not None and not _is_any_inside(file, number, within):
-                row += group.num_rows
-                yield _frame(nothing, row, within), group.num_rows
+                row, seen = row + group.num_rows, seen + group.num_rows
                 continue
             most = max(group.column(own).num_values for own in range(group.num_columns))
             rows = group.num_rows if most <= at_once else max(1, at_once // prod(schema.shape))
-            for batch in file.iter_batches(max(rows, 1), [number], names):
-                yield _frame(batch, row, within), batch.num_rows
-                row += batch.num_rows
+            for batch in file.iter_batches(rows, [number], names):
+                frame = _frame(batch, row, within)
+                more = int(frame["value"].list.len().sum())
+                if cells and cells + more > at_once:
+                    yield pl.concat(pieces, rechunk=True), seen
+                    pieces, seen, cells = pieces[:1], 0, 0
+                pieces.append(frame)
+                row, seen, cells = row + batch.num_rows, seen + batch.num_rows, cells + more
+        yield pl.concat(pieces, rechunk=True), seen
 
 
 def _columns(file: Any, required: Sequence[str], optional: Sequence[str]) -> list[str]:
