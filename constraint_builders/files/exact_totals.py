@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
@@ -133,8 +133,10 @@ def with_sums(spine: Spine, totals: Sequence[ExactTotal]) -> Spine:
             continue
         units = [i for i, code in enumerate(spine.geocodes) if code in known.codes]
         above = {parent[unit] for unit in units}
-        if len(units) != len(known.codes) or len(above) > 1 or len(units) == spine.child_counts[min(above)]:
-            continue  # for `totals_by_geounit` to find, or to refuse
+        if len(units) != len(known.codes) or len(above) > 1 or min(above) >= spine.size:
+            continue  # for `totals_by_geounit` to refuse
+        if len(units) == spine.child_counts[min(above)]:
+            continue  # for it to find
         for unit in units:
             parent[unit] = len(parent)
         parent.append(min(above))
@@ -219,7 +221,8 @@ def refuse_doubtful(
     derived: set[int] = set()
     units = np.array([position])
     for _ in range(1 + BELOW):
-        ranks = {level: spine.rank_in_level[units[here]] for level, here in _by_level(spine, units)}
+        here = spine.level_of[units]
+        ranks = {spine.levels[level]: spine.rank_in_level[units[here == level]] for level in np.unique(here).tolist()}
         for count, variance in _sums(schema, ranks, variances, totals):
             if variance > 0:
                 precision, weighted = precision + 1 / variance, weighted + count / variance
@@ -236,11 +239,6 @@ def refuse_doubtful(
     for total in sorted(derived - {int(known.total)}):
         if abs(total - mean) <= far:
             raise _refusal(known, f"the bounds on persons of every type imply {total:,}")
-
-
-def _by_level(spine: Spine, units: Index) -> Iterator[tuple[str, Flags]]:
-    for number in np.unique(spine.level_of[units]).tolist():
-        yield spine.levels[number], spine.level_of[units] == number
 
 
 def _sums(
