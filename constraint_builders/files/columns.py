@@ -265,9 +265,9 @@ def _require_variables(
 ) -> None:
     for variable in schema.names:
         if variable not in variables:
-            alike = [name for name in names if plain_name(name) == plain_name(variable)]
-            seen = f"{' and '.join(map(repr, alike))} are much alike" if len(alike) > 1 else "there are "
-            seen += "" if len(alike) > 1 else ", ".join(map(repr, names))
+            alike = [repr(name) for name in names if plain_name(name) == plain_name(variable)]
+            several = f"{' and '.join(alike)} are much alike"
+            seen = several if len(alike) > 1 else f"there are {', '.join(map(repr, names))}"
             raise ValueError(f"column {variable!r} is missing: {seen}")
     if strange:
         raise ValueError(f"column {strange[0]!r} is no variable of the schema: it has {', '.join(schema.names)}")

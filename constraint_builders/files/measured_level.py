@@ -139,7 +139,9 @@ class MeasuredLevel:
                     housing_units[geounits] = known.values[:, 0]
                     self.types = (HOUSING_UNITS, *types_of_facilities(units))
                     self.bounds.add_exact(geounits, known.values)
-        self._empty_where(housing_units == 0)
+        none = housing_units == 0
+        if none.any():  # nor households
+            self.zeros[TOTAL] = self.zeros.get(TOTAL, np.zeros(none.size, dtype=bool)) | none
         for path in self._files[MEASUREMENTS]:
             for rows in reader.measurements(path):
                 geounits = self._only(said, rows, f"table {rows.table.name!r} of units")
@@ -147,20 +149,14 @@ class MeasuredLevel:
                 self._add_units(rows, geounits, housing_units[geounits], keep)
         self._accounts.take_over(reader.accounts, OTHER_HISTOGRAM)
 
-    def _empty_where(self, none: Flags) -> None:
-        """Geounits without housing units have no households."""
-        if none.any():
-            self.zeros[TOTAL] = self.zeros.get(TOTAL, np.zeros(none.size, dtype=bool)) | none
-
     def _add_units(self, rows: MeasuredRows, geounits: Index, housing_units: Float, keep: Keep) -> None:
         """What the histogram of units tells of households."""
         schema = self._kept.target.schema
-        tenure = TENURE in schema.names
         by_tenure = tenure_of_units(rows.values)
-        if not tenure:
-            by_tenure = added(by_tenure)
-        table = parse_table(schema, TENURE if tenure else TOTAL)
-        self._blend(table, geounits, by_tenure, rows.variances * (1 if tenure else TENURES), keep)
+        if TENURE in schema.names:
+            self._blend(parse_table(schema, TENURE), geounits, by_tenure, rows.variances, keep)
+        else:
+            self._blend(parse_table(schema, TOTAL), geounits, added(by_tenure), rows.variances * TENURES, keep)
         known = np.isfinite(housing_units)
         if known.any():
             households = households_of_units(rows.values[known], housing_units[known])
@@ -218,15 +214,10 @@ class MeasuredLevel:
         geounits, types = found["geounit"].to_numpy(), found["type"].to_numpy()
         wrong = empty[geounits, types] & (types > 0)
         if wrong.any():
-            first = int(wrong.argmax())
-            count, kind, code = (
-                found["facilities"][first],
-                self.types[types[first]],
-                self.geocodes[int(geounits[first])],
-            )
+            geounit, kind, count = found.row(int(wrong.argmax()))
             raise ValueError(
-                f"{self._name} {code!r}: constraints say that it has {count:,} of {kind!r} and nobody there: one of "
-                "them is of other files"
+                f"{self._name} {self.geocodes[geounit]!r}: constraints say that it has {count:,} of "
+                f"{self.types[kind]!r} and nobody there: one of them is of other files"
             )
 
     def _blend(self, table: Table, geounits: Index, values: NDArray, own: Float, keep: Keep) -> None:

@@ -264,7 +264,7 @@ def _understood(said: Mapping[str, Any], settings: Settings) -> tuple[Query | No
     other = other_histogram(said, settings)
     if other is not None:
         return None, "", other
-    if not _is_trusted(name, settings):
+    if settings.true and name not in settings.facilities and not any(fnmatchcase(name, own) for own in settings.true):
         return None, "", UNKNOWN
     if said.get("sign") is None:
         return None, "", "it has no sign: whether it is an equality or a bound is not said"
@@ -282,10 +282,3 @@ def _understood(said: Mapping[str, Any], settings: Settings) -> tuple[Query | No
         by_name = "no column says what it counts, and its name is no table of the schema"
         return None, "", by_name if missing else str(error)
     return query, sign, ""
-
-
-def _is_trusted(name: str, settings: Settings) -> bool:
-    """Whether the settings say that a constraint holds of the true counts, or do not say which ones do."""
-    if not settings.true or name in settings.facilities:
-        return True
-    return any(fnmatchcase(name, pattern) for pattern in settings.true)

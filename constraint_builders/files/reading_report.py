@@ -52,6 +52,7 @@ def doubtful(remarks: Sequence[Remark]) -> str:
 
 
 USED = ""  # in place of a reason
+A_FACILITY = 99_999
 SPREAD = 5.0  # standard deviations within which a measured total agrees
 
 
@@ -280,9 +281,6 @@ class ReadingReport:
         return msgspec.convert(said, cls)
 
 
-A_FACILITY = 99_999
-
-
 @dataclass
 class FacilityBounds:
     """Bounds of one geolevel as they are read.
@@ -303,21 +301,19 @@ class FacilityBounds:
         if self.has_totals:
             self._bounds[is_upper] |= dict(zip(geounits.tolist(), values, strict=True))
         if not is_upper:
-            self._keep(geounits, values, 1)
+            self._keep(geounits, values[:, 1:], first=1)
         elif not self.has_totals:
             plain = values[:, 0] % A_FACILITY == 0
-            self._keep(geounits[plain], values[plain, :1] // A_FACILITY, 0)
+            self._keep(geounits[plain], values[plain, :1] // A_FACILITY)
 
     def add_exact(self, geounits: Index, counts: NDArray) -> None:
         """Take exact numbers of housing units, and of facilities of every type, (G, types)."""
-        counts = counts.astype(np.int64)
-        self._keep(geounits, counts, 1)
-        self._keep(geounits, counts[:, :1], 0)
+        self._keep(geounits, counts.astype(np.int64))
 
-    def _keep(self, geounits: Index, counts: NDArray, first: int) -> None:
-        row, kind = np.nonzero(counts[:, first:] if first else counts)
-        number = counts[row, kind + first]
-        self._facilities.append(pl.DataFrame({"geounit": geounits[row], "type": kind + first, "facilities": number}))
+    def _keep(self, geounits: Index, counts: NDArray, first: int = 0) -> None:
+        row, kind = np.nonzero(counts)
+        found = {"geounit": geounits[row], "type": kind + first, "facilities": counts[row, kind]}
+        self._facilities.append(pl.DataFrame(found))
 
     def facilities(self) -> pl.DataFrame:
         """Columns ``geounit``, ``type`` and ``facilities``, all numbers, where there are any; 0 is housing units."""

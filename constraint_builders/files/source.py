@@ -31,6 +31,7 @@ from constraint_builders.files.text_table import TextTable, read_text_table, wri
 from constraint_builders.opening import open_file, read_whole
 
 PathLike = str | os.PathLike[str]
+FRAME = "data frame"
 Writer = Callable[[pl.DataFrame, PathLike], None]
 
 
@@ -143,9 +144,6 @@ def _suffix(path: PathLike, known: tuple[str, ...]) -> str:
     if not found:
         raise ValueError(f"{os.fspath(path)}: the name must end in {', '.join(known[:-1])} or {known[-1]}")
     return max(found, key=len)
-
-
-FRAME = "data frame"
 
 
 @dataclass(frozen=True)
