@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -59,9 +60,10 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
         key = next((name for name in GEOID_COLUMNS if name in frame.columns), None)
         if key is None:
             raise ValueError(f"there is no column {' or '.join(map(repr, GEOID_COLUMNS))} to name the blocks")
-        nothing = read_codes(frame[key]).is_null()
-        if nothing.any() or frame.is_empty():
-            raise ValueError(f"column {key!r} is empty{_in_row(source, nothing)}: every row needs a block")
+        codes = read_codes(frame[key])
+        if codes.null_count() or frame.is_empty():
+            raise ValueError(f"column {key!r} is empty{_in_row(source, codes.is_null())}: every row needs a block")
+        source = replace(source, frame=frame.with_columns(codes))
         return _long(source, key, schema) if COUNT_COLUMN in frame.columns else _wide(source, key, schema)
 
 
