@@ -29,6 +29,15 @@ from constraint_builders.files.naming import naming
 from constraint_builders.opening import open_file, read_whole
 
 OLDEST = pl.CompatLevel.oldest()  # text as ordinary strings, which every reader of Arrow knows
+MARK = b"\xff\xff\xff\xff"  # before a message
+TAIL = 10  # bytes at the end of a file: the length of its last table, and its name
+LAST_SCHEMA, LAST_BLOCKS = 1, (2, 3)  # fields of that table; of a message, a dictionary, a schema, a column, a batch
+KIND, HEADER, BODY_BYTES = 1, 2, 3
+IN_DICTIONARY = 1
+FIELDS = 1
+CHILDREN = 5
+NODES, BUFFERS, COMPRESSION = 1, 2, 3
+OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
 
 
 def _library() -> Any:
@@ -142,17 +151,6 @@ def write_batches(
         for frame in batches:
             for batch in frame.to_arrow(compat_level=OLDEST).combine_chunks().to_batches():
                 writer.write_batch(batch, row_group_size)
-
-
-MARK = b"\xff\xff\xff\xff"  # before a message
-TAIL = 10  # bytes at the end of a file: the length of its last table, and its name
-LAST_SCHEMA, LAST_BLOCKS = 1, (2, 3)  # fields of that table; of a message, a dictionary, a schema, a column, a batch
-KIND, HEADER, BODY_BYTES = 1, 2, 3
-IN_DICTIONARY = 1
-FIELDS = 1
-CHILDREN = 5
-NODES, BUFFERS, COMPRESSION = 1, 2, 3
-OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
 
 
 def read_arrow(file: BinaryIO) -> pl.DataFrame:

@@ -23,6 +23,10 @@ from constraint_builders.files.source import Source, open_source
 
 GEOID_COLUMNS = ("geoid", "geocode")
 COUNT_COLUMN = "count"
+PLACE = "place"
+CODES = ("geocode", "geoid", "geounit", "block")
+SHARES = re.compile(r"shares?|weights?|fraction|proportion|afact|allocation_factor|percent(age)?|pct|.*_(share|weight)")
+ONE_OF_EACH = re.compile(r"(county|state|region|province|place).*")  # a place rarely lies in two of these
 
 
 def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[list[str], Float]:
@@ -130,12 +134,6 @@ def _counts(source: Source, name: str) -> Float:
         value, limits = shown(column.filter(wrong)[0]), f"from 0 to {LARGEST:,.0f}"
         raise ValueError(f"column {name!r} holds {value}{_in_row(source, wrong)}: a count is a number {limits}")
     return numbers
-
-
-PLACE = "place"
-CODES = ("geocode", "geoid", "geounit", "block")
-SHARES = re.compile(r"shares?|weights?|fraction|proportion|afact|allocation_factor|percent(age)?|pct|.*_(share|weight)")
-ONE_OF_EACH = re.compile(r"(county|state|region|province|place).*")  # a place rarely lies in two of these
 
 
 def read_places(

@@ -35,6 +35,7 @@ LEAST_LEVEL = 50  # of a margin of error, in percent: smaller ones say how often
 HOW_PRECISE = "variance, std_error, moe_90 (a margin of error of 90 %) or cv_percent"
 MEASURED = ("value", "variance", "adjustment", "adjustment_z")
 OF_SOURCE = re.compile(rf"({'|'.join(MEASURED)}) \((.*)\)", re.DOTALL)
+SUMMED_OUT = "*"
 
 
 @dataclass(frozen=True)
@@ -288,9 +289,6 @@ def without_source(name: str) -> tuple[str, str]:
     """What a column holds and of which source, empty where its name does not say one; see `with_source`."""
     found = OF_SOURCE.fullmatch(name)
     return (found[1], found[2]) if found else (name, "")
-
-
-SUMMED_OUT = "*"
 
 
 @dataclass(frozen=True)

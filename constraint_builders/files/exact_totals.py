@@ -30,6 +30,8 @@ ByTable = Mapping[str, Mapping[str, Float]]
 BELOW = 2  # generations below a geounit that are looked at: those further down tell little of its total
 MOST_DEVIATIONS = {"gaussian": 6.0, "discrete_gaussian": 6.0}  # so far from one total its noise does not come
 OF_OTHER_LAWS = 20.0
+CENSUS_2020, STATE, WHOLE_STATE = "2020", "State", "Whole_State"
+CODE_WIDTH = 2
 
 
 class ExactTotal(NamedTuple):
@@ -257,10 +259,6 @@ def _refusal(known: ExactTotal, found: str) -> ValueError:
         f"{known.place}: the total is {known.total:,.0f}, and {found}: no noise explains that; is the total of these "
         "measurements, and of this year, and is all in the folder that it counts?"
     )
-
-
-CENSUS_2020, STATE, WHOLE_STATE = "2020", "State", "Whole_State"
-CODE_WIDTH = 2
 
 
 class StateTotals(NamedTuple):

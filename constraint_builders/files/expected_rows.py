@@ -34,6 +34,9 @@ SHRINKING = 1 / 6  # variances of discrete laws are smaller by so much at most
 NEARLY_CONTINUOUS = 1.0  # the variance from which that of the discrete Gaussian is its parameter
 MOST_BYPASSED = {"zcdp": 1, "pure": 3}  # children of one parent that may be
 DOUBTFUL = 1e-4  # probability under all tables below which they do not agree
+MOST_NAMED = 100  # geocodes in a message
+MOST_DEVIATIONS = 20.0  # so far from zero no noise comes, Laplace's tails over 10^9 counts included
+ADVICE = "one is missing, counted twice or in other units, or within= should leave the level out"
 
 
 def only_children_below(spine: Spine) -> Index:
@@ -197,10 +200,6 @@ def _probability(statistic: float, degrees: int) -> float:
     tails = scipy.special.chdtrc(degrees, statistic), scipy.special.chdtr(degrees, statistic)
     return min(1.0, 2 * float(min(tails)))
 
-
-MOST_NAMED = 100  # geocodes in a message
-MOST_DEVIATIONS = 20.0  # so far from zero no noise comes, Laplace's tails over 10^9 counts included
-ADVICE = "one is missing, counted twice or in other units, or within= should leave the level out"
 
 ByTable = Mapping[str, Mapping[str, Float]]
 

@@ -30,10 +30,17 @@ from constraint_builders.files.columns import (
     cell_keys,
     without_source,
 )
+from constraint_builders.files.measurement_queries import LARGEST
 from constraint_builders.files.new_files import replacing
 from constraint_builders.files.source import writer_of
 from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem
+
+ROUNDED = ("estimate", "std_error", "lower", "upper", "nonnegative", "adjustment")
+RATIOS = ("adjustment_z",)
+OF_EXACT = 15  # significant digits of a number without a standard error: the last bits are rounding
+MOST_DIGITS = 17  # of a floating-point number
+EPSILON = np.finfo(np.float64).eps
 
 
 def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
@@ -213,14 +220,6 @@ def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> 
     keys = {name: labels.get(name, frame[name] if name in frame.columns else None) for name in schema.names}
     places = {GEOLEVEL: geolevels, GEOCODE: geocodes}
     return pl.DataFrame({TABLE: tables, **keys, **places}).with_columns(frame.select(rest))
-
-
-ROUNDED = ("estimate", "std_error", "lower", "upper", "nonnegative", "adjustment")
-RATIOS = ("adjustment_z",)
-OF_EXACT = 15  # significant digits of a number without a standard error: the last bits are rounding
-MOST_DIGITS = 17  # of a floating-point number
-EPSILON = np.finfo(np.float64).eps
-LARGEST = 2.0**53  # beyond, every floating-point number is whole
 
 
 def rounded(frame: pl.DataFrame, digits: int) -> pl.DataFrame:

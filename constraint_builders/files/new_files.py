@@ -12,6 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOST_KEPT = 50  # characters of a name, to which a temporary one adds some
+LONGEST = 200  # bytes: file systems take 255, and names get endings
+FORBIDDEN = '/\\=:<>"|?*'  # separators, of folders, of Hive's partitions and of drives, and what Windows does not take
+INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})  # controls, lone surrogates, breaks of lines and paragraphs
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
@@ -109,11 +112,6 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-LONGEST = 200  # bytes: file systems take 255, and names get endings
-FORBIDDEN = '/\\=:<>"|?*'  # separators, of folders, of Hive's partitions and of drives, and what Windows does not take
-INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})  # controls, lone surrogates, breaks of lines and paragraphs
 
 
 def path_component(name: str, what: str) -> str:

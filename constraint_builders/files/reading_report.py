@@ -27,6 +27,9 @@ from constraint_builders.description.geo_ids import KINDS, WIDTHS
 from constraint_builders.description.spine import Spine
 
 NO_DOUBT = ("averaged", "in part")  # what is as it should be, or was asked for
+USED = ""  # in place of a reason
+A_FACILITY = 99_999
+SPREAD = 5.0  # standard deviations within which a measured total agrees
 
 
 class Remark(NamedTuple):
@@ -49,11 +52,6 @@ def doubtful(remarks: Sequence[Remark]) -> str:
     found = [f"{own.about} {own.text}" for own in remarks if own.about not in NO_DOUBT]
     more = f"; and {len(found) - 1:,} more that info says" if len(found) > 1 else ""
     return f"read with remarks: {found[0]}{more}" if found else ""
-
-
-USED = ""  # in place of a reason
-A_FACILITY = 99_999
-SPREAD = 5.0  # standard deviations within which a measured total agrees
 
 
 class Unused(NamedTuple):

@@ -44,6 +44,9 @@ _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_PATH = re.compile(rf"(?:^|[{{,])[ \t\[]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{16}}", re.MULTILINE)
 
 T = TypeVar("T")
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+GROUPS = "a list with one group a level, all text or all numbers"
 
 
 def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
@@ -158,11 +161,7 @@ def _words(kind: Any, key: str) -> str:
     return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
 
 
-BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
-
 Levels = Annotated[int | list[str | int], Meta(description="a number of levels, or a list of labels")]
-GROUPS = "a list with one group a level, all text or all numbers"
 
 
 class LabelledGroups(Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,6 +20,9 @@ from constraint_builders.files.tabulated_places import TOGETHER
 
 ROOT = "Root"
 MOST_NAMED = 4  # prefixes in the code of a root that is put in
+ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
+DECIMALS = re.compile(r"\d+\.0*")
+SHORTENED = re.compile(r"\d[.,]\d+E\+\d+", re.IGNORECASE)  # by a spreadsheet, of a long number
 
 
 def spine_of_codes(
@@ -117,11 +120,6 @@ def _parents(above: pl.Series, below: pl.Series) -> pl.Series:
         found = prefix.zip_with(prefix.is_in(above.implode()) & (below.str.len_chars() >= width), found)
     return found
 
-
-ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
-
-DECIMALS = re.compile(r"\d+\.0*")
-SHORTENED = re.compile(r"\d[.,]\d+E\+\d+", re.IGNORECASE)  # by a spreadsheet, of a long number
 
 Geounit = tuple[str, str]  # level and code
 

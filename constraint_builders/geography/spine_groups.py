@@ -22,6 +22,7 @@ from constraint_builders.geography.partitions import ancestors, leaves, level_ab
 Variant: TypeAlias = Literal["paper", "production"]
 VARIANTS = ("paper", "production")
 FANOUT_CUTOFF = 12  # production default
+ENTITY_THRESHOLD = 9  # production default
 
 
 def most_members(count: int, fanout_cutoff: int = FANOUT_CUTOFF, variant: Variant = "paper") -> int:
@@ -124,9 +125,6 @@ def name_groups(spine: Spine, over: NDArray[np.intp], keys: NDArray[np.intp]) ->
     return [f"{spine.geocodes[unit]}-{number[g]:02d}" for unit, g in zip(over, group, strict=True)]
 
 
-ENTITY_THRESHOLD = 9  # production default
-
-
 def group_tracts(
     spine: Spine,
     entities: Entities,
@@ -190,7 +188,7 @@ def group_tracts(
         if variant == "production":
             group_of[children] = _production_groups(inside, outside, most, entity_threshold)
         else:
-            merging = _Merging.of_single_tracts(inside, outside, most)
+            merging = _Merging(inside, outside, [[tract] for tract in range(len(inside))], most)
             merging.run(above.root_costs(int(county), met))
             above.update(int(county), met, *merging.total())
             group_of[children] = merging.labels()
@@ -258,10 +256,6 @@ class _Merging:
 
     def __init__(self, inside: Index, outside: Index, groups: list[list[int]], most: int) -> None:
         self.inside, self.outside, self.groups, self.most = inside, outside, groups, most
-
-    @classmethod
-    def of_single_tracts(cls, inside: Index, outside: Index, most: int) -> _Merging:
-        return cls(inside, outside, [[tract] for tract in range(len(inside))], most)
 
     def total(self) -> tuple[Index, Index]:
         """Sums of costs over the groups, (K,) each."""
