@@ -26,7 +26,8 @@ also be called ``Total:`` and the like, and without a schema a level that counts
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -83,22 +84,6 @@ class MeasuredTable:
     spine: str
 
 
-@dataclass(frozen=True)
-class Settled:
-    """What was found out of a table before its rows are read: see `MeasuredTable`."""
-
-    totals: tuple[str, ...]
-    silent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    def notes(self) -> tuple[str, ...]:
-        """What was made of labels whose rows say nothing."""
-        return tuple(
-            f"{label!r} in column {name!r}, row {row}, taken for a level that was not measured"
-            for name, rows in self.silent.items()
-            for label, row in rows.items()
-        )
-
-
 def measured(
     table: Source,
     schema: Schema | None = None,
@@ -107,19 +92,20 @@ def measured(
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "error",
     total: Sequence[str] = (),
-    settled: Settled | None = None,
+    totals: tuple[str, ...] | None = None,
+    silent: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
-    And `total` as in `constraint_builders.problem_from`.
+    And `total` as in `constraint_builders.problem_from`; `totals` and `silent`, where they were found out before, as of
+    `MeasuredTable`.
     """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
             raise ValueError("there are no rows: give one for every cell")
-        if settled is None:
+        if totals is None:
             table, totals = with_totals(table, columns.variables, schema, total)
-            settled = Settled(totals)
         inferred, schema = not schema, schema or infer(table, columns)
         asks = inferred and SUMMED_OUT not in total
         written = {name: as_written(table, column) for name, column in columns.variables.items()} if asks else {}
@@ -131,8 +117,8 @@ def measured(
         values, variances = (column[order] for column in read_measurements(rows, columns))
         cells = _tables(rows, values, variances)
         spine = None if geography is None else geography.spine
-        if settled.silent:
-            refuse_rows_that_are_none(schema, cells, settled.silent)
+        if silent:
+            refuse_rows_that_are_none(schema, cells, silent)
         perhaps = hidden_totals(schema, cells, written) if asks else ()
         whole = "" if geography is None else geounit_of_all(geography.spine, cells)
         if geography is not None and whole and not geography.by_parents:
@@ -149,12 +135,13 @@ def measured(
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
-        notes = (*settled.notes(), *doubtful)
-        problem = problem.replace(understood=Understood((), settled.totals, places, notes))
+        taken = (f"{label!r} in column {name!r}, row {row}" for name in silent for label, row in silent[name].items())
+        notes = (*(f"{place}, taken for a level that was not measured" for place in taken), *doubtful)
+        problem = problem.replace(understood=Understood((), totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
-        return MeasuredTable(problem, y, columns.ignored, combined, settled.totals, settled.silent, doubtful, places)
+        return MeasuredTable(problem, y, columns.ignored, combined, totals, silent, doubtful, places)
 
 
 def read_long_table(

@@ -25,7 +25,7 @@ from constraint_builders.files.columns import (
     spreads_by_stem,
 )
 from constraint_builders.files.labels import LabelNumbers, is_total, plain_label, with_totals
-from constraint_builders.files.measured_table import MeasuredTable, Settled, measured
+from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
 from constraint_builders.files.source import Source, open_source
@@ -226,11 +226,10 @@ def measured_as_said(
         frame, silent = _without_marks(table.frame, found, said.suppressed, said.exact)
         _refuse_silent_geolevels(table, found, silent)
         said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
-        settled = Settled(totals, {name: labels for name, labels in said_nothing.items() if labels})
+        said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
-    return measured(
-        table, schema, desired=desired, noise=noise, undetermined=undetermined, total=marks, settled=settled
-    )
+    options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
+    return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing)
 
 
 def names_its_tables(table: Source) -> bool:
