@@ -185,6 +185,7 @@ def read_long_table(
 
     Examples
     --------
+    >>> import polars as pl
     >>> frame = pl.DataFrame(
     ...     {"table": ["sex", "sex", "total"], "sex": ["f", "m", "*"], "value": [6, 9, 14], "variance": [1.0, 1.0, 0.0]}
     ... )
