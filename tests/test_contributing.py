@@ -38,7 +38,7 @@ from constraint_builders.files import (
     read_settings,
     write_frame,
 )
-from constraint_builders.files.formats import FORMATS
+from constraint_builders.files.source import FORMATS
 from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
 from noise_mechanisms.budgeted import noise_variances

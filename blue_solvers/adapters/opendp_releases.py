@@ -46,7 +46,7 @@ def problem_from_releases(
     import polars
 
     from constraint_builders import problem_from
-    from constraint_builders.files.cell_keys import SUMMED_OUT
+    from constraint_builders.files.columns import SUMMED_OUT
     from constraint_builders.files.source import open_source
 
     parts, laws = [], []

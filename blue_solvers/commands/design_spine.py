@@ -27,7 +27,7 @@ from constraint_builders.geography import (
     on_spine_areas,
     regroup_blocks,
 )
-from constraint_builders.geography.block_groups import FANOUT_CUTOFF, VARIANTS
+from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, VARIANTS
 
 if TYPE_CHECKING:
     import polars as pl

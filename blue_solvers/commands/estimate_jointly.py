@@ -34,7 +34,7 @@ from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.commands.table_input import once, read_table
 from blue_solvers.goodness import NOT_TESTED, doubt_of
 from constraint_builders.files.doubts import copied_inputs
-from constraint_builders.files.remarks import doubtful
+from constraint_builders.files.reading_report import doubtful
 
 if TYPE_CHECKING:
     from constraint_builders import Problem, Schema
@@ -253,7 +253,7 @@ def _run_on_folders(args: argparse.Namespace) -> None:
     from blue_solvers.results.joint_store import write_joint_result
     from blue_solvers.results.proof import StoredProof
     from blue_solvers.verification import fit_of_geography
-    from constraint_builders.files.new_folder import require_new
+    from constraint_builders.files.new_files import require_new
 
     _refuse(args, OF_TABLES, "is for files of tables: the inputs are folders")
     for path in args.inputs:

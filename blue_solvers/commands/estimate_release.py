@@ -20,7 +20,7 @@ from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.goodness import doubt_of
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Schema
-from constraint_builders.files.remarks import doubtful
+from constraint_builders.files.reading_report import doubtful
 
 if TYPE_CHECKING:
     from blue_solvers.results.proof import StoredProof
@@ -51,7 +51,7 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
     from blue_solvers.results.store import write_result
     from blue_solvers.verification import fit_of_geography
     from constraint_builders.files import read_noisy_measurements
-    from constraint_builders.files.new_folder import require_new
+    from constraint_builders.files.new_files import require_new
 
     require_outputs(args, require_new)
     settings = settings_of(args.input, args.settings)

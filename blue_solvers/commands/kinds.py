@@ -16,7 +16,7 @@ def is_release(path: Path) -> bool:
 
 def what_is(path: str) -> str:
     """What is there, and what can be done with it, as the end of a message."""
-    from constraint_builders.files.formats import suffixes
+    from constraint_builders.files.source import suffixes
 
     place = Path(path)
     if place.is_dir():

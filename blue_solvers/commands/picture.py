@@ -30,7 +30,7 @@ def require_picture(path: str) -> None:
     OSError
         If the file cannot be written.
     """
-    from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.new_files import require_writable
 
     if Path(path).suffix.lower() not in SUFFIXES:
         raise ValueError(f"--plot {path}: give a file that ends in {', '.join(SUFFIXES)}")
@@ -66,7 +66,7 @@ def written(draw: Callable[[], Figure], path: str) -> Iterator[None]:
     """Draw and write a picture, whose file is there once what is done within is done; dollars in names are dollars."""
     import matplotlib
 
-    from constraint_builders.files.replacing import replacing
+    from constraint_builders.files.new_files import replacing
 
     with replacing(path) as temporary:
         with matplotlib.rc_context({"text.parse_math": False}):

@@ -82,7 +82,7 @@ def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
 
 def places_in(path: str) -> dict[str, list[str]]:
     """The places in a file, and on the screen what was left out and is doubtful there."""
-    from constraint_builders.files.places_file import read_places
+    from constraint_builders.files.block_tables import read_places
 
     with reading():
         return read_places(path, lambda remark: say(str(remark)))

@@ -31,8 +31,8 @@ def settings_path(text: str) -> str:
 
 def require_table(path: str) -> None:
     """Refuse a file that no table can be written to."""
-    from constraint_builders.files.formats import writer_of
-    from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.new_files import require_writable
+    from constraint_builders.files.source import writer_of
 
     writer_of(path)
     require_writable(path)
@@ -58,7 +58,7 @@ def require_outputs(args: argparse.Namespace, place: Callable[[str], object] = r
         If one cannot be made.
     """
     from blue_solvers.commands.picture import require_picture
-    from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.new_files import require_writable
 
     for option, refuse in (
         ("out", place),

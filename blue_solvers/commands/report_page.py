@@ -55,7 +55,7 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the page."""
     from blue_solvers.reporting import html_of
-    from constraint_builders.files.replacing import replacing
+    from constraint_builders.files.new_files import replacing
 
     require_outputs(args, _require_page)
     if not Path(args.result).exists():
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _require_page(path: str) -> None:
-    from constraint_builders.files.replacing import require_writable
+    from constraint_builders.files.new_files import require_writable
 
     if Path(path).suffix.lower() not in SUFFIXES:
         raise ValueError(f"--out {path}: give a file that ends in {' or '.join(SUFFIXES)}")

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     """Sum the counts up the spine, add noise, write."""
     from constraint_builders.files import read_block_counts, write_noisy_measurements
     from constraint_builders.files.naming import naming
-    from constraint_builders.files.new_folder import require_new
+    from constraint_builders.files.new_files import require_new
     from constraint_builders.files.settings import find_settings
 
     require_file(args.input, "a table of true counts")

@@ -24,9 +24,9 @@ from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import SUMMED_OUT
+from constraint_builders.files.arrow_files import read_parquet, scan_files
+from constraint_builders.files.columns import SUMMED_OUT
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet, scan_files
 
 CELLS_AT_ONCE = 1 << 20  # of a table that are read together
 

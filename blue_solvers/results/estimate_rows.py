@@ -12,7 +12,7 @@ import polars as pl
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
-from constraint_builders.files.parquet import write_batches
+from constraint_builders.files.arrow_files import write_batches
 
 LISTS = pl.List(pl.Float64)
 ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups

@@ -27,7 +27,7 @@ from blue_solvers.results.store import (
 )
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.new_files import new_folder
 from constraint_builders.files.noisy_measurements import Release
 from constraint_builders.geography.joined_releases import JoinedReleases
 

@@ -44,12 +44,10 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
-from constraint_builders.files.new_folder import new_folder
+from constraint_builders.files.arrow_files import write_parquet
+from constraint_builders.files.new_files import inside, new_folder, path_component
 from constraint_builders.files.noisy_measurements import Release
-from constraint_builders.files.parquet import write_parquet
-from constraint_builders.files.reading_report import ReadingReport
-from constraint_builders.files.remarks import Remark
-from constraint_builders.files.safe_paths import inside, path_component
+from constraint_builders.files.reading_report import ReadingReport, Remark
 from constraint_builders.files.settings import Settings
 from constraint_builders.schema_order import in_schema_order
 

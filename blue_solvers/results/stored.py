@@ -36,11 +36,10 @@ from constraint_builders.description.counted_parts import CountedParts
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.understood import Understood
+from constraint_builders.files.arrow_files import read_parquet, scan_files
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet, scan_files
-from constraint_builders.files.remarks import doubtful
+from constraint_builders.files.reading_report import PlacesInPart, doubtful
 from constraint_builders.files.settings import Settings
-from constraint_builders.files.tabulated_places import PlacesInPart
 from constraint_builders.tied_together import TiedTogether, said_of_cells
 
 FILE = "file*"  # column of ours: no column of a file has such a name

@@ -16,8 +16,8 @@ from constraint_builders import Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table
+from constraint_builders.files.arrow_files import read_parquet
 from constraint_builders.files.naming import naming
-from constraint_builders.files.parquet import read_parquet
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.opening import read_text
 

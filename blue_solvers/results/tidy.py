@@ -14,7 +14,7 @@ from blue_solvers.results.questions import Count, Result
 from blue_solvers.results.store import Progress
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.cell_keys import SUMMED_OUT
+from constraint_builders.files.columns import SUMMED_OUT
 
 CELLS_AT_ONCE = 64  # the covariance between counts that are asked together grows as their square
 

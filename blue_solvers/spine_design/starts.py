@@ -14,7 +14,7 @@ from blue_solvers.spine_design.regrouping import OptimisedSpine, optimise_spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.geography import Entities, Strategy
-from constraint_builders.geography.block_groups import FANOUT_CUTOFF, Variant
+from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, Variant
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from blue_solvers.streaming.part_data import Design
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import write_schema_file
-from constraint_builders.files.replacing import replacing
-from constraint_builders.files.safe_paths import path_component
+from constraint_builders.files.new_files import path_component, replacing
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"

@@ -56,10 +56,8 @@ from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.kept_variables import KeptVariables, keep_variables
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
-from constraint_builders.files.measurement_outline import Outline, read_outline
-from constraint_builders.files.new_folder import require_new
-from constraint_builders.files.replacing import naming_place
-from constraint_builders.files.safe_paths import inside
+from constraint_builders.files.new_files import inside, naming_place, require_new
+from constraint_builders.files.noisy_measurements import Outline, read_outline
 from constraint_builders.memory import format_bytes, require_limit
 from constraint_builders.relations.spine_tables import spine_layout
 

@@ -49,9 +49,7 @@ from blue_solvers.streaming.part_data import Design, Part
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.variances import LARGEST_VALUE
 from constraint_builders.files import read_schema_file
-from constraint_builders.files.new_folder import new_folder
-from constraint_builders.files.replacing import replacing
-from constraint_builders.files.safe_paths import inside
+from constraint_builders.files.new_files import inside, new_folder, replacing
 
 COMBINATIONS, AREAS = "combinations", "areas"  # matrices of a part, fields of `Part`
 # what numpy and zipfile raise of bytes that are no archive of arrays, RuntimeError of what is encrypted or compressed

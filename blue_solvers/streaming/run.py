@@ -9,7 +9,7 @@ from typing import TypeAlias
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.job import Job
-from constraint_builders.files.replacing import naming_place
+from constraint_builders.files.new_files import naming_place
 from constraint_builders.memory import require_limit
 
 Progress: TypeAlias = Callable[[str, int, int], None]

@@ -23,7 +23,7 @@ from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_
 from blue_solvers.streaming.folder_lock import LOCK, locked
 from blue_solvers.streaming.packing import pack, unpack
 from blue_solvers.streaming.versions import difference, versions
-from constraint_builders.files.safe_paths import inside
+from constraint_builders.files.new_files import inside
 
 WORK, RUN, TEMPORARY = ".work", "run.json", "temporary"
 VERSIONS = "versions"

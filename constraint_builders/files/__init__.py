@@ -11,18 +11,17 @@ try:
 except ImportError as error:
     raise missing_extra("settings and schema files need msgspec", "frames") from error
 
-from constraint_builders.files.block_counts import read_block_counts
-from constraint_builders.files.exact_totals import ExactTotal, read_totals
-from constraint_builders.files.formats import Format, add_format
+from constraint_builders.files.block_tables import read_block_counts
+from constraint_builders.files.exact_totals import ExactTotal, read_state_totals, read_totals
 from constraint_builders.files.kept_variables import tied_settings
 from constraint_builders.files.long_table import (
     estimates_frame,
-    infer_schema,
     measurements_frame,
-    read_long_table,
+    rounded,
     with_measurements,
     write_frame,
 )
+from constraint_builders.files.measured_table import infer_schema, read_long_table
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
 from constraint_builders.files.published_tables import (
@@ -31,13 +30,10 @@ from constraint_builders.files.published_tables import (
     PublishedTables,
     published_tables,
 )
-from constraint_builders.files.reading_report import ReadingReport
-from constraint_builders.files.row_accounts import RowCount, Unused
+from constraint_builders.files.reading_report import ReadingReport, RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings
-from constraint_builders.files.significant_digits import rounded
-from constraint_builders.files.source import frame_like
-from constraint_builders.files.state_totals import read_state_totals
+from constraint_builders.files.source import Format, add_format, frame_like
 from constraint_builders.sources import combine_sources
 
 __all__ = [

@@ -1,30 +1,37 @@
-"""Totals of geounits that are known exactly, from a file beside the measurements.
+"""Totals of geounits that are known exactly, from a file beside the measurements or as published of the states.
 
-They are compared with all that measurements and their bounds say of them.
+They are compared with all that measurements and their bounds say of them. A state is one geounit, or two: its American
+Indian and Alaska Native areas, and the rest. The last two characters of their geocodes are the state's code. The sum of
+two branches becomes a geounit of its own, above them, at the geolevel `WHOLE_STATE`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
 
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
+from constraint_builders.files.measurement_files import geocodes_in, level_folders
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import NotANumberError, decimal_mark, read_codes, read_numbers
+from constraint_builders.files.settings import Settings
 from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.tabulated_places import TOGETHER
 
 GEOCODE, TOTAL = "geocode", "total"
-TOGETHER = "+"  # between the codes of geounits that are counted together
 ByTable = Mapping[str, Mapping[str, Float]]
 BELOW = 2  # generations below a geounit that are looked at: those further down tell little of its total
 MOST_DEVIATIONS = {"gaussian": 6.0, "discrete_gaussian": 6.0}  # so far from one total its noise does not come
 OF_OTHER_LAWS = 20.0
+CENSUS_2020, STATE, WHOLE_STATE = "2020", "State", "Whole_State"
+CODE_WIDTH = 2
 
 
 class ExactTotal(NamedTuple):
@@ -128,8 +135,10 @@ def with_sums(spine: Spine, totals: Sequence[ExactTotal]) -> Spine:
             continue
         units = [i for i, code in enumerate(spine.geocodes) if code in known.codes]
         above = {parent[unit] for unit in units}
-        if len(units) != len(known.codes) or len(above) > 1 or len(units) == spine.child_counts[min(above)]:
-            continue  # for `totals_by_geounit` to find, or to refuse
+        if len(units) != len(known.codes) or len(above) > 1 or min(above) >= spine.size:
+            continue  # for `totals_by_geounit` to refuse
+        if len(units) == spine.child_counts[min(above)]:
+            continue  # for it to find
         for unit in units:
             parent[unit] = len(parent)
         parent.append(min(above))
@@ -214,7 +223,8 @@ def refuse_doubtful(
     derived: set[int] = set()
     units = np.array([position])
     for _ in range(1 + BELOW):
-        ranks = {level: spine.rank_in_level[units[here]] for level, here in _by_level(spine, units)}
+        here = spine.level_of[units]
+        ranks = {spine.levels[level]: spine.rank_in_level[units[here == level]] for level in np.unique(here).tolist()}
         for count, variance in _sums(schema, ranks, variances, totals):
             if variance > 0:
                 precision, weighted = precision + 1 / variance, weighted + count / variance
@@ -233,11 +243,6 @@ def refuse_doubtful(
             raise _refusal(known, f"the bounds on persons of every type imply {total:,}")
 
 
-def _by_level(spine: Spine, units: Index) -> Iterator[tuple[str, Flags]]:
-    for number in np.unique(spine.level_of[units]).tolist():
-        yield spine.levels[number], spine.level_of[units] == number
-
-
 def _sums(
     schema: Schema, ranks: Mapping[str, Index], variances: ByTable, totals: ByTable
 ) -> Iterator[tuple[float, float]]:
@@ -254,3 +259,95 @@ def _refusal(known: ExactTotal, found: str) -> ValueError:
         f"{known.place}: the total is {known.total:,.0f}, and {found}: no noise explains that; is the total of these "
         "measurements, and of this year, and is all in the folder that it counts?"
     )
+
+
+class StateTotals(NamedTuple):
+    """Totals of the states of a folder of measurements.
+
+    Attributes
+    ----------
+    totals : tuple of ExactTotal
+    left_out : tuple of str
+        Of every state whose total is given and not used, why.
+    """
+
+    totals: tuple[ExactTotal, ...]
+    left_out: tuple[str, ...]
+
+
+def read_state_totals(
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    settings: Settings,
+    within: Sequence[str] | None = None,
+) -> StateTotals:
+    """The exact totals of the states that are taken of a folder of measurements, each with its geounits.
+
+    Parameters
+    ----------
+    source : str or path
+        ``"2020"`` for the resident populations of the Census of 2020, of the 50 states and the District of Columbia; or
+        a ``.csv`` or ``.parquet`` file with the columns ``state``, codes of two characters, and ``total``.
+    folder, settings, within
+        As in `read_noisy_measurements`.
+
+    Raises
+    ------
+    ValueError
+        If the file is wrong, as `read_totals`, the folder has no geounits at the geolevel State, or none of the states
+        that are taken whole has a total.
+    OSError
+        If a file cannot be opened.
+    """
+    known = _census_2020() if source == CENSUS_2020 else _given(source)
+    branches = _branches(folder, settings)
+    found, left_out = [], []
+    for state, codes in branches.items():
+        taken = [code for code in codes if within is None or any(code.startswith(prefix) for prefix in within)]
+        if state not in known:
+            continue
+        if not taken:
+            cut = [prefix for prefix in within or () if any(prefix.startswith(code) for code in codes)]
+            if cut:
+                left_out.append(f"the total of state {state} is not used: no more than {', '.join(cut)} is taken of it")
+            continue
+        if len(taken) < len(codes):
+            missing = ", ".join(code for code in codes if code not in taken)
+            left_out.append(f"the total of state {state} is not used: {missing}, which it counts too, is not taken")
+        else:
+            total, place = known[state]
+            found.append(ExactTotal(tuple(codes), total, place, WHOLE_STATE))
+    if not found and not left_out:
+        there = ", ".join(branches)
+        raise ValueError(f"{os.fspath(source)}: no total of the states that are taken: the folder has {there}")
+    return StateTotals(tuple(found), tuple(left_out))
+
+
+def _census_2020() -> dict[str, tuple[float, str]]:
+    file = resources.files("constraint_builders.files") / "production" / "state_totals_2020.csv"
+    rows = [line.split(",") for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    return {state: (float(total), f"the state totals of 2020, row {i}") for i, (state, total) in enumerate(rows, 2)}
+
+
+def _given(source: str | os.PathLike[str]) -> dict[str, tuple[float, str]]:
+    found: dict[str, tuple[float, str]] = {}
+    with naming(source):
+        for state, total, row in read_exact(source, "state"):
+            if len(state) != CODE_WIDTH:
+                raise ValueError(f"row {row}: state {state!r} must be its code of two characters, such as 44")
+            if state in found:
+                raise ValueError(f"row {row}: state {state!r} is given twice")
+            found[state] = total, f"{os.fspath(source)}, row {row}"
+    return found
+
+
+def _branches(folder: str | os.PathLike[str], settings: Settings) -> dict[str, list[str]]:
+    """The geounits of every state, by its code."""
+    place = level_folders(folder, settings.geolevels).get(STATE)
+    codes = [] if place is None else geocodes_in(place)
+    if not codes:
+        raise ValueError(f"{os.fspath(folder)}: state totals need its geolevel {STATE!r}, of which there is nothing")
+    found: dict[str, list[str]] = {}
+    for code in codes:
+        found.setdefault(code[-CODE_WIDTH:], []).append(code)
+    return dict(sorted(found.items()))

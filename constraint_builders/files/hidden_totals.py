@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -73,43 +73,54 @@ class TableColumn:
         return own and bool(agree(*self.without()) and not agree(*self.without(level)))
 
 
-def refuse_hidden_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> None:
-    """Refuse a level that is the sum of all others, or without which the others are the total, everywhere within noise.
+def hidden_totals(
+    schema: Schema, tables: Sequence[MeasuredCells], written: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """Refuse levels that count others once more; those that may do so, within noise or by chance, in words.
 
-    Where some total holds a level among others it is one, whatever the others add up to.
+    A level does that is the sum of all others, or without which the others are the total, everywhere within noise; or
+    that is the sum of some, as `nested_levels` finds them. Where some total holds a level among others it is one,
+    whatever the others add up to.
+
+    Parameters
+    ----------
+    schema : Schema
+    tables : sequence of MeasuredCells
+    written : mapping of str to sequence of str
+        The labels of every variable in the order of the file.
 
     Raises
     ------
     ValueError
         The level is named, and what says whether it is one.
     """
-    for column in columns(tables):
+    found = list(columns(tables))
+    perhaps: dict[str, str] = {}
+    for column in found:
         if column.values.shape[1] < 3 or (column.has_total and agree(*column.without())):
             continue
+        name = schema.names[column.axis]
         if column.has_total:
             level = _counted_twice(column)
             how = "is counted twice, the total is the sum of the others: leave its rows out if it is a subtotal"
         else:
             level = _sum_of_others(column.values, column.variances)
             how = "counts as many as all others together: name it by total= if it is their total"
-        if level is not None and not any(other.needs(column.axis, level) for other in columns(tables)):
-            name = schema.names[column.axis]
+        if _is_no_part(level, column, found):
             raise ValueError(f"column {name!r}: {shown(schema.labels_of(name)[level])} {how}; {IF_LEVEL}")
-
-
-def perhaps_totals(schema: Schema, tables: Sequence[MeasuredCells]) -> Iterator[str]:
-    """Levels that are the sum of all others, within large noise or but for what was not measured, in words."""
-    found: dict[str, int] = {}
-    for column in columns(tables):
-        if column.values.shape[1] > 2 and not column.has_total:
+        if not column.has_total:
             level = _sum_of_others(column.values, column.variances, most_chance=1.0)
             level = _nearly_all(column) if level is None else level
-            if level is not None and not any(other.needs(column.axis, level) for other in columns(tables)):
-                found.setdefault(schema.names[column.axis], level)
-    for name, level in found.items():
-        label = shown(schema.labels_of(name)[level])
-        how = "within its noise or what was not measured"
-        yield f"{label} in column {name!r} counts as many as all others together, {how}: is it their total?"
+            if _is_no_part(level, column, found):
+                perhaps.setdefault(name, shown(schema.labels_of(name)[level]))
+    how = "counts as many as all others together, within its noise or what was not measured: is it their total?"
+    nested = list(nested_levels(schema, found, written))
+    return *(f"{label} in column {name!r} {how}" for name, label in perhaps.items()), *nested
+
+
+def _is_no_part(level: int | None, column: TableColumn, found: Sequence[TableColumn]) -> TypeGuard[int]:
+    """Whether there is a level that no total needs."""
+    return level is not None and not any(other.needs(column.axis, level) for other in found)
 
 
 def refuse_rows_that_are_none(
@@ -260,9 +271,7 @@ class Nested(NamedTuple):
     chance: float
 
 
-def nested_levels(
-    schema: Schema, tables: Sequence[MeasuredCells], written: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
+def nested_levels(schema: Schema, found: Sequence[TableColumn], written: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Levels that are everywhere the sum, within noise, of what their codes begin or of what is written beside.
 
     Of a column that is known to add up to a total nothing is asked.
@@ -270,7 +279,7 @@ def nested_levels(
     Parameters
     ----------
     schema : Schema
-    tables : sequence of MeasuredCells
+    found : sequence of TableColumn
     written : mapping of str to sequence of str
         The labels of every variable in the order of the file.
 
@@ -284,7 +293,6 @@ def nested_levels(
     ValueError
         For one that hardly is; the level and its parts are named.
     """
-    found = list(columns(tables))
     told = {own.axis for own in found if own.has_total and agree(*own.without())}
     for column in found:
         if column.axis in told:

@@ -14,7 +14,7 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.description.understood import Understood
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.columns import HOW_PRECISE, VALUES, plain_name, spreads_by_stem, with_unit
-from constraint_builders.files.hidden_totals import nested_levels, perhaps_totals, refuse_hidden_totals
+from constraint_builders.files.hidden_totals import hidden_totals
 from constraint_builders.files.labels import in_order, is_total, may_be_total
 from constraint_builders.files.rows import MeasuredCells, variances_of
 from constraint_builders.problem import Problem
@@ -91,9 +91,7 @@ def _ask_about_totals(problem: Problem, y: Float) -> tuple[str, ...]:
     parts = zip(problem.observed.names, problem.observed_tables, strict=True)
     values, variances = (problem.observed.tables(vector) for vector in (y, problem.variances))
     cells = [MeasuredCells("", own, values[name][None], variances[name][None]) for name, own in parts]
-    refuse_hidden_totals(schema, cells)
-    written = {name: schema.labels_of(name) for name in schema.names}
-    return *nested_levels(schema, cells, written), *perhaps_totals(schema, cells)
+    return hidden_totals(schema, cells, {name: schema.labels_of(name) for name in schema.names})
 
 
 def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:

@@ -1,14 +1,17 @@
 """Labels as people write them, matched with those of a schema.
 
-Those that count everybody have many names, in several languages, and are asked about where they may be levels.
+Those that count everybody have many names, in several languages, and are asked about where they may be levels. Of those
+that are ranges of numbers, such as ages, two that overlap count some people twice.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -16,13 +19,88 @@ from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.cell_keys import SUMMED_OUT
+from constraint_builders.files.columns import SUMMED_OUT
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 
-_ALIKE = str.maketrans("‐‑‒–—−‘’‛ʼ", "------''''")  # dashes and apostrophes
+_SIGNS_ALIKE = str.maketrans("‐‑‒–—−‘’‛ʼ", "------''''")  # dashes and apostrophes
 _WHOLE_FLOAT = re.compile(r"([0-9]+)\.0+")
+_LISTED = """
+all, all total, everybody, everyone, grand total, overall, overall total, sum, sum total, tot, total, total sum, totals,
+alle, gesamt, gesamtergebnis, gesamtsumme, gesamtzahl, insgesamt, insg, summe, zusammen, zus,
+ensemble, somme, total general, totales, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte,
+tutti, soma, suma, suma total, todas, todos, total geral, eindtotaal, totaal, totalt, i alt, ialt, sammanlagt, samtals,
+yhteensa, kaikki, tổng số, tổng cộng,
+lacznie, ogolem, razem, celkem, spolu, uhrnem, osszesen, mindosszesen, skupaj, ukupno, укупно, общо, всего, итого,
+усього, разом, συνολο, toplam, jumlah, kokku, kopa, is viso, guztira,
+合計, 総数, 総計, 合计, 总计, 总数, 合計數, 總計, 합계, 총계, 전체, รวม, المجموع, الاجمالي, סה כ, कुल
+"""
+_MAY_BE = """
+t, any, both, combined, together, aggregate, subtotal, sub total, subtotals, zwischensumme, sous total,
+people, person, persons, population, inhabitants, residents, individuals, households, universe, total population,
+personen, bevolkerung, einwohner, haushalte, personnes, population totale, personas, poblacion, persone, popolazione,
+pessoas, populacao, osoby, ludnosc,
+state, statewide, nation, national, nationwide, country, countrywide, world, worldwide, whole country
+"""
+SDMX_TOTAL = "_t"
+OTHERS = (
+    r"(?!.*\b(others?|else|rest|remaining|autres?|ander\w*|ubrig\w*|sonstig\w*|otr[ao]s|demas|altr[ie]|outr[ao]s)\b)"
+)
+ALL_OF = re.compile(
+    rf"(all|total|totale?s?|totaa?l|alle[rs]?|tous|toutes|tod[ao]s|tutt[ei]) {OTHERS}\w.*"
+    r"|.* (totals?|totale|insgesamt|zusammen|combined)|(sub ?totals?|sum of) .*"
+    r"|(both|ambos|beiderlei|beide|les deux|deux) (sexes|genders|sexos|geschlechts?|geschlechter)"
+)
+NO_COUNTS = re.compile(
+    r"%|\b(median|mean|average|avg|durchschnitt|mittelwert|moyenne|promedio|ø|minimum|maximum|percent(age)?|pct|ratio|"
+    r"rate|per capita|density|(net )?change (since|from|between|in)|difference|margin of error|moe|standard error|"
+    r"sample size|number of cases|unweighted)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W_]+")
+_NUMBER = r"(\d+(?:\.\d+)?k?)"
+_UNITS = r"(?: [^\W\d]+){0,3}"
+_LED = r"(?:(?:from|between|von|de|entre|da|van) )?"
+_TO = (
+    r"(?:-|\.\.|to under|to less than|to|through|until|till|and|bis unter|bis|und|à moins de|à|a menos de|a|al|hasta|e|"
+    r"et|y|do|t/m|tot|til)"
+)
+_FROM_TO = re.compile(rf"{_LED}{_NUMBER} ?{_TO} ?{_NUMBER}{_UNITS}")
+_AND_MORE = (
+    r"(?:and (?:over|older|above|more|up)|or (?:more|over|older|above)|plus|und (?:mehr|älter|darüber)|"
+    r"oder (?:mehr|älter)|et (?:plus|au-delà)|ou plus|y más|o más|e (?:più|oltre|mais)|o più|ou mais|"
+    r"en (?:ouder|meer)|of (?:ouder|meer)|og (?:over|eldre|ældre)|och (?:över|äldre)|i (?:więcej|starsi)|"
+    r"и (?:старше|более|больше)|及?以上|이상)"
+)
+_FROM = re.compile(
+    rf"{_NUMBER}{_UNITS} ?(?:\+|{_AND_MORE}){_UNITS}"
+    rf"|(?:≥|>=|from|at least|min\.?|ab|mindestens|à partir de|au moins|al menos|almeno|vanaf|fra|minst) ?{_NUMBER}"
+    rf"{_UNITS}"
+)
+_BEYOND = re.compile(
+    rf"(?:>|over|older than|more than|above|über|mehr als|plus de|más de|oltre|più di|mais de|över|старше|более) ?"
+    rf"{_NUMBER}{_UNITS}"
+)
+_BELOW = re.compile(
+    rf"(?:<|≤|<=|under|u|below|less than|younger than|up to|at most|max\.?|unter|bis unter|bis|weniger als|moins de|"
+    rf"menos de|menores de|hasta|meno di|sotto i|fino a|onder|tot|poniżej|до|моложе) ?{_NUMBER}{_UNITS}"
+    rf"|{_NUMBER} ?(?:未満|以下|미만|이하)"
+)
+_INTERVAL = re.compile(rf"([\[(]){_NUMBER} ?[,;] ?{_NUMBER}[\])]")
+_MONTH = r"(?:jan|feb|mar|mrz|mär|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)[a-z]*\.?"
+_DATE = re.compile(rf"\d{{1,2}}[-./ ]+{_MONTH}|{_MONTH}[- ]\d{{1,2}}|\d{{4}}-\d\d-\d\d(?: .*)?|4[4-7]\d{{3}}")
+_ALONE = re.compile(rf"{_NUMBER}{_UNITS}")
+_SIGNS = str.maketrans("‐‑‒–—−~〜～", "---------", "$€£,歳岁歲세")
+_SHORT = (  # codes of SDMX, "under-18s", who is counted, what stands in brackets, spaces in numbers
+    (re.compile(r"y_?(g[et]|l[et])_?(?=\d)"), lambda code: {"ge": ">=", "gt": ">", "lt": "<", "le": "<="}[code[1]]),
+    (re.compile(r"y(\d+)(?:[-t_](\d+))?"), lambda ages: "-".join(filter(None, ages.groups()))),
+    (re.compile(r"(under|over)-(\d+)s?"), r"\1 \2"),
+    (re.compile(r"(?:(?:age[ds]?|pop\.?|population|people|persons?|alter|âge)[ :]+)+(?=.*\d)"), ""),
+    (re.compile(r"(?<=.)\([^()]*\)$"), ""),
+    (re.compile(r"(?<=\d) (?=\d{3}\b)"), ""),
+    (re.compile(r"&"), "and"),
+)
 
 
 class LabelNumbers:
@@ -48,17 +126,21 @@ class LabelNumbers:
 def plain_label(label: str) -> str:
     """A label without what makes no difference: capitals, kinds of spaces, dashes, accents, what nobody sees, 1.0."""
     seen = "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
-    plain = " ".join(seen.translate(_ALIKE).casefold().split())
+    plain = " ".join(seen.translate(_SIGNS_ALIKE).casefold().split())
     return _WHOLE_FLOAT.sub(r"\1", plain) if _WHOLE_FLOAT.fullmatch(plain) else plain
+
+
+def _alike(labels: Iterable[str]) -> tuple[str, str] | None:
+    """The first two labels of one `plain_label`."""
+    first: dict[str, str] = {}
+    pairs = ((first.setdefault(plain_label(label), label), label) for label in labels)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
 def refuse_alike(labels: Iterable[str], what: str) -> None:
     """Raise `ValueError` for two labels of one `plain_label`."""
-    first: dict[str, str] = {}
-    for label in labels:
-        other = first.setdefault(plain_label(label), label)
-        if other != label:
-            raise ValueError(f"{what} has both {other!a} and {label!a}: write one of them")
+    if both := _alike(labels):
+        raise ValueError(f"{what} has both {both[0]!a} and {both[1]!a}: write one of them")
 
 
 def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
@@ -78,14 +160,11 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
     """
     stripped = labels.str.strip_chars()
     levels = [label for label in stripped.unique(maintain_order=True) if label != SUMMED_OUT]
-    first: dict[str, str] = {}
-    for level in levels:
-        other = first.setdefault(plain_label(level), level)
-        if other != level:
-            places = [rows[int((stripped == label).arg_max() or 0)] for label in (other, level)]
-            as_shown = ascii if unicodedata.normalize("NFC", other) == unicodedata.normalize("NFC", level) else repr
-            seen = f"{as_shown(other)} (row {places[0]}) and {as_shown(level)} (row {places[1]})"
-            raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
+    if both := _alike(levels):
+        as_shown = ascii if len({unicodedata.normalize("NFC", label) for label in both}) == 1 else repr
+        places = [rows[int((stripped == label).arg_max() or 0)] for label in both]
+        seen = " and ".join(f"{as_shown(label)} (row {row})" for label, row in zip(both, places, strict=True))
+        raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
     return in_order(levels)
 
 
@@ -123,41 +202,6 @@ def read_table_name(schema: Schema, name: str) -> tuple[str, Table]:
             raise
         right = " * ".join(factors[number] for number in found)
         return right, parse_table(schema, right)
-
-
-_LISTED = """
-all, all total, everybody, everyone, grand total, overall, overall total, sum, sum total, tot, total, total sum, totals,
-alle, gesamt, gesamtergebnis, gesamtsumme, gesamtzahl, insgesamt, insg, summe, zusammen, zus,
-ensemble, somme, total general, totales, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte,
-tutti, soma, suma, suma total, todas, todos, total geral, eindtotaal, totaal, totalt, i alt, ialt, sammanlagt, samtals,
-yhteensa, kaikki, tổng số, tổng cộng,
-lacznie, ogolem, razem, celkem, spolu, uhrnem, osszesen, mindosszesen, skupaj, ukupno, укупно, общо, всего, итого,
-усього, разом, συνολο, toplam, jumlah, kokku, kopa, is viso, guztira,
-合計, 総数, 総計, 合计, 总计, 总数, 合計數, 總計, 합계, 총계, 전체, รวม, المجموع, الاجمالي, סה כ, कुल
-"""
-_MAY_BE = """
-t, any, both, combined, together, aggregate, subtotal, sub total, subtotals, zwischensumme, sous total,
-people, person, persons, population, inhabitants, residents, individuals, households, universe, total population,
-personen, bevolkerung, einwohner, haushalte, personnes, population totale, personas, poblacion, persone, popolazione,
-pessoas, populacao, osoby, ludnosc,
-state, statewide, nation, national, nationwide, country, countrywide, world, worldwide, whole country
-"""
-SDMX_TOTAL = "_t"
-OTHERS = (
-    r"(?!.*\b(others?|else|rest|remaining|autres?|ander\w*|ubrig\w*|sonstig\w*|otr[ao]s|demas|altr[ie]|outr[ao]s)\b)"
-)
-ALL_OF = re.compile(
-    rf"(all|total|totale?s?|totaa?l|alle[rs]?|tous|toutes|tod[ao]s|tutt[ei]) {OTHERS}\w.*"
-    r"|.* (totals?|totale|insgesamt|zusammen|combined)|(sub ?totals?|sum of) .*"
-    r"|(both|ambos|beiderlei|beide|les deux|deux) (sexes|genders|sexos|geschlechts?|geschlechter)"
-)
-NO_COUNTS = re.compile(
-    r"%|\b(median|mean|average|avg|durchschnitt|mittelwert|moyenne|promedio|ø|minimum|maximum|percent(age)?|pct|ratio|"
-    r"rate|per capita|density|(net )?change (since|from|between|in)|difference|margin of error|moe|standard error|"
-    r"sample size|number of cases|unweighted)\b",
-    re.IGNORECASE,
-)
-_WORD = re.compile(r"[^\W_]+")
 
 
 def _words(label: str) -> str:
@@ -249,3 +293,98 @@ def _ask(column: str, labels: Sequence[str]) -> None:
                 f"column {column!r}: does {shown(label)} count everybody? write 'total' in its place, or name it by "
                 f"total= or, {is_level}"
             )
+
+
+Range = tuple[float, float]
+
+
+def refuse_overlapping(schema: Schema) -> None:
+    """Refuse a variable of which two levels are ranges that overlap, or some are ranges and one is a date.
+
+    Raises
+    ------
+    ValueError
+        The levels are named.
+    """
+    for variable in schema.variables:
+        ranges = [level for level in variable.levels if _range(level) is not None]
+        dates = [level for level in variable.levels if _DATE.fullmatch(level.casefold())]
+        if ranges and dates:
+            raise ValueError(
+                f"column {variable.name!r}: {dates[0]!r} is a date beside ranges such as {ranges[0]!r}, which a "
+                "spreadsheet made of one: write the range; say total= '*' or give a schema if it is a level"
+            )
+        both = overlapping(variable.levels)
+        if both is not None:
+            raise ValueError(
+                f"column {variable.name!r}: {both[0]!r} and {both[1]!r} count some people twice: leave the rows of a "
+                "subtotal out, or give a schema in which it is a group of a recode; say total= '*' if these are levels"
+            )
+
+
+def overlapping(levels: Sequence[str]) -> tuple[str, str] | None:
+    """Two levels whose ranges have more than an end in common, or a number within a range; None if levels are codes.
+
+    Examples
+    --------
+    >>> overlapping(["0-17", "0-4", "5-17", "18+"])
+    ('0-17', '0-4')
+    """
+    found = [(own, level) for level in levels if (own := _range(level)) is not None]
+    numbers = [(number, level) for level in levels if (number := _alone(level)) is not None]
+    ends = {end for (low, high), _ in found if low < high for end in (low, high)}
+    if any(low > high or (low == high and low in ends) for (low, high), _ in found):
+        return None
+    numbers += [(low, level) for (low, high), level in found if low == high]
+    ranges = sorted((own for own in found if own[0][0] < own[0][1]), key=lambda own: (own[0][0], -own[0][1]))
+    for ((_, end), before), ((start, _), level) in pairwise(ranges):
+        if start < end:
+            return before, level
+    inside = ((level, alone) for number, alone in numbers for (low, high), level in ranges if low <= number < high)
+    return next(inside, None)
+
+
+def _range(level: str) -> Range | None:
+    """The ends; the lower one of what is said to lie beyond it is above it."""
+    if found := _INTERVAL.fullmatch(" ".join(level.split())):
+        return (_number(found[2]) if found[1] == "[" else _above(found[2])), _number(found[3])
+    text = _plain(level)
+    if found := _FROM_TO.fullmatch(text):
+        return _from_to(found[1], found[2])
+    if found := _FROM.fullmatch(text):
+        return _number(found[1] or found[2]), math.inf
+    if found := _BEYOND.fullmatch(text):
+        return _above(found[1]), math.inf
+    if found := _BELOW.fullmatch(text):
+        return -math.inf, _number(found[1] or found[2])
+    return None
+
+
+def _alone(level: str) -> float | None:
+    """The number that a label is, with or without a unit."""
+    number = _ALONE.fullmatch(_plain(level))
+    return None if number is None or _range(level) else _number(number[1])
+
+
+def _plain(level: str) -> str:
+    """A label without what makes no difference to what range it is."""
+    text = " ".join(level.casefold().translate(_SIGNS).split())
+    for pattern, plain in _SHORT:
+        text = pattern.sub(plain, text).strip()
+    return text
+
+
+def _from_to(low: str, high: str) -> Range:
+    """Both ends; of ``5-10k`` the lower one is in thousands too, and ``2010-11`` ends in 2011."""
+    if len(low) == 4 and len(high) == 2 and high.isdigit():
+        high = low[:2] + high
+    thousands = "k" if high.endswith("k") and not low.endswith("k") and float(low) < float(high[:-1]) else ""
+    return _number(low + thousands), _number(high)
+
+
+def _number(text: str) -> float:
+    return 1000 * float(text[:-1]) if text.endswith("k") else float(text)
+
+
+def _above(text: str) -> float:
+    return math.nextafter(_number(text), math.inf)

@@ -1,131 +1,46 @@
-"""Long tables: one row a published cell, in files or in data frames.
-
-======================  ================================================================================
-column                  holds
-======================  ================================================================================
-``table``               the table's name: factors joined by ``*``, ``total`` or ``detailed``
-one for each variable   a level's label, ``*`` where the variable is summed out, the group of a recode
-``value``               the published number; may be empty where it was not measured
-``variance``            variance of its noise: 0 for an exact value, ``inf`` where it was not measured
-======================  ================================================================================
-
-Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error of 90 %, or another level) or
-``cv_percent``. With a geography there are two columns more, or three:
-
-======================  ================================================================================
-``geolevel``            the geounit's level
-``geocode``             its code, text; the code of its parent begins it, whatever their widths
-``parent``              where codes do not tell: the parent's code, empty at the top
-======================  ================================================================================
-
-A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
-Capitals and outer spaces make no difference where there is one label or name that is meant; what counts everybody may
-also be called ``Total:`` and the like, and without a schema a level that counts others once more is refused.
+"""Long tables as they are written: one row a published cell, in files or in data frames, rounded where it is asked.
 
 Results have ``estimate``, ``std_error``, ``lower`` and ``upper``, and after them the value, its variance,
-``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors).
-
-Estimates over leaves by group have a column for the variable that tells the leaves apart.
+``adjustment`` (estimate less value) and ``adjustment_z`` (in its standard errors). Estimates over leaves by group have
+a column for the variable that tells the leaves apart.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.reals import real_array
-from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
-from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, TABLE, find_columns
-from constraint_builders.files.formats import writer_of
-from constraint_builders.files.geography_columns import codes_tell, spine_by_parents
-from constraint_builders.files.labels import with_totals
-from constraint_builders.files.measured_table import measured
-from constraint_builders.files.naming import naming
-from constraint_builders.files.replacing import replacing
-from constraint_builders.files.rows import infer
-from constraint_builders.files.source import open_source
+from constraint_builders.files.columns import (
+    GEOCODE,
+    GEOLEVEL,
+    PARENT,
+    SUMMED_OUT,
+    TABLE,
+    cell_keys,
+    without_source,
+)
+from constraint_builders.files.measurement_queries import LARGEST
+from constraint_builders.files.new_files import replacing
+from constraint_builders.files.source import writer_of
+from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem
 
-
-def read_long_table(
-    source: Any,
-    schema: Schema | None = None,
-    *,
-    desired: Sequence[str] | str | None = None,
-    noise: str = "gaussian",
-    undetermined: Literal["error", "nan"] = "error",
-) -> tuple[Problem, Float]:
-    """Read measurements from a long table.
-
-    Parameters
-    ----------
-    source : path or data frame
-        A file of one of the `formats.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
-        the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
-    schema : Schema, optional
-        What the rows must agree with; by default `infer_schema` of them.
-    desired, noise, undetermined
-        As in `Problem`.
-
-    Returns
-    -------
-    problem : Problem
-        Observing the tables under the names that the rows give them; in the same order, as their cells and geounits,
-        whatever the order of the rows.
-    y : ndarray, (n,)
-        The values over the observed layout, NaN where empty.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be read as a table; if a column or a cell is missing; if a table or a level is unknown; if a
-        cell is given twice; if a value or a variance is not a number that it can be; if exact values contradict one
-        another. The message names the file and the place.
-    OSError
-        If the file cannot be opened.
-    TypeError
-        If `source` is neither a path nor a data frame.
-
-    Examples
-    --------
-    >>> frame = pl.DataFrame(
-    ...     {"table": ["sex", "sex", "total"], "sex": ["f", "m", "*"], "value": [6, 9, 14], "variance": [1.0, 1.0, 0.0]}
-    ... )
-    >>> read_long_table(frame)
-    (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([14.,  6.,  9.]))
-    """
-    table = measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined)
-    return table.problem, table.y
-
-
-def infer_schema(source: Any) -> Schema:
-    """The schema that a long table implies: its variables, with levels in order of size or of the alphabet.
-
-    Parameters
-    ----------
-    source : path or data frame
-        As for `read_long_table`. Recodes cannot be inferred: tables with recodes need a schema.
-
-    Raises
-    ------
-    ValueError, OSError, TypeError
-        As for `read_long_table`.
-    """
-    table = open_source(source)
-    with naming(table.what):
-        columns = find_columns(table.frame, None)
-        return infer(with_totals(table, columns.variables, None, ())[0], columns)
+ROUNDED = ("estimate", "std_error", "lower", "upper", "nonnegative", "adjustment")
+RATIOS = ("adjustment_z",)
+OF_EXACT = 15  # significant digits of a number without a standard error: the last bits are rounding
+MOST_DIGITS = 17  # of a floating-point number
+EPSILON = np.finfo(np.float64).eps
 
 
 def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
@@ -204,7 +119,7 @@ def with_measurements(
 def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     """Write a frame to a file, whole or not at all: a failure leaves what was there before.
 
-    Its name says the format, one of the `formats.FORMATS` that are written, such as CSV and Parquet.
+    Its name says the format, one of the `source.FORMATS` that are written, such as CSV and Parquet.
 
     In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
     apostrophe before it, which reading takes away.
@@ -305,3 +220,87 @@ def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> 
     keys = {name: labels.get(name, frame[name] if name in frame.columns else None) for name in schema.names}
     places = {GEOLEVEL: geolevels, GEOCODE: geocodes}
     return pl.DataFrame({TABLE: tables, **keys, **places}).with_columns(frame.select(rest))
+
+
+def rounded(frame: pl.DataFrame, digits: int) -> pl.DataFrame:
+    """Round a frame of estimates, row by row, so that the standard error has a number of significant digits.
+
+    Estimates, bounds and adjustments of a row are rounded to the same decimal place; what was measured stays as it is.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        With a column ``std_error``.
+    digits : int
+        Significant digits of the standard error, at least 1.
+
+    Returns
+    -------
+    polars.DataFrame
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"estimate": [1545.2034, 77.0], "std_error": [0.98765, 0.0]})
+    >>> rounded(frame, 2).rows()
+    [(1545.2, 0.99), (77.0, 0.0)]
+    """
+    places = digits - 1 - _exponents(frame["std_error"].to_numpy())
+    columns = []
+    for name in frame.columns:
+        what, _ = without_source(name)
+        if what in ROUNDED:
+            values = frame[name].to_numpy()
+            own = np.where(np.isnan(places), OF_EXACT - 1 - _exponents(values), places)
+            columns.append(_at(frame[name], values, own))
+        elif what in RATIOS:
+            columns.append(_at(frame[name], frame[name].to_numpy(), np.full(frame.height, digits - 1.0)))
+    return frame.with_columns(columns)
+
+
+def digits_of(estimate: Float, std_error: Float) -> int:
+    """The significant digits of standard errors to which results are rounded; `MOST_DIGITS` where they are not.
+
+    Parameters
+    ----------
+    estimate, std_error : ndarray, (rows,)
+
+    Examples
+    --------
+    >>> digits_of(np.array([1545.2, 0.0]), np.array([0.99, 1.0])), digits_of(np.array([1545.2034]), np.array([0.99]))
+    (2, 4)
+    """
+    for digits in range(1, MOST_DIGITS):
+        unit = 2 * half_units(std_error, digits)
+        unit[std_error == 10.0 ** _exponents(std_error)] /= 10  # they may have been rounded up to one digit more
+        if all(_whole(own, unit).all() for own in (estimate, std_error)):
+            return digits
+    return MOST_DIGITS
+
+
+def half_units(std_error: Float, digits: int) -> Float:
+    """Half a unit of the last decimal place that `rounded` leaves in a row, (rows,); 0 without a standard error."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.nan_to_num(0.5 * 10.0 ** (_exponents(std_error) - digits + 1))
+
+
+def _whole(values: Float, unit: Float) -> Flags:
+    """Whether values are multiples of units, to their own rounding; where there is no unit there is nothing to say."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        times = np.divide(values, unit, out=np.zeros_like(values), where=unit > 0)
+        return ~np.isfinite(times) | (abs(times - np.round(times)) <= 4 * EPSILON * abs(times))
+
+
+def _exponents(values: Float) -> Float:
+    """The power of ten of the first significant digit, NaN where there is none."""
+    sizes = np.where(np.isfinite(values) & (values != 0), abs(values), np.nan)
+    return np.floor(np.log10(sizes))
+
+
+def _at(column: pl.Series, values: Float, places: Float) -> pl.Series:
+    """A column rounded to decimal places, negative ones too; as it is where that would leave floating point."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        up, down = 10.0 ** np.clip(places, 0, None), 10.0 ** np.clip(-places, 0, None)
+        scaled = values * up / down
+        nearest = np.where(abs(scaled) < LARGEST, np.round(scaled) / up * down, values)
+    whole = pl.Series(column.name, np.where(np.isfinite(nearest), nearest, values) + 0.0)
+    return whole.zip_with(column.is_not_null(), pl.Series([None], dtype=pl.Float64).new_from_index(0, len(whole)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,6 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.expected_rows import AveragedTables, ExpectedRows
-from constraint_builders.files.facility_bounds import FacilityBounds
 from constraint_builders.files.kept_variables import (
     TENURE,
     TENURES,
@@ -26,17 +25,16 @@ from constraint_builders.files.kept_variables import (
     tenure_of_units,
     types_of_facilities,
 )
-from constraint_builders.files.measurement_constraints import Bounds, ExactCounts, Known, Zeros, read_constraints
-from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, MeasuredRows, read_measurements
+from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS
 from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
-from constraint_builders.files.remarks import Remark
-from constraint_builders.files.row_accounts import RowAccounts
+from constraint_builders.files.measurement_rows import Bounds, ExactCounts, MeasuredRows, RowReader, TableRows, Zeros
+from constraint_builders.files.reading_report import FacilityBounds, ImpliedTotal, Remark, RowAccounts
 from constraint_builders.files.settings import Settings
 from constraint_builders.memory import format_bytes
 
 Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], Float | None]
-T = TypeVar("T")
 
+TOTAL = "total"
 HOUSING_UNITS = "housing_units"
 SUMMED_ZEROS = "its zeros are of variables that are summed out"
 KNOWN_TOTALS = "State"  # the geolevel whose totals the mechanism knew
@@ -89,49 +87,39 @@ class MeasuredLevel:
 
     def __init__(
         self,
-        name: str,
-        files: Sequence[tuple[str, Path]],
+        files: Mapping[str, Sequence[Path]],
         geocodes: pl.Series,
         kept: KeptVariables,
-        within: Sequence[str] | None,
-        accounts: RowAccounts,
+        reader: RowReader,
         ledger: Ledger,
         averaged: AveragedTables,
     ) -> None:
-        self._averaged = averaged
-        self._name, self._files, self.geocodes = name, files, geocodes
-        self._kept, self._settings, self._within = kept, kept.source, within
-        self._accounts, self._ledger, self._at_once = accounts, ledger, ledger.at_once()
+        self._files, self.geocodes, self._kept, self._reader = files, geocodes, kept, reader
+        self._name, self._settings, self._accounts = reader.geolevel, reader.settings, reader.accounts
+        self._ledger, self._averaged = ledger, averaged
         self.variances: dict[str, Float] = {}
         self.totals: dict[str, Float] = {}
         self.zeros: dict[str, Flags] = {}
         self.is_measured = False
-        self.has_measurements = any(kind == MEASUREMENTS for kind, _ in files)
+        self.has_measurements = bool(files[MEASUREMENTS])
         self.types: tuple[str, ...] = ()
         self._given: dict[str, Flags] = {}
         self._said: dict[str, Flags] = {}
         self._types_table: Table | None = None
         self.spoken_of: set[str] = set()
-        above = kept.source.geolevels[: kept.source.geolevels.index(name) + 1]
-        self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in above[:-1])
+        levels = self._settings.geolevels
+        self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in levels[: levels.index(self._name)])
 
     def read(self, keep: Keep, spine: Spine, only_children: Index) -> Iterator[Remark]:
         """Read all files, measurements before constraints, hand on the values, and tell what is noticed of them."""
         place = self._name, self.geocodes, spine, only_children
         self._expected = ExpectedRows(self._settings, *place)
-        for _, rows in self._read(read_measurements, MEASUREMENTS, self._settings, self._accounts):
-            self._add_measurements(rows, keep)
-        for path, known in self._read(read_constraints, CONSTRAINTS, self._settings, self._accounts):
-            if isinstance(known, Zeros):
-                self._add_zeros(known)
-                continue
-            self._require_once(self._said, known.name, known.geocodes, path, known.name)
-            if isinstance(known, Bounds):
-                self.types = (HOUSING_UNITS, *self._settings.schema.labels_of(known.table.factors[0])[1:])
-                self._types_table = known.table
-                self.bounds.add(known.is_upper, self._numbers(known.geocodes), known.values)
-            else:
-                self._add_exact(known, keep)
+        for path in self._files[MEASUREMENTS]:
+            for rows in self._reader.measurements(path):
+                self._add_measurements(rows, keep)
+        for path in self._files[CONSTRAINTS]:
+            for known in self._reader.constraints(path):
+                self._add_known(known, keep)
         self._require_agreeing_bounds()
         yield from self._expected.remarks()
         if self._kept.units is not None:
@@ -139,54 +127,41 @@ class MeasuredLevel:
             self._read_units(keep, self._kept.units, expected)
             yield from expected.remarks()
 
-    def _read(
-        self, reader: Callable[..., Iterator[T]], kind: str, settings: Settings, accounts: RowAccounts
-    ) -> Iterator[tuple[Path, T]]:
-        """What a reader makes of all files of one kind, some rows of a file at a time, with the file."""
-        for own, path in self._files:
-            if own == kind:
-                for rows in reader(path, self._name, settings, self._within, accounts, self._at_once):
-                    yield path, rows
-
     def _read_units(self, keep: Keep, units: Settings, expected: ExpectedRows) -> None:
         """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
-        accounts = RowAccounts()
+        reader = replace(self._reader, settings=units, accounts=RowAccounts())
         housing_units = np.full(self.geocodes.len(), np.nan)
         said: dict[str, Flags] = {}
-        for path, known in self._read(read_constraints, CONSTRAINTS, units, accounts):
-            if isinstance(known, ExactCounts):
-                self._require_once(said, known.name, known.geocodes, path, known.name)
-                geounits = self._numbers(known.geocodes)
-                housing_units[geounits] = known.values[:, 0]
-                self.types = (HOUSING_UNITS, *types_of_facilities(units))
-                self.bounds.add_exact(geounits, known.values)
-        self._empty_where(housing_units == 0)
-        for path, rows in self._read(read_measurements, MEASUREMENTS, units, accounts):
-            self._require_once(said, rows.table.name, rows.geocodes, path, f"table {rows.table.name!r} of units")
-            expected.add(rows.table.name, self._numbers(rows.geocodes), rows.variances, rows.values)
-            self._add_units(rows, housing_units[self._numbers(rows.geocodes)], keep)
-        self._accounts.take_over(accounts, OTHER_HISTOGRAM)
+        for path in self._files[CONSTRAINTS]:
+            for known in reader.constraints(path):
+                if isinstance(known, ExactCounts):
+                    geounits = self._only(said, known, known.name)
+                    housing_units[geounits] = known.values[:, 0]
+                    self.types = (HOUSING_UNITS, *types_of_facilities(units))
+                    self.bounds.add_exact(geounits, known.values)
+        none = housing_units == 0
+        if none.any():  # nor households
+            self.zeros[TOTAL] = self.zeros.get(TOTAL, np.zeros(none.size, dtype=bool)) | none
+        for path in self._files[MEASUREMENTS]:
+            for rows in reader.measurements(path):
+                geounits = self._only(said, rows, f"table {rows.table.name!r} of units")
+                expected.add(rows.table.name, geounits, rows.variances, rows.values)
+                self._add_units(rows, geounits, housing_units[geounits], keep)
+        self._accounts.take_over(reader.accounts, OTHER_HISTOGRAM)
 
-    def _empty_where(self, none: Flags) -> None:
-        """Geounits without housing units have no households."""
-        if none.any():
-            self.zeros["total"] = self.zeros.get("total", np.zeros(none.size, dtype=bool)) | none
-
-    def _add_units(self, rows: MeasuredRows, housing_units: Float, keep: Keep) -> None:
+    def _add_units(self, rows: MeasuredRows, geounits: Index, housing_units: Float, keep: Keep) -> None:
         """What the histogram of units tells of households."""
         schema = self._kept.target.schema
-        tenure = TENURE in schema.names
         by_tenure = tenure_of_units(rows.values)
-        if not tenure:
-            by_tenure = added(by_tenure)
-        table = parse_table(schema, TENURE if tenure else "total")
-        geounits = self._numbers(rows.geocodes)
-        self._blend(table, geounits, by_tenure, rows.variances * (1 if tenure else TENURES), keep)
+        if TENURE in schema.names:
+            self._blend(parse_table(schema, TENURE), geounits, by_tenure, rows.variances, keep)
+        else:
+            self._blend(parse_table(schema, TOTAL), geounits, added(by_tenure), rows.variances * TENURES, keep)
         known = np.isfinite(housing_units)
         if known.any():
             households = households_of_units(rows.values[known], housing_units[known])
             variances = rows.variances[known] * VACANCIES
-            self._blend(parse_table(schema, "total"), geounits[known], households, variances, keep)
+            self._blend(parse_table(schema, TOTAL), geounits[known], households, variances, keep)
 
     def _numbers(self, geocodes: pl.Series) -> Index:
         return self.geocodes.search_sorted(geocodes).cast(pl.Int64).to_numpy()
@@ -200,20 +175,34 @@ class MeasuredLevel:
 
     def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
         """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
-        self._require_once(self._given, rows.table.name, rows.geocodes, rows.path, f"table {rows.table.name!r}")
-        geounits, table = self._numbers(rows.geocodes), self._kept.table(rows.table)
+        geounits = self._only(self._given, rows, f"table {rows.table.name!r}")
         self._expected.add(rows.table.name, geounits, rows.variances, rows.values)
         own = rows.variances * self._kept.cells_summed(rows.table)
-        self._blend(table, geounits, self._kept.sums(rows.table, rows.values), own, keep)
+        self._blend(self._kept.table(rows.table), geounits, self._kept.sums(rows.table, rows.values), own, keep)
 
-    def _require_once(self, given: dict[str, Flags], name: str, geocodes: pl.Series, path: Path, what: str) -> None:
-        """Note that something is given of some geounits; `ValueError` if it is of one of them already."""
-        own, geounits = given.setdefault(name, np.zeros(self.geocodes.len(), dtype=bool)), self._numbers(geocodes)
+    def _add_known(self, known: TableRows, keep: Keep) -> None:
+        """What a constraint says."""
+        if isinstance(known, Zeros):
+            self._add_zeros(known)
+            return
+        geounits = self._only(self._said, known, known.name)
+        if isinstance(known, Bounds):
+            self.types = (HOUSING_UNITS, *self._settings.schema.labels_of(known.table.factors[0])[1:])
+            self._types_table = known.table
+            self.bounds.add(known.is_upper, geounits, known.values)
+        else:
+            self._add_exact(known, geounits, keep)
+
+    def _only(self, given: dict[str, Flags], rows: TableRows, what: str) -> Index:
+        """The numbers of the geounits of rows, noted as given; `ValueError` if one of them is given already."""
+        key = rows.table.name if isinstance(rows, MeasuredRows) else rows.name
+        own, geounits = given.setdefault(key, np.zeros(self.geocodes.len(), dtype=bool)), self._numbers(rows.geocodes)
         repeated = own[geounits] | (np.bincount(geounits, minlength=own.size)[geounits] > 1)
         if repeated.any():
-            code = geocodes[int(repeated.argmax())]
-            raise ValueError(f"{path}: {what} of {self._name} {code!r} is given twice: once is enough")
+            code = rows.geocodes[int(repeated.argmax())]
+            raise ValueError(f"{rows.path}: {what} of {self._name} {code!r} is given twice: once is enough")
         own[geounits] = True
+        return geounits
 
     def _require_agreeing_bounds(self) -> None:
         """Raise `ValueError` if there are facilities of a type of which there are at most 0 persons."""
@@ -225,15 +214,10 @@ class MeasuredLevel:
         geounits, types = found["geounit"].to_numpy(), found["type"].to_numpy()
         wrong = empty[geounits, types] & (types > 0)
         if wrong.any():
-            first = int(wrong.argmax())
-            count, kind, code = (
-                found["facilities"][first],
-                self.types[types[first]],
-                self.geocodes[int(geounits[first])],
-            )
+            geounit, kind, count = found.row(int(wrong.argmax()))
             raise ValueError(
-                f"{self._name} {code!r}: constraints say that it has {count:,} of {kind!r} and nobody there: one of "
-                "them is of other files"
+                f"{self._name} {self.geocodes[geounit]!r}: constraints say that it has {count:,} of "
+                f"{self.types[kind]!r} and nobody there: one of them is of other files"
             )
 
     def _blend(self, table: Table, geounits: Index, values: NDArray, own: Float, keep: Keep) -> None:
@@ -253,9 +237,9 @@ class MeasuredLevel:
             both = np.isfinite(variances) & (variances > 0)
             self._averaged.add(self._name, table.name, apart[both], variances[both], table.size)
 
-    def _add_exact(self, counts: Known, keep: Keep) -> None:
+    def _add_exact(self, counts: TableRows, geounits: Index, keep: Keep) -> None:
         """Exact counts, also in place of what was measured: that would only test them."""
-        geounits, table = self._numbers(counts.geocodes), self._kept.table(counts.table)
+        table = self._kept.table(counts.table)
         variances, totals = self._of(table)
         values = self._kept.sums(counts.table, counts.values)
         sums = values.sum(axis=1, dtype=np.float64)
@@ -281,6 +265,15 @@ class MeasuredLevel:
                 measured = int(given[geounits].sum())
                 reason = f"{known} says it exactly"
                 self._accounts.replace(self._name, MEASUREMENTS, f"{name}{MEASUREMENT_SUFFIX}", reason, measured)
+
+    def implied(self) -> Iterator[ImpliedTotal]:
+        """The totals of persons that bounds imply, beside what is known of them."""
+        unknown = np.full(self.geocodes.len(), np.inf)
+        variances, totals = (own.get(TOTAL, unknown) for own in (self.variances, self.totals))
+        for unit, total in self.bounds.implied().items():
+            known = float(totals[unit]) if np.isfinite(variances[unit]) else None
+            deviation = 0.0 if known is None else float(np.sqrt(variances[unit]))
+            yield ImpliedTotal(self._name, self.geocodes[unit], total, known, deviation)
 
     def facilities(self) -> pl.DataFrame:
         """Columns ``geolevel``, ``geocode``, ``type`` and ``facilities``, where bounds say that there are any."""

@@ -1,9 +1,33 @@
-"""From the rows of a long table to an estimation problem."""
+"""Long tables: one row a published cell, in files or in data frames.
+
+======================  ================================================================================
+column                  holds
+======================  ================================================================================
+``table``               the table's name: factors joined by ``*``, ``total`` or ``detailed``
+one for each variable   a level's label, ``*`` where the variable is summed out, the group of a recode
+``value``               the published number; may be empty where it was not measured
+``variance``            variance of its noise: 0 for an exact value, ``inf`` where it was not measured
+======================  ================================================================================
+
+Instead of the variance may stand ``std_error``, ``moe_90`` (a margin of error of 90 %, or another level) or
+``cv_percent``. With a geography there are two columns more, or three:
+
+======================  ================================================================================
+``geolevel``            the geounit's level
+``geocode``             its code, text; the code of its parent begins it, whatever their widths
+``parent``              where codes do not tell: the parent's code, empty at the top
+======================  ================================================================================
+
+A column ``source`` tells sources apart that measured the same cells; they are combined. Columns of notes are ignored.
+Capitals and outer spaces make no difference where there is one label or name that is meant; what counts everybody may
+also be called ``Total:`` and the like, and without a schema a level that counts others once more is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -13,23 +37,15 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.understood import Understood
-from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import find_columns
+from constraint_builders.files.columns import SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
-from constraint_builders.files.geography_columns import read_geography
-from constraint_builders.files.hidden_totals import (
-    geounit_of_all,
-    nested_levels,
-    perhaps_totals,
-    refuse_hidden_totals,
-    refuse_rows_that_are_none,
-)
-from constraint_builders.files.labels import with_totals
-from constraint_builders.files.missing_partitions import refuse_missing_children
+from constraint_builders.files.expected_rows import refuse_missing_children
+from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
+from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
-from constraint_builders.files.overlapping_ranges import refuse_overlapping
 from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
-from constraint_builders.files.source import Source
+from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.spine_of_codes import read_geography
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
 
@@ -68,22 +84,6 @@ class MeasuredTable:
     spine: str
 
 
-@dataclass(frozen=True)
-class Settled:
-    """What was found out of a table before its rows are read: see `MeasuredTable`."""
-
-    totals: tuple[str, ...]
-    silent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    def notes(self) -> tuple[str, ...]:
-        """What was made of labels whose rows say nothing."""
-        return tuple(
-            f"{label!r} in column {name!r}, row {row}, taken for a level that was not measured"
-            for name, rows in self.silent.items()
-            for label, row in rows.items()
-        )
-
-
 def measured(
     table: Source,
     schema: Schema | None = None,
@@ -92,19 +92,20 @@ def measured(
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "error",
     total: Sequence[str] = (),
-    settled: Settled | None = None,
+    totals: tuple[str, ...] | None = None,
+    silent: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
-    And `total` as in `constraint_builders.problem_from`.
+    And `total` as in `constraint_builders.problem_from`; `totals` and `silent`, where they were found out before, as of
+    `MeasuredTable`.
     """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
             raise ValueError("there are no rows: give one for every cell")
-        if settled is None:
+        if totals is None:
             table, totals = with_totals(table, columns.variables, schema, total)
-            settled = Settled(totals)
         inferred, schema = not schema, schema or infer(table, columns)
         asks = inferred and SUMMED_OUT not in total
         written = {name: as_written(table, column) for name, column in columns.variables.items()} if asks else {}
@@ -116,11 +117,9 @@ def measured(
         values, variances = (column[order] for column in read_measurements(rows, columns))
         cells = _tables(rows, values, variances)
         spine = None if geography is None else geography.spine
-        if settled.silent:
-            refuse_rows_that_are_none(schema, cells, settled.silent)
-        if asks:
-            refuse_hidden_totals(schema, cells)
-        nested = list(nested_levels(schema, cells, written)) if asks else []
+        if silent:
+            refuse_rows_that_are_none(schema, cells, silent)
+        perhaps = hidden_totals(schema, cells, written) if asks else ()
         whole = "" if geography is None else geounit_of_all(geography.spine, cells)
         if geography is not None and whole and not geography.by_parents:
             raise ValueError(
@@ -134,15 +133,86 @@ def measured(
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in cells})
         problem.check_vector(y)
         copied = copies(own.given for own in cells)
-        perhaps = [*perhaps_totals(schema, cells), *nested] if asks else []
-        perhaps += [f"{whole}: does it hold them?"] if whole else []
+        perhaps += (f"{whole}: does it hold them?",) if whole else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
-        notes = (*settled.notes(), *doubtful)
-        problem = problem.replace(understood=Understood((), settled.totals, places, notes))
+        taken = (f"{label!r} in column {name!r}, row {row}" for name in silent for label, row in silent[name].items())
+        notes = (*(f"{place}, taken for a level that was not measured" for place in taken), *doubtful)
+        problem = problem.replace(understood=Understood((), totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
-        return MeasuredTable(problem, y, columns.ignored, combined, settled.totals, settled.silent, doubtful, places)
+        return MeasuredTable(problem, y, columns.ignored, combined, totals, silent, doubtful, places)
+
+
+def read_long_table(
+    source: Any,
+    schema: Schema | None = None,
+    *,
+    desired: Sequence[str] | str | None = None,
+    noise: str = "gaussian",
+    undetermined: Literal["error", "nan"] = "error",
+) -> tuple[Problem, Float]:
+    """Read measurements from a long table.
+
+    Parameters
+    ----------
+    source : path or data frame
+        A file of one of the `source.FORMATS` (CSV, Parquet, Excel and what was added), a pandas frame, or a frame with
+        the Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). Rows may come in any order.
+    schema : Schema, optional
+        What the rows must agree with; by default `infer_schema` of them.
+    desired, noise, undetermined
+        As in `Problem`.
+
+    Returns
+    -------
+    problem : Problem
+        Observing the tables under the names that the rows give them; in the same order, as their cells and geounits,
+        whatever the order of the rows.
+    y : ndarray, (n,)
+        The values over the observed layout, NaN where empty.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as a table; if a column or a cell is missing; if a table or a level is unknown; if a
+        cell is given twice; if a value or a variance is not a number that it can be; if exact values contradict one
+        another. The message names the file and the place.
+    OSError
+        If the file cannot be opened.
+    TypeError
+        If `source` is neither a path nor a data frame.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> frame = pl.DataFrame(
+    ...     {"table": ["sex", "sex", "total"], "sex": ["f", "m", "*"], "value": [6, 9, 14], "variance": [1.0, 1.0, 0.0]}
+    ... )
+    >>> read_long_table(frame)
+    (Problem(2 observed tables, 3 cells; 2 desired tables, 3 cells), array([14.,  6.,  9.]))
+    """
+    table = measured(open_source(source), schema, desired=desired, noise=noise, undetermined=undetermined)
+    return table.problem, table.y
+
+
+def infer_schema(source: Any) -> Schema:
+    """The schema that a long table implies: its variables, with levels in order of size or of the alphabet.
+
+    Parameters
+    ----------
+    source : path or data frame
+        As for `read_long_table`. Recodes cannot be inferred: tables with recodes need a schema.
+
+    Raises
+    ------
+    ValueError, OSError, TypeError
+        As for `read_long_table`.
+    """
+    table = open_source(source)
+    with naming(table.what):
+        columns = find_columns(table.frame, None)
+        return infer(with_totals(table, columns.variables, None, ())[0], columns)
 
 
 def _tables(rows: Rows, values: Float, variances: Float) -> list[MeasuredCells]:

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-from polars._typing import PolarsDataType
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.measurement_queries import (
-    MEASUREMENT_SUFFIX,
-    NOT_A_TABLE,
-    ROW,
-    columns_said,
-    groups,
-    measured_table,
-    other_histogram,
-    place_of,
-)
+from constraint_builders.files.arrow_files import frame_of, open_parquet
+from constraint_builders.files.measurement_queries import CONSTRAINT_SUFFIX, MEASUREMENT_SUFFIX, ROW
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import TEXT, held
-from constraint_builders.files.parquet import frame_of, open_parquet
-from constraint_builders.files.row_accounts import RowAccounts
-from constraint_builders.files.settings import Settings
 from constraint_builders.files.tabulated_places import Outside
 
 LEVEL_SUFFIX = ".parquet"
@@ -40,27 +24,6 @@ WHOLE_NUMBERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.
 NUMPY_NUMBERS = (*WHOLE_NUMBERS, pl.Float32, pl.Float64)
 OWN_COLUMNS = ("query_name", "query_shape", "sign")
 KEYS_AT_ONCE = 1 << 20  # rows of a file whose geocodes are held at once
-
-
-@dataclass(frozen=True)
-class MeasuredRows:
-    """The measured rows of one table in one file.
-
-    Attributes
-    ----------
-    path : Path
-    table : Table
-    geocodes : polars.Series of str, (rows,)
-    values : ndarray, (rows, cells)
-        In C order of the table.
-    variances : ndarray, (rows,)
-    """
-
-    path: Path
-    table: Table
-    geocodes: pl.Series
-    values: NDArray
-    variances: NDArray[np.float64]
 
 
 def level_folders(folder: str | os.PathLike[str], geolevels: Sequence[str]) -> dict[str, Path]:
@@ -201,7 +164,7 @@ def _require_columns(present: Mapping[str, pl.DataType], required: Sequence[str]
             raise ValueError(f"column {name!r} must hold text{reason}: it holds {held(present[name])}")
 
 
-def _holds_numbers(dtype: PolarsDataType) -> bool:
+def _holds_numbers(dtype: pl.DataType | pl.datatypes.DataTypeClass) -> bool:
     return dtype.is_numeric() or dtype == pl.Null
 
 
@@ -276,89 +239,15 @@ def read_keys(
     return geocodes, queries, height
 
 
-def read_measurements(
-    path: Path,
-    geolevel: str,
-    settings: Settings,
-    within: Sequence[str] | None,
-    accounts: RowAccounts,
-    at_once: int,
-) -> Iterator[MeasuredRows]:
-    """The measured rows of one file of measurements by table, some rows of the file at a time.
-
-    Raises
-    ------
-    ValueError
-        As `batches`, or if a variance or a value cannot be one, a list of values has not one for each cell, or a row's
-        columns contradict its name.
-    """
-    required = ("geocode", "query_name", "value", "variance")
-    optional = ("query_shape", *settings.schema.names, *settings.beside)
-    for frame, seen in batches(path, required, optional, within, settings.schema, at_once):
-        accounts.saw(geolevel, MEASUREMENTS, seen)
-        leave_outside(geolevel, MEASUREMENTS, seen - frame.height, within, accounts)
-        with naming(path):
-            for said, rows, values in groups(
-                _measured(frame, geolevel, accounts), ["query_name", *_beside(frame, settings)]
-            ):
-                name = said["query_name"]
-                table, reason = _table_of(name.removesuffix(MEASUREMENT_SUFFIX), rows, said, settings)
-                if table is None:
-                    accounts.leave(geolevel, MEASUREMENTS, name, reason, rows.height)
-                else:
-                    accounts.use(geolevel, MEASUREMENTS, name, rows.height)
-                    numbers = values.array(table.size, f"table {table.name!r}")
-                    yield MeasuredRows(path, table, rows["geocode"], numbers, rows["variance"].to_numpy())
+def geocodes_in(level: Path) -> list[str]:
+    """All different geocodes of a geolevel's folder, sorted; raises as `files_of` and `read_keys`."""
+    files = [path for kind in (MEASUREMENTS, CONSTRAINTS) for path in files_of(level, kind)]
+    return sorted({code for path in files for code in read_keys(path, None)[0]})
 
 
-def leave_outside(geolevel: str, kind: str, rows: int, within: Sequence[str] | None, accounts: RowAccounts) -> None:
-    """Count rows of geounits that are not taken."""
-    accounts.leave(geolevel, kind, EVERY_NAME, f"it is of a geounit outside of {', '.join(within or ())}", rows)
-
-
-def _beside(frame: pl.DataFrame, settings: Settings) -> list[str]:
-    """Columns by which rows of several histograms are told apart, where files hold several."""
-    if not settings.beside:
-        return []
-    return [name for name in (*settings.schema.names, *settings.beside) if name in frame.columns]
-
-
-def _table_of(name: str, rows: pl.DataFrame, said: Mapping[str, str], settings: Settings) -> tuple[Table | None, str]:
-    """The table of rows of one name, or why there is none."""
-    other = other_histogram(said, settings)
-    if other is not None:
-        return None, other
-    try:
-        table = measured_table(name, [said] if settings.beside else columns_said(rows, settings), settings)
-    except ValueError as error:
-        _require_shape(rows, parse_table(settings.schema, name).in_schema_order(), settings.schema)
-        raise ValueError(f"{place_of(rows)}: {error}") from None
-    if table is not None:
-        _require_shape(rows, table, settings.schema)
-    return table, NOT_A_TABLE
-
-
-def _measured(frame: pl.DataFrame, geolevel: str, accounts: RowAccounts) -> pl.DataFrame:
-    """The rows with a value and a finite variance, which becomes float64."""
-    frame = frame.with_columns(pl.col("variance").cast(pl.Float64))
-    wrong = frame.filter(pl.col("variance") <= 0)
-    if wrong.height:
-        raise ValueError(f"{place_of(wrong)}: variance {wrong['variance'][0]} is none of noise: it must be above 0")
-    measured = frame["variance"].is_finite().fill_null(False) & frame["value"].is_not_null()
-    if measured.all():
-        return frame
-    for name, count in frame.filter(~measured)["query_name"].value_counts(sort=True).rows():
-        accounts.leave(geolevel, MEASUREMENTS, name, "it was not measured: no value, or an infinite variance", count)
-    return frame.filter(measured)
-
-
-def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
-    """Refuse a query whose shape, one size for each variable and 1 where summed out, is not the table's."""
-    if not isinstance(rows.schema.get("query_shape"), pl.List | pl.Array):
-        return
-    sizes = dict(zip(table.axes, table.shape, strict=True))
-    expected = [sizes.get(axis, 1) for axis in range(len(schema.names))]
-    for shape in rows["query_shape"].unique().drop_nulls().to_list():
-        whole = len(shape) == len(expected)
-        if list(shape) != expected if whole else [n for n in shape if n != 1] != [n for n in expected if n != 1]:
-            raise ValueError(f"{place_of(rows)}: query_shape {shape}, but table {table.name!r} has {expected}")
+def require_kind(path: Path, kind: str, names: pl.Series) -> None:
+    """Refuse constraints among measurements, and measurements among constraints."""
+    other = CONSTRAINT_SUFFIX if kind == MEASUREMENTS else MEASUREMENT_SUFFIX
+    strange = names.filter(names.str.ends_with(other)).sort()
+    if strange.len():
+        raise ValueError(f"{path}: it holds {strange[0]!r}, which does not belong in {kind}: copy the folder anew")

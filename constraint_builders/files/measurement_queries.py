@@ -8,7 +8,7 @@ of numbers become arrays, without a copy where that can be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -45,7 +45,7 @@ class Query:
     """
 
     table: Table
-    chosen: Mapping[int, tuple[int, ...]]
+    chosen: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -169,7 +169,7 @@ def _said_by_columns(said: list[Said], settings: Settings) -> Table | None:
 
 def columns_said(rows: pl.DataFrame, settings: Settings) -> list[Said]:
     """Every combination of what the attribute columns of some rows say, own and beside."""
-    present = [name for name in (*settings.schema.names, *settings.beside) if name in rows.columns]
+    present = [name for name in settings.variables if name in rows.columns]
     return list(rows.select(present).unique(maintain_order=True).iter_rows(named=True)) if present else []
 
 

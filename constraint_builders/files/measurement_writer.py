@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import by_table
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.files.arrow_files import write_parquet
 from constraint_builders.files.measurement_files import CONSTRAINTS, LEVEL_SUFFIX, MEASUREMENTS, require_free_names
 from constraint_builders.files.measurement_queries import (
     CONSTRAINT_SUFFIX,
@@ -23,9 +24,7 @@ from constraint_builders.files.measurement_queries import (
     MEASUREMENT_SUFFIX,
     SUMMED_OUT,
 )
-from constraint_builders.files.new_folder import new_folder
-from constraint_builders.files.parquet import write_parquet
-from constraint_builders.files.safe_paths import path_component
+from constraint_builders.files.new_files import new_folder, path_component
 from constraint_builders.problem import Problem
 from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.schema_order import in_schema_order
@@ -127,15 +126,11 @@ def _checked_variances(problem: Problem, values: Float) -> list[Float]:
 
 def _partitions(spine: Spine, level: int, partition: str) -> pl.Series:
     """For every geounit of a level the path of its partition, or empty for those above the partitioning level."""
-    geounits = spine.members[level].copy()
     if partition not in spine.levels[: level + 1]:
-        return pl.Series([""] * geounits.size)
-    target = spine.level_index(partition)
-    while (low := spine.level_of[geounits] > target).any():
-        geounits[low] = spine.parent[geounits[low]]
-    on_target = spine.level_of[geounits] == target
-    names = {i: _partition(partition, spine.geocodes[i]) for i in np.unique(geounits[on_target]).tolist()}
-    return pl.Series([names.get(i, "") for i in geounits.tolist()])
+        return pl.Series([""] * spine.members[level].size)
+    above = spine.ancestors_at(spine.members[level], spine.level_index(partition))
+    names = {i: _partition(partition, spine.geocodes[i]) if i >= 0 else "" for i in np.unique(above).tolist()}
+    return pl.Series([names[i] for i in above.tolist()])
 
 
 def _partition(geolevel: str, code: str) -> str:
@@ -176,28 +171,23 @@ class _WrittenLevel:
         """One row for every table and geounit where it is not exact; the value is null where it was not measured."""
         found = []
         for table, values, variances in self._blocks:
-            geounits = np.flatnonzero(variances > 0)
-            measured = pl.Series(np.isfinite(variances[geounits]))
+            noisy = np.flatnonzero(variances > 0)
             sizes = dict(zip(table.axes, table.shape, strict=True))
             shape = pl.lit([sizes.get(axis, 1) for axis in range(len(self._schema.names))])
-            rows = self._rows(table, geounits, f"{table.name}{MEASUREMENT_SUFFIX}", values[geounits])
-            found.append(
-                rows.with_columns(
-                    pl.when(measured).then(pl.col("value")),
-                    pl.Series("variance", variances[geounits]),
-                    shape.alias("query_shape"),
-                )
+            rows = self._rows(table, MEASUREMENT_SUFFIX, noisy, values).with_columns(
+                pl.when(pl.Series(np.isfinite(variances[noisy]))).then(pl.col("value")),
+                pl.Series("variance", variances[noisy]),
+                shape.alias("query_shape"),
             )
+            found.append(rows)
         return found
 
     def exact(self) -> list[pl.DataFrame]:
         """One row for every table and geounit where it is known exactly."""
-        found = []
-        for table, values, variances in self._blocks:
-            geounits = np.flatnonzero(variances == 0)
-            rows = self._rows(table, geounits, f"{table.name}{CONSTRAINT_SUFFIX}", values[geounits])
-            found.append(rows.with_columns(pl.lit("=").alias("sign")))
-        return found
+        return [
+            self._rows(table, CONSTRAINT_SUFFIX, np.flatnonzero(variances == 0), values, "=")
+            for table, values, variances in self._blocks
+        ]
 
     def zeros(self, zeros: Mapping[str, NDArray[np.bool_]]) -> list[pl.DataFrame]:
         """One row for every table and geounit with a structural zero."""
@@ -205,23 +195,25 @@ class _WrittenLevel:
         for name, cells in zeros.items():
             named = parse_table(self._schema, name)
             table = named.in_schema_order()
-            bounds = np.where(cells.reshape(-1, table.size)[:, table.places_in(named)], 0, NO_BOUND)
-            geounits = np.flatnonzero((bounds == 0).any(axis=1))
-            rows = self._rows(table, geounits, f"{table.name}_ub{CONSTRAINT_SUFFIX}", bounds[geounits])
-            found.append(rows.with_columns(pl.lit("<=").alias("sign")))
+            empty = cells.reshape(-1, table.size)[:, table.places_in(named)]
+            geounits = np.flatnonzero(empty.any(axis=1))
+            found.append(self._rows(table, f"_ub{CONSTRAINT_SUFFIX}", geounits, np.where(empty, 0, NO_BOUND), "<="))
         return found
 
-    def _rows(self, table: Table, geounits: NDArray[np.intp], name: str, values: NDArray) -> pl.DataFrame:
+    def _rows(self, table: Table, ending: str, geounits: Index, values: NDArray, sign: str = "") -> pl.DataFrame:
+        """Rows of some geounits, with a sign where there is one; the query's name has the table's, and an ending."""
         factors = dict(zip(table.axes, table.factors, strict=True))
         said = {
             variable: DETAILED if factors.get(axis) == variable else factors.get(axis, SUMMED_OUT)
             for axis, variable in enumerate(self._schema.names)
         }
+        texts = {"query_name": f"{table.name}{ending}", **said}
         rows = pl.DataFrame({"geounit": geounits, "geocode": self._geocodes.gather(geounits)})
-        texts = {"query_name": name, **said}
-        return rows.with_columns(
-            *(pl.lit(text).alias(column) for column, text in texts.items()), pl.Series("value", _lists(values))
+        rows = rows.with_columns(
+            *(pl.lit(text).alias(column) for column, text in texts.items()),
+            pl.Series("value", _lists(values[geounits])),
         )
+        return rows.with_columns(pl.lit(sign).alias("sign")) if sign else rows
 
 
 def _lists(values: NDArray) -> pl.Series:

@@ -21,29 +21,59 @@ Files may differ in the order of columns and the width of numbers, and may lie i
 read. Other columns are ignored, but for ``query_shape``, which must be the table's. A geounit in which nothing was
 measured may be in Constraint only.
 
-Measured values are put in their places in one vector as files are read.
+Files are read twice: first the geocodes, which make the spine, then everything, some rows at a time where memory is
+limited. Measured values are put in their places in one vector as files are read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.spine import Spine
-from constraint_builders.files.exact_totals import ExactTotal
-from constraint_builders.files.kept_variables import blended, keep_variables
-from constraint_builders.files.measurement_outline import Progress, read_outline
-from constraint_builders.files.reading_report import ReadingReport
-from constraint_builders.files.row_accounts import Unused
+from constraint_builders.description.table import parse_table
+from constraint_builders.files.exact_totals import ExactTotal, refuse_doubtful, totals_by_geounit, with_sums
+from constraint_builders.files.expected_rows import (
+    AveragedTables,
+    only_children_below,
+    refuse_missing_children,
+    require_levels,
+    require_measurements,
+    require_prefixes,
+)
+from constraint_builders.files.kept_variables import KeptVariables, blended, keep_variables
+from constraint_builders.files.measured_level import TOTAL, Keep, Ledger, MeasuredLevel
+from constraint_builders.files.measurement_files import (
+    CONSTRAINTS,
+    EVERY_NAME,
+    MEASUREMENTS,
+    files_of,
+    level_folders,
+    read_keys,
+    require_free_names,
+    require_kind,
+)
+from constraint_builders.files.measurement_rows import RowReader
+from constraint_builders.files.naming import naming
+from constraint_builders.files.reading_report import ReadingReport, RowAccounts, Unused, facility_remarks
 from constraint_builders.files.settings import Settings
+from constraint_builders.files.spine_of_codes import spine_of_codes
+from constraint_builders.files.tabulated_places import Outside
 from constraint_builders.problem import Problem
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+Arrays: TypeAlias = dict[str, dict[str, Float]]  # by geolevel and table
+BYTES_A_GEOUNIT = 1_000  # of a spine while it is made: codes, parents, and the tables that find them
+FACILITIES = {"geolevel": pl.String, "geocode": pl.String, "type": pl.String, "facilities": pl.Int64}
 
 
 class MeasuredVector:
@@ -73,6 +103,33 @@ class MeasuredVector:
         for key in list(self._blocks):
             y[layout.slice(key)] = self._blocks.pop(key).ravel()
         return y
+
+
+@dataclass(frozen=True)
+class Outline:
+    """All that a folder of noisy measurements says, but for the measured values.
+
+    Attributes
+    ----------
+    spine : Spine
+    observed : dict of geolevel to dict of table to ndarray (geounits of the level,)
+        Variances of what was measured, under canonical names; 0 exact, infinite where not measured.
+    zeros : dict of (geolevel, table) to ndarray of bool
+        Cells that are zero whatever was measured, (geounits, *table's shape).
+    read : ReadingReport
+        What became of every row, and what bounds say.
+    facilities : polars.DataFrame
+        As of `Release`.
+    bytes : float
+        What it took of the memory.
+    """
+
+    spine: Spine
+    observed: dict[str, dict[str, Float]]
+    zeros: dict[tuple[str, str], Flags]
+    read: ReadingReport
+    facilities: pl.DataFrame
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -167,3 +224,176 @@ def read_noisy_measurements(
             y[problem.observed.slice((level, table))].reshape(variances.size, -1)[np.isinf(variances)] = np.nan
     problem.check_vector(y)
     return Release(problem, y, zeros, outline.read, outline.facilities, kept.target)
+
+
+def read_outline(
+    folder: str | os.PathLike[str],
+    kept: KeptVariables,
+    keep: Keep,
+    *,
+    begin: Callable[[Spine], None] | None = None,
+    within: Sequence[str] | None = None,
+    totals: Sequence[ExactTotal] = (),
+    memory: float | None = None,
+    progress: Progress | None = None,
+) -> Outline:
+    """Read a folder of noisy measurements, and hand on the values.
+
+    Parameters
+    ----------
+    folder, within, totals, progress
+        As in `read_noisy_measurements`.
+    kept : KeptVariables
+    keep : callable
+        Called with a geolevel, the canonical name of a table, numbers of geounits within their level (G,), their
+        values (G, cells), and the share (G,) that these are to have beside what was kept before, None if they are all
+        there is; for some rows of a file after others. Where there is a share it returns the squares of what values
+        and those before differ by, summed over cells, (G,).
+    begin : callable, optional
+        Called before, with the spine.
+    memory : float, optional
+        Bytes that reading may take; by default there is no limit, and files are read whole.
+
+    Returns
+    -------
+    Outline
+
+    Raises
+    ------
+    ValueError, OSError
+        As `read_noisy_measurements`.
+    MemoryError
+        If the spine, the variances and the zeros alone need more than `memory`.
+    """
+    settings, target = kept.source, kept.target
+    require_free_names(settings.schema)
+    if within is not None and not all(within):
+        raise ValueError("within '' names no geounits: give the first characters of their geocodes, or leave it out")
+    accounts, outside, averaged, ledger = RowAccounts(), Outside(within), AveragedTables(), Ledger(memory)
+    levels = _read_levels(folder, kept, within, outside, accounts, ledger, averaged)
+    codes = {name: level.geocodes for name, level in levels.items()}
+    there = [name for name, own in codes.items() if own.len()]
+    require_prefixes(folder, settings, [own.to_list() for own in codes.values()], within or ())
+    if not there:
+        raise _nothing_measured(folder, accounts, within)
+    require_levels(folder, there, settings)
+    ledger.claim(BYTES_A_GEOUNIT * sum(own.len() for own in codes.values()))
+    with naming(folder):
+        spine, remarks = spine_of_codes(codes, settings.geolevels, within)
+        leaves = [spine.geocodes[i] for i in np.flatnonzero(spine.child_counts == 0).tolist()]
+        in_part = outside.cutting(spine.geocodes, leaves, settings.name)
+        spine = with_sums(spine, totals)
+    require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
+    if begin is not None:
+        begin(spine)
+    only_children = only_children_below(spine)
+    remarks += in_part.remarks()
+    for number, (name, level) in enumerate(levels.items()):
+        if progress is not None:
+            progress(name, number, len(levels))
+        remarks += level.read(keep, spine, only_children) if level.geocodes.len() else ()
+    if not any(level.is_measured for level in levels.values()):
+        raise _nothing_measured(folder, accounts, within)
+    observed = {name: level.variances for name, level in levels.items()}
+    sums = {name: level.totals for name, level in levels.items()}
+    with naming(folder):
+        refuse_missing_children(target.schema, spine, observed, sums)
+    implied = {name: level.bounds.implied() for name, level in levels.items()}
+    stated = totals_by_geounit(totals, spine)
+    for position in sorted(stated, key=lambda own: -spine.level_of[own]):  # those above are compared with those below
+        known = stated[position]
+        refuse_doubtful(target.schema, known, position, spine, observed, sums, implied, target.noise)
+        _add_total(known, position, spine, observed, sums, keep, levels)
+    if stated:
+        places = ", ".join(dict.fromkeys(known.place.rpartition(",")[0] for known in stated.values()))
+        with naming(folder):
+            advice = f"are the totals of {places} of these measurements, and of this year?"
+            refuse_missing_children(target.schema, spine, observed, sums, advice)
+    zeros = {(name, table): cells for name, level in levels.items() for table, cells in level.zeros.items()}
+    facilities = pl.concat([pl.DataFrame(schema=FACILITIES), *(level.facilities() for level in levels.values())])
+    lowest = facilities.filter(pl.col("geolevel") == facilities["geolevel"][-1]) if facilities.height else facilities
+    counts = lowest.group_by("type", maintain_order=True).agg(pl.col("facilities").sum())
+    coupled = {settings.schema.names[recode.axis] for recode in settings.schema.recodes}
+    coupled |= {variable for level in levels.values() for variable in level.spoken_of}
+    types = max((level.types for level in levels.values()), key=len)
+    remarks += facility_remarks({name: level.bounds for name, level in levels.items()}, types, spine)
+    remarks += averaged.remarks()
+    totals_of_bounds = tuple(own for level in levels.values() for own in level.implied())
+    remarks += (remark for own in totals_of_bounds for remark in own.remarks())
+    read = ReadingReport(
+        rows=accounts.totals(),
+        unused=accounts.unused(),
+        facilities=dict(counts.rows()),
+        implied=totals_of_bounds,
+        summed_out=kept.summed_out,
+        is_lossless=not coupled.intersection(kept.summed_out),
+        in_part=in_part,
+        remarks=tuple(remarks),
+    )
+    in_order = {  # whatever that of the rows is
+        level: dict(sorted(tables.items(), key=lambda item: parse_table(target.schema, item[0]).sort_key))
+        for level, tables in observed.items()
+        if tables
+    }
+    return Outline(spine, in_order, zeros, read, facilities, ledger.claimed)
+
+
+def _add_total(
+    known: ExactTotal,
+    position: int,
+    spine: Spine,
+    observed: Arrays,
+    sums: Arrays,
+    keep: Keep,
+    levels: Mapping[str, MeasuredLevel],
+) -> None:
+    """Put an exact total in place of what was measured of it."""
+    number = int(spine.level_of[position])
+    level, rank, count = spine.levels[number], spine.rank_in_level[position], spine.members[number].size
+    variances = observed.setdefault(level, {}).setdefault(TOTAL, np.full(count, np.inf))
+    totals = sums.setdefault(level, {}).setdefault(TOTAL, np.zeros(count))
+    if 0 < variances[rank] < np.inf:
+        levels[level].leave_measured(np.array([rank]), TOTAL, known.place.rpartition(",")[0])
+    variances[rank], totals[rank] = 0, known.total
+    keep(level, TOTAL, np.array([rank]), np.array([[known.total]]), None)
+
+
+def _read_levels(
+    folder: str | os.PathLike[str],
+    kept: KeptVariables,
+    within: Sequence[str] | None,
+    outside: Outside,
+    accounts: RowAccounts,
+    ledger: Ledger,
+    averaged: AveragedTables,
+) -> dict[str, MeasuredLevel]:
+    """All geolevels, with their geocodes only."""
+    levels = {}
+    for name, place in level_folders(folder, kept.source.geolevels).items():
+        reader = RowReader(name, kept.source, within, accounts, ledger.at_once())
+        files: dict[str, list[Path]] = {MEASUREMENTS: [], CONSTRAINTS: []}
+        geocodes = pl.Series("geocode", [], dtype=pl.String)
+        for kind, taken in files.items():
+            for path in files_of(place, kind):
+                own, names, height = read_keys(path, within, outside)
+                require_kind(path, kind, names)
+                geocodes = pl.concat([geocodes, own]).unique()
+                if own.len():
+                    taken.append(path)
+                else:
+                    accounts.saw(name, kind, height)
+                    reader.leave_outside(kind, height)
+        levels[name] = MeasuredLevel(files, geocodes.sort(), kept, reader, ledger, averaged)
+    return levels
+
+
+def _nothing_measured(
+    folder: str | os.PathLike[str], accounts: RowAccounts, within: Sequence[str] | None
+) -> ValueError:
+    reasons = (
+        f" that can be used; {name!r} at {geolevel}: {reason}"
+        for geolevel, name, _, reason in accounts.unused()
+        if name != EVERY_NAME
+    )
+    explained = next(reasons, f" within {', '.join(within)}" if within else "")
+    return ValueError(f"{os.fspath(folder)}: nothing was measured{explained}")

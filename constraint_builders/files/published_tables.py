@@ -18,8 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.documents import parse_toml
-from constraint_builders.files.schema_file import build_schema
+from constraint_builders.files.schema_file import build_schema, parse_document
 
 PRODUCTS = ("pl94_persons", "pl94_units", "dhc_persons", "dhc_households", "dhc_tenvacgq")
 OF_SETTINGS = {
@@ -218,7 +217,7 @@ def _document(product: str) -> _Product:
     if product not in PRODUCTS:
         raise ValueError(f"no product {product!r} with published tables: there are {', '.join(PRODUCTS)}")
     file = resources.files("constraint_builders.files") / "published" / f"{product}.toml"
-    return parse_toml(file.read_text(encoding="utf-8"), _Product)
+    return parse_document(file.read_text(encoding="utf-8"), _Product)
 
 
 def _names(product: str) -> frozenset[str]:

@@ -14,20 +14,30 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Flags, Float, Integers
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.cell_keys import SUMMED_OUT, cell_keys
-from constraint_builders.files.columns import CV_PERCENT, MARGIN, SOURCE, TABLE, VARIANCE, Columns, Spread
-from constraint_builders.files.geography_columns import Geography
+from constraint_builders.files.columns import (
+    CV_PERCENT,
+    MARGIN,
+    SOURCE,
+    SUMMED_OUT,
+    TABLE,
+    VARIANCE,
+    Columns,
+    Spread,
+    cell_keys,
+)
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source
+from constraint_builders.files.spine_of_codes import Geography
 from constraint_builders.sources import SourceTable
 
 LevelTable = tuple[str, str]
+UNPUBLISHED = "; where nothing was published leave the value empty, its variance inf"
 
 
 def infer(source: Source, columns: Columns) -> Schema:
@@ -272,6 +282,20 @@ class Rows:
         where = self._geounit(int(self._geounits[row]))
         return _describe(self.names[block.table], where, self._schema.names, labels, block.source)
 
+    def numbers(self, column: pl.Series, mark: str, what: str, hint: str = "") -> Float:
+        """A column of numbers; `what` messages call it."""
+        try:
+            return read_numbers(column, mark)
+        except NotANumberError as error:
+            place = f"row {self.source.rows[error.row]}"
+            raise ValueError(f"{self.cell(error.row)}: {what} {error} ({place}){hint}") from None
+
+    def refuse(self, what: str, wrong: Flags, why: str) -> None:
+        """Refuse the first row that is wrong."""
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(f"{self.cell(row)}: {what} {why} (row {self.source.rows[row]})")
+
     def _geounit(self, position: int) -> str:
         if not self._has_places:
             return ""
@@ -307,22 +331,24 @@ def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
     ValueError
         If an entry is not a number that it can be. The message names the cell and the row.
     """
-    numbers = _NumberColumns(rows, columns)
-    values, spread = numbers.read(columns.value, "value"), columns.spread
-    said = numbers.read(spread.column, spread.column)
+    frame, spread = rows.source.frame, columns.spread
+    if spread.kind == CV_PERCENT and frame[spread.column].dtype in TEXT:
+        frame = frame.with_columns(pl.col(spread.column).cast(pl.String).str.strip_chars().str.strip_suffix("%"))
+    mark = decimal_mark([frame[columns.value], frame[spread.column]], rows.source.delimiter)
+    values = rows.numbers(frame[columns.value], mark, "value", UNPUBLISHED)
+    said = rows.numbers(frame[spread.column], mark, spread.column)
     missing = "is missing: give a number, 0 for exact, or inf for not measured"
-    numbers.refuse(spread.column, np.isnan(said), missing)
-    numbers.refuse(spread.column, said < 0, "is negative: give a number of 0 or more")
-    numbers.refuse("value", np.isinf(values), "is infinite: give a finite number")
+    rows.refuse(spread.column, np.isnan(said), missing)
+    rows.refuse(spread.column, said < 0, "is negative: give a number of 0 or more")
+    rows.refuse("value", np.isinf(values), "is infinite: give a finite number")
     if spread.kind == CV_PERCENT:
         empty = np.isfinite(said) & (values == 0)
-        numbers.refuse(spread.column, empty, "says nothing about a value of 0: give variances or std_error instead")
+        rows.refuse(spread.column, empty, "says nothing about a value of 0: give variances or std_error instead")
     variances = variances_of(said, values, spread)
-    numbers.refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
-    numbers.refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
+    rows.refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
+    rows.refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
     unknown = np.isnan(values) & np.isfinite(variances)
-    instead = f"the {spread.column} inf for not measured"
-    numbers.refuse("value", unknown, f"is missing: give a number, or {instead}")
+    rows.refuse("value", unknown, f"is missing: give a number, or the {spread.column} inf for not measured")
     return values, variances
 
 
@@ -336,32 +362,3 @@ def variances_of(said: Float, values: Float, spread: Spread) -> Float:
         elif spread.kind == CV_PERCENT:
             said = np.where(np.isinf(said), np.inf, said / 100 * abs(values))
         return said**2
-
-
-class _NumberColumns:
-    """Columns of numbers of a table, and errors that name a cell of it."""
-
-    def __init__(self, rows: Rows, columns: Columns) -> None:
-        self._rows = rows
-        self._frame = rows.source.frame
-        marked = [self._frame[name] for name in (columns.value, columns.spread.column)]
-        if columns.spread.kind == CV_PERCENT and marked[1].dtype in TEXT:
-            without = marked[1].cast(pl.String).str.strip_chars().str.strip_suffix("%")
-            self._frame = self._frame.with_columns(without)
-            marked[1] = without
-        self._mark = decimal_mark(marked, rows.source.delimiter)
-
-    def read(self, column: str, what: str) -> Float:
-        """A column of numbers; `what` messages call it."""
-        try:
-            return read_numbers(self._frame[column], self._mark)
-        except NotANumberError as error:
-            row = self._rows.source.rows[error.row]
-            hint = "; where nothing was published leave the value empty, its variance inf" if what == "value" else ""
-            raise ValueError(f"{self._rows.cell(error.row)}: {what} {error} (row {row}){hint}") from None
-
-    def refuse(self, what: str, wrong: NDArray[np.bool_], why: str) -> None:
-        """Refuse the first row that is wrong."""
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(f"{self._rows.cell(row)}: {what} {why} (row {self._rows.source.rows[row]})")

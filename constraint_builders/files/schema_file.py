@@ -1,4 +1,6 @@
-"""Schemas as TOML files.
+"""Schemas as TOML files, which are read, as other TOML and JSON files are, into types that describe them.
+
+Every refusal names the key; files that are large or deep are refused.
 
 ::
 
@@ -20,24 +22,146 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
+import msgspec
 from msgspec import Meta, Struct
 
 from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.documents import read_document
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.replacing import replacing
+from constraint_builders.files.new_files import replacing
+from constraint_builders.opening import open_file
 
+LARGEST = 8 << 20  # bytes
+TOO_DEEP = "it is nested too deeply"
+_KEY = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
+_LONG_PATH = re.compile(rf"(?:^|[{{,])[ \t\[]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{16}}", re.MULTILINE)
+
+T = TypeVar("T")
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+GROUPS = "a list with one group a level, all text or all numbers"
+
+
+def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
+    """Read a ``.json`` file, or any other as TOML.
+
+    Parameters
+    ----------
+    path : path
+    kind : type
+        What the file must be: a `msgspec.Struct`, or any other type that msgspec knows. A description in
+        ``Annotated[..., msgspec.Meta(description=...)]`` says in words what a key must be.
+
+    Returns
+    -------
+    document : kind
+    text : str
+
+    Raises
+    ------
+    ValueError
+        If the file is larger than 8 MiB, not of its format, or not of that type; the message names the file and key.
+    OSError
+        If the file cannot be opened.
+    """
+    with open_file(path) as file, naming(path):
+        data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST >> 20} MiB: give a smaller file")
+        text = data.decode()
+        return parse_document(text, kind, is_json=Path(path).suffix == ".json"), text
+
+
+def parse_document(text: str, kind: type[T], *, is_json: bool = False) -> T:
+    """Read TOML or JSON; `ValueError` if it is none, or not of that type."""
+    if not is_json and _LONG_PATH.search(text):  # its parser takes time in the square of their length
+        raise ValueError(TOO_DEEP)
+    try:
+        document = msgspec.json.decode(text) if is_json else tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    except msgspec.DecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    try:
+        return msgspec.convert(document, kind)
+    except (msgspec.ValidationError, RecursionError):
+        raise ValueError(_objection(document, kind, "")) from None
+
+
+def _objection(value: Any, kind: Any, key: str) -> str:
+    """What is wrong with the first and innermost part of a value that is not of its kind."""
+    plain, words = _described(kind)
+    if isinstance(plain, type) and issubclass(plain, msgspec.Struct) and isinstance(value, Mapping):
+        where = f"[{key}]" if key else "the file"
+        fields = {field.encode_name: field for field in msgspec.structs.fields(plain)}
+        for name in value:
+            if name not in fields:
+                return f"unknown key {shown(name)} in {where}: there are {', '.join(fields)}"
+        for name, field in fields.items():
+            if name not in value and field.required:
+                return f"{_section_or_key(f'{key}.{name}' if key else name, field.type)} is missing"
+    for name, part, own in _parts(value, plain):
+        if not _fits(part, own):
+            return _objection(part, own, f"{key}.{name}" if key else name)
+    return f"{key or 'it'} must be {words or _words(plain, key)}: got {shown(value)}"
+
+
+def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The name, value and kind of every part."""
+    if isinstance(value, Mapping):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            for field in msgspec.structs.fields(kind):
+                if field.encode_name in value:
+                    yield field.encode_name, value[field.encode_name], field.type
+        elif get_origin(kind) is dict:
+            yield from ((str(name), part, get_args(kind)[1]) for name, part in value.items())
+    elif isinstance(value, list) and get_origin(kind) is list:
+        yield from ((str(number), part, get_args(kind)[0]) for number, part in enumerate(value, 1))
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return True
+
+
+def _described(kind: Any) -> tuple[Any, str]:
+    """A type without its annotation, and what that says in words."""
+    if get_origin(kind) is not Annotated:
+        return kind, ""
+    plain, *notes = get_args(kind)
+    return plain, next((note.description for note in notes if isinstance(note, msgspec.Meta) and note.description), "")
+
+
+def _is_section(kind: Any) -> bool:
+    plain, _ = _described(kind)
+    return get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct))
+
+
+def _section_or_key(key: str, kind: Any) -> str:
+    return f"[{key}]" if _is_section(kind) else repr(key)
+
+
+def _words(kind: Any, key: str) -> str:
+    if _is_section(kind):
+        return f"a section [{key}]" if key else "a table of keys"
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) is list:
+        return "a list"
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
+
 
 Levels = Annotated[int | list[str | int], Meta(description="a number of levels, or a list of labels")]
-GROUPS = "a list with one group a level, all text or all numbers"
 
 
 class LabelledGroups(Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,15 +254,15 @@ def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None,
     [recodes.age]
     adult = [0, 1, 1]
     """
-    sections = ["\n".join(["[variables]", *map(_format_variable, schema.variables)])]
+    sections = [toml_section("variables", {variable.name: _levels(variable) for variable in schema.variables})]
     for axis, name in enumerate(schema.names):
-        lines = [_format_recode(recode) for recode in schema.recodes if recode.axis == axis]
-        if lines:
-            sections.append("\n".join([f"[recodes.{_key(name)}]", *lines]))
-    said = {"desired": desired if desired is None or isinstance(desired, str) else list(desired), "noise": noise}
-    lines = [f"{key} = {toml_value(value)}" for key, value in said.items() if value is not None]
-    if lines:
-        sections.append("\n".join(["[problem]", *lines]))
+        own = {recode.name: _groups(recode) for recode in schema.recodes if recode.axis == axis}
+        if own:
+            sections.append(toml_section(f"recodes.{_key(name)}", own))
+    wanted = desired if desired is None or isinstance(desired, str) else list(desired)
+    said = {key: value for key, value in (("desired", wanted), ("noise", noise)) if value is not None}
+    if said:
+        sections.append(toml_section("problem", said))
     return "\n\n".join(sections) + "\n"
 
 
@@ -240,18 +364,25 @@ def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:
     return found
 
 
-def _format_variable(variable: Variable) -> str:
+def _levels(variable: Variable) -> Any:
+    """The levels of a variable as a file says them."""
     counted = variable.levels == tuple(map(str, range(variable.size)))
-    return f"{_key(variable.name)} = {toml_value(variable.size if counted else list(variable.levels))}"
+    return variable.size if counted else list(variable.levels)
 
 
-def _format_recode(recode: Recode) -> str:
+def _groups(recode: Recode) -> Any:
+    """The groups of a recode as a file says them."""
     groups = list(recode.groups)
     if recode.labels == tuple(map(str, range(recode.size))):
-        return f"{_key(recode.name)} = {toml_value(groups)}"
+        return groups
     if list(dict.fromkeys(groups)) == list(range(recode.size)):
-        return f"{_key(recode.name)} = {toml_value([recode.labels[group] for group in groups])}"
-    return f"{_key(recode.name)} = {{groups = {toml_value(groups)}, labels = {toml_value(list(recode.labels))}}}"
+        return [recode.labels[group] for group in groups]
+    return {"groups": groups, "labels": list(recode.labels)}
+
+
+def toml_section(name: str, values: Mapping[str, Any]) -> str:
+    """A section of TOML."""
+    return "\n".join([f"[{name}]", *(f"{_key(key)} = {toml_value(value)}" for key, value in values.items())])
 
 
 def _key(name: str) -> str:
@@ -260,4 +391,6 @@ def _key(name: str) -> str:
 
 def toml_value(value: Any) -> str:
     """A value as TOML: JSON's numbers, lists and strings are TOML's, but for one character."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key(key)} = {toml_value(own)}' for key, own in value.items())}}}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

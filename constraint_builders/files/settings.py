@@ -59,7 +59,6 @@ from constraint_builders.budget import Budget
 from constraint_builders.description.noise_laws import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.documents import parse_toml, read_document
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import (
     LabelledGroups,
@@ -67,6 +66,9 @@ from constraint_builders.files.schema_file import (
     build_schema,
     format_schema,
     levels_in,
+    parse_document,
+    read_document,
+    toml_section,
     toml_value,
 )
 
@@ -160,6 +162,11 @@ class Settings:
     facilities: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables that its files may have columns of: those of the schema, and those beside."""
+        return (*self.schema.names, *self.beside)
+
     def variances(self) -> dict[str, dict[str, float]]:
         """sigma^2 of every table by geolevel, in squared counts; see `Budget.variances`."""
         return self.budget.variances()
@@ -235,7 +242,7 @@ def parse_settings(text: str, name: str) -> Settings:
     ValueError
         If it is not TOML, or a section is missing or wrong; the message names the key.
     """
-    return _settings(parse_toml(text, SettingsDocument), text, name)
+    return _settings(parse_document(text, SettingsDocument), text, name)
 
 
 def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
@@ -283,17 +290,12 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
     """
     levels, law = settings.geolevels, settings.budget
     by_level = {level: {table: own[level] for table, own in losses.items() if own.get(level)} for level in levels}
-    lines = [
-        f"geolevels = {toml_value(levels)}",
-        f"noise = {toml_value(settings.noise)}",
-        f"\n{format_schema(schema)}",
-        f"[budget]\nmeasure = {toml_value(law.measure)}\nneighbours = {toml_value(law.neighbours)}",
-        "\n[budget.losses]",
-        *(
-            f"{toml_value(table)} = {toml_value([str(own.get(level, 0)) for level in levels])}"
-            for table, own in losses.items()
-        ),
-        "",
+    spent = {table: [str(own.get(level, 0)) for level in levels] for table, own in losses.items()}
+    sections = [
+        f"geolevels = {toml_value(levels)}\nnoise = {toml_value(settings.noise)}",
+        format_schema(schema).rstrip(),
+        toml_section("budget", {"measure": law.measure, "neighbours": law.neighbours}),
+        toml_section("budget.losses", spent),
     ]
     return Settings(
         name=name,
@@ -303,7 +305,7 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
         noise=settings.noise,
         selections=MappingProxyType({}),
         untrue=(),
-        text="\n".join(lines),
+        text="\n\n".join(sections) + "\n",
     )
 
 

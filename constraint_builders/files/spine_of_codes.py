@@ -1,18 +1,28 @@
-"""The tree of the geocodes that a folder of measurements has, refused where codes do not make one."""
+"""The spine that geocodes describe: of a folder of measurements, and of the columns of geographies of a long table."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from constraint_builders.description.geo_ids import geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
-from constraint_builders.files.exact_totals import TOGETHER
-from constraint_builders.files.remarks import Remark
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
+from constraint_builders.files.numbers import read_codes, read_labels
+from constraint_builders.files.reading_report import Remark
+from constraint_builders.files.source import Source
+from constraint_builders.files.tabulated_places import TOGETHER
 
 ROOT = "Root"
 MOST_NAMED = 4  # prefixes in the code of a root that is put in
+ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
+DECIMALS = re.compile(r"\d+\.0*")
+SHORTENED = re.compile(r"\d[.,]\d+E\+\d+", re.IGNORECASE)  # by a spreadsheet, of a long number
 
 
 def spine_of_codes(
@@ -109,3 +119,244 @@ def _parents(above: pl.Series, below: pl.Series) -> pl.Series:
         prefix = below.str.slice(0, width)
         found = prefix.zip_with(prefix.is_in(above.implode()) & (below.str.len_chars() >= width), found)
     return found
+
+
+Geounit = tuple[str, str]  # level and code
+
+
+@dataclass(frozen=True)
+class Geography:
+    """A spine, and where in it the rows of a table belong.
+
+    Attributes
+    ----------
+    spine : Spine
+    geounits : ndarray of int, (rows,)
+        Position in the spine of every row's geounit.
+    by_parents : bool
+        Whether a column ``parent`` says what lies in what, not the codes.
+    is_rooted : bool
+        Whether a root was put above several geounits.
+    """
+
+    spine: Spine
+    geounits: NDArray[np.intp]
+    by_parents: bool
+    is_rooted: bool
+
+    def __str__(self) -> str:
+        """The geolevels from the root down, what tells parents, and the first geounit that has no parent beside it."""
+        spine, first = self.spine, int(self.is_rooted)
+        counts = [f"{own.size:,} {level}" for level, own in zip(spine.levels, spine.members, strict=True)][first:]
+        counts[0] += " side by side" if self.is_rooted else ""
+        told = "by column 'parent'" if self.by_parents else "by codes that begin with those of their parents"
+        below = f", {told}" if len(counts) > 1 else ""
+        return f"{' > '.join(counts)}{below}{self._skips()}"
+
+    def _skips(self) -> str:
+        """Which geounits lie beside others of a geolevel above theirs."""
+        spine = self.spine
+        children = np.flatnonzero(spine.parent >= 0)
+        highest = np.full(spine.size, len(spine.levels))
+        np.minimum.at(highest, spine.parent[children], spine.level_of[children])
+        skips = children[spine.level_of[children] > highest[spine.parent[children]]]
+        if not skips.size:
+            return ""
+        child, parent = int(skips[0]), int(spine.parent[skips[0]])
+        names = [f"{spine.levels[spine.level_of[i]]} {spine.geocodes[i]!r}" for i in (child, parent)]
+        more = f" and {skips.size - 1:,} more" if skips.size > 1 else ""
+        return f"; {names[0]}{more} in {names[1]} itself, beside its {spine.levels[highest[parent]]}"
+
+
+def read_geography(source: Source, columns: Columns) -> Geography | None:
+    """Read the spine of a long table; None if it has no geography.
+
+    Without a column ``parent`` a parent's code begins those of its children, of any width, also within the Census
+    Bureau's ``0500000US44001``; where geounits of several levels have one code, the level whose codes are shorter on
+    average lies above. Several geounits of one level at the top get a root above them.
+
+    Raises
+    ------
+    ValueError
+        If a level or a parent is missing, a code is no text, geounits of several levels have no parent, or the geounits
+        form no tree; the geounit or the row is named.
+    """
+    if GEOLEVEL not in columns.keys:
+        return None
+    levels = read_labels(source.frame[columns.keys[GEOLEVEL]]).str.strip_chars().replace("", None)
+    codes = _codes(source, columns.keys[GEOCODE])
+    if levels.null_count():
+        row = source.rows[int(levels.is_null().arg_max() or 0)]
+        raise ValueError(f"column {columns.keys[GEOLEVEL]!r} is empty in row {row}: every row needs a level")
+    pairs = pl.DataFrame({GEOLEVEL: levels, GEOCODE: codes})
+    known: list[Geounit] = pairs.unique().sort(GEOCODE, GEOLEVEL).rows()
+    by_parents = PARENT in columns.keys
+    if by_parents:
+        spine = spine_by_parents(known, _said_parents(source, pairs, columns.keys[PARENT]))
+    else:
+        spine = spine_by_codes(known)
+    number = {unit: spine.position(*unit) for unit in known}
+    positions = pl.DataFrame([(*unit, i) for unit, i in number.items()], [GEOLEVEL, GEOCODE, "position"], orient="row")
+    found = pairs.join(positions, on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
+    positions_of_rows = found["position"].to_numpy().astype(np.intp)
+    return Geography(spine, positions_of_rows, by_parents, is_rooted=spine.size > len(known))
+
+
+def _codes(source: Source, name: str) -> pl.Series:
+    """Codes as text, empty for the root of all."""
+    codes = read_codes(source.frame[name]).fill_null("")
+    shortened = next((code for code in codes.unique(maintain_order=True) if SHORTENED.fullmatch(code)), None)
+    if shortened is not None:
+        raise ValueError(
+            f"column {name!r}: {shortened!r} is a number that a spreadsheet shortened: write the code, as text"
+        )
+    return codes
+
+
+def spine_by_codes(units: Sequence[Geounit]) -> Spine:
+    """The spine of geounits, (level, code), of which a parent's code begins those of its children."""
+    nested = _nested_codes(units)
+    order = _levels_by_width(nested)
+    alike = _by_code(nested)
+    for same in alike.values():
+        same.sort(key=lambda i: order[units[i][0]])
+    widths = sorted({len(code) for code in alike}, reverse=True)
+    above = []
+    for position, (level, code) in enumerate(nested):
+        same = alike[code]
+        rank = same.index(position)
+        prefixes = (code[:width] for width in widths if width < len(code))
+        longest = next((alike[prefix][-1] for prefix in prefixes if prefix in alike), -1)
+        parent = same[rank - 1] if rank else longest
+        if parent >= 0 and units[parent][0] == level:
+            raise ValueError(
+                f"{level} {units[position][1]!r} begins as {level} {units[parent][1]!r} does: where leading zeros are "
+                "lost, write them; otherwise say by a column 'parent' in what each lies"
+            )
+        above.append(parent)
+    _refuse_lost_zeros(nested, above)
+    return _rooted(units, above, "neither code begins with the other: say by a column 'parent' in what each lies")
+
+
+def _nested_codes(units: Sequence[Geounit]) -> list[Geounit]:
+    """Levels and codes, of the Census Bureau's long ones what begins with the code of the parent."""
+    kinds: dict[str, tuple[str, str]] = {}
+    for level, code in units:
+        kind = kind_of_geo_id(code)
+        first, other = kinds.setdefault(level, (kind, code))
+        if kind and first and kind != first:
+            raise ValueError(
+                f"{level} has both {other!r} and {code!r}, places of two kinds: give each kind a geolevel of its own"
+            )
+    nested = [(level, code if (geoid := geoid_in(code)) is None else geoid) for level, code in units]
+    for level, code in nested if len(kinds) > 1 else ():
+        if kind_of_geo_id(code):
+            raise ValueError(
+                f"{level} {code!r}: codes of summary level {code[:3]} do not tell in what a place lies: say it by a "
+                "column 'parent'"
+            )
+    return nested
+
+
+def _levels_by_width(units: Sequence[Geounit]) -> dict[str, int]:
+    """The number of every level in order of the mean width of its codes, of equal ones in that of the alphabet."""
+    widths: dict[str, list[int]] = {}
+    for level, code in units:
+        widths.setdefault(level, []).append(len(code))
+    ordered = sorted(widths, key=lambda level: (sum(widths[level]) / len(widths[level]), level))
+    return {level: number for number, level in enumerate(ordered)}
+
+
+def codes_tell(units: Sequence[Geounit], spine: Spine) -> bool:
+    """Whether a spine's parents are those that the codes of its geounits say."""
+    try:
+        return bool(np.array_equal(spine_by_codes(units).parent, spine.parent))
+    except ValueError:
+        return False
+
+
+def _refuse_lost_zeros(units: Sequence[Geounit], above: Sequence[int]) -> None:
+    """Numbers shorter than others of their level, or that all lie in nothing, which another code begins with a zero."""
+    widest: dict[str, int] = {}
+    placed = {level for (level, _), parent in zip(units, above, strict=True) if parent >= 0}
+    for level, code in units:
+        widest[level] = max(widest.get(level, 0), len(code))
+    levels_of: dict[str, set[str]] = {}
+    for level, code in units:
+        levels_of.setdefault(code, set()).add(level)
+    for level, code in units:
+        full = code.zfill(widest[level] + (level not in placed))
+        if not (code.isascii() and code.isdecimal()) or full == code or full in levels_of:
+            continue
+        begun = next((full[:n] for n in range(len(full) - 1, 1, -1) if levels_of.get(full[:n], {level}) != {level}), "")
+        if begun and not code.startswith(begun):
+            raise ValueError(
+                f"{level} {code!r} would lie in {begun!r} if it were {full!r}: where a leading zero is lost, write it; "
+                "otherwise say by a column 'parent' in what it lies"
+            )
+
+
+def _said_parents(source: Source, pairs: pl.DataFrame, name: str) -> dict[Geounit, str]:
+    """The code of every geounit's parent, empty for one at the top; every row of a geounit must say the same."""
+    said = pairs.with_columns(_codes(source, name).alias(PARENT), row=pl.Series(source.rows))
+    parents: dict[Geounit, str] = {}
+    for level, code, parent, row in said.unique([GEOLEVEL, GEOCODE, PARENT], keep="first", maintain_order=True).rows():
+        if parents.setdefault((level, code), parent) != parent:
+            both = f"{parents[level, code]!r} and {parent!r}"
+            raise ValueError(f"row {row}: {level} {code!r} has two parents, {both}: give all its rows one")
+    return parents
+
+
+def spine_by_parents(units: Sequence[Geounit], parents: Mapping[Geounit, str]) -> Spine:
+    """The spine of geounits, (level, code), whose parents' codes are known; empty for one at the top."""
+    alike = _by_code(units)
+    above = [_position_of(parents[unit], unit, units, parents, alike) for unit in units]
+    return _rooted(units, above, "neither has a parent: give it, of each, or rows of a geounit above both")
+
+
+def _by_code(units: Sequence[Geounit]) -> dict[str, list[int]]:
+    """Positions of the geounits of every code."""
+    found: dict[str, list[int]] = {}
+    for position, (_, code) in enumerate(units):
+        found.setdefault(code, []).append(position)
+    return found
+
+
+def _position_of(
+    parent: str,
+    unit: Geounit,
+    units: Sequence[Geounit],
+    parents: Mapping[Geounit, str],
+    alike: Mapping[str, Sequence[int]],
+) -> int:
+    """Position of a geounit's parent among `units`; -1 if it has none."""
+    if not parent:
+        return -1
+    found = [i for i in alike.get(parent, ()) if units[i][0] != unit[0]]
+    if len(found) > 1:  # an only child that has the code of its parent lies below it
+        found = [i for i in found if parents[units[i]] == parent] or found
+    what = f"{unit[0]} {unit[1]!r} has the parent {parent!r}"
+    if not found:
+        raise ValueError(f"{what}, which has no rows: give it some, of variance inf where it was not measured")
+    if len(found) > 1:
+        levels = " and ".join(units[i][0] for i in found)
+        raise ValueError(f"{what}, a code at {levels}: give each geounit a code of its own")
+    return found[0]
+
+
+def _rooted(units: Sequence[Geounit], above: Sequence[int], remedy: str) -> Spine:
+    """A spine, with a root above all if there are several geounits, of one level, at the top."""
+    levels, codes = (list(part) for part in zip(*units, strict=True))
+    if above.count(-1) <= 1:
+        return Spine(above, levels, codes)
+    tops = {level: code for (level, code), parent in sorted(zip(units, above, strict=True), reverse=True) if parent < 0}
+    if len(tops) > 1:
+        two = sorted(tops, key=lambda level: (levels.count(level), level))[:2]
+        number = next((tops[level] for level in two if DECIMALS.fullmatch(tops[level])), None)
+        text = "" if number is None else f"; {number!r} is no text but a number"
+        raise ValueError(
+            f"{' and '.join(f'{level} {tops[level]!r}' for level in two)} would lie side by side, and nothing would "
+            f"make them agree: {remedy}{text}"
+        )
+    root = next(name for name in ROOTS if name not in levels)
+    return Spine([-1, *(parent + 1 for parent in above)], [root, *levels], ["", *codes])

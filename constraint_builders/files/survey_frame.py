@@ -13,10 +13,19 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.cell_keys import SUMMED_OUT
-from constraint_builders.files.columns import GEOCODE, GEOLEVEL, TABLE, Columns, find_columns, plain_name
-from constraint_builders.files.labels import LabelNumbers, with_totals
-from constraint_builders.files.measured_table import MeasuredTable, Settled, measured
+from constraint_builders.files.columns import (
+    GEOCODE,
+    GEOLEVEL,
+    SUMMED_OUT,
+    TABLE,
+    VALUES,
+    Columns,
+    find_columns,
+    plain_name,
+    spreads_by_stem,
+)
+from constraint_builders.files.labels import LabelNumbers, is_total, plain_label, with_totals
+from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
 from constraint_builders.files.source import Source, open_source
@@ -24,11 +33,6 @@ from constraint_builders.files.source import Source, open_source
 if TYPE_CHECKING:
     from constraint_builders.files.schema_file import SchemaFile
 
-
-from constraint_builders.files.columns import VALUES, spreads_by_stem
-from constraint_builders.files.labels import is_total, plain_label
-
-NOT_MEASURED, EXACT = np.inf, 0.0
 CENSUS_MARKS = tuple(-111_111_111 * digit for digit in range(2, 10))  # in place of numbers, in files of the ACS
 
 
@@ -222,11 +226,10 @@ def measured_as_said(
         frame, silent = _without_marks(table.frame, found, said.suppressed, said.exact)
         _refuse_silent_geolevels(table, found, silent)
         said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
-        settled = Settled(totals, {name: labels for name, labels in said_nothing.items() if labels})
+        said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
-    return measured(
-        table, schema, desired=desired, noise=noise, undetermined=undetermined, total=marks, settled=settled
-    )
+    options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
+    return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing)
 
 
 def names_its_tables(table: Source) -> bool:
@@ -258,8 +261,9 @@ def _with_names_of_tables(table: Source, schema: Schema | None, variables: Mappi
     if not named:
         return replace(table, frame=frame.with_columns(pl.lit("total").alias(TABLE)))
     said = pl.concat_str(named, separator=" * ", ignore_nulls=True)
-    names = frame.select(pl.when(said == "").then(pl.lit("total")).otherwise(said).alias(TABLE))
-    return replace(table, frame=frame.with_columns(names.to_series()))
+    return replace(
+        table, frame=frame.with_columns(pl.when(said == "").then(pl.lit("total")).otherwise(said).alias(TABLE))
+    )
 
 
 def _factors(table: Source, schema: Schema | None, variable: str, column: str) -> pl.Series:
@@ -301,22 +305,15 @@ def _without_marks(
     empty = hidden | (_empty(value) & ~_broken(value, spread))
     silent = _empty(value) & _empty(spread) & ~hidden
     known = _marked(spread, exact) & ~empty
-    text = spread.dtype in TEXT
-    numbers = spread.cast(pl.String if text else pl.Float64, strict=False)
-    said = pl.DataFrame({"spread": numbers, "empty": empty, "known": known}).select(
-        pl.when("empty")
-        .then(pl.lit("inf") if text else pl.lit(NOT_MEASURED))
-        .when("known")
-        .then(pl.lit("0") if text else pl.lit(EXACT))
-        .otherwise("spread")
-        .alias(spread.name)
-    )
     if not (empty.any() or known.any()):
         return frame, silent
-    nothing = pl.DataFrame({"value": value, "empty": empty}).select(
-        pl.when("empty").then(None).otherwise("value").alias(value.name)
-    )
-    return frame.with_columns(nothing.to_series(), said.to_series()), silent
+    text = spread.dtype in TEXT
+    not_measured, no_noise = map(pl.lit, ("inf", "0") if text else (np.inf, 0.0))
+    numbers = spread.cast(pl.String if text else pl.Float64, strict=False)
+    return frame.with_columns(
+        pl.when(empty).then(None).otherwise(pl.col(value.name)).alias(value.name),
+        pl.when(empty).then(not_measured).when(known).then(no_noise).otherwise(numbers).alias(spread.name),
+    ), silent
 
 
 def _silent_labels(table: Source, column: str, silent: pl.Series) -> dict[str, int]:

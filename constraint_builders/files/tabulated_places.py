@@ -8,20 +8,15 @@ is one geounit or two, American Indian areas (1) and the rest (0), and so is wha
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
 import polars as pl
 
-from constraint_builders.files.exact_totals import TOGETHER
-from constraint_builders.files.remarks import Remark
+from constraint_builders.description.geo_ids import KINDS
+from constraint_builders.files.reading_report import PlacesInPart
 
-WIDTHS = {"nation": 0, "state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
-KINDS = {width: kind for kind, width in WIDTHS.items()}
 TABULATION_WIDTH = 16
+TOGETHER = "+"  # between the codes of geounits that are counted together
 STATE, COUNTY = r"^[01]([0-9]{2})$", r"^[01][0-9]{2}10[0-9]{3}[0-9]?$"  # geocodes of the spine of 2020
 
 # States with American Indian areas on the spine of 2020 (google-research/census-bluedown, `constants.py`).
@@ -87,51 +82,6 @@ def geoids_of(codes: Sequence[str] | pl.Series, themselves: bool) -> pl.Series:
 def published(geoids: pl.Series) -> pl.Series:
     """GEOIDs of blocks that were moved in tabulation replaced by those under which they are published."""
     return geoids.replace(MOVED_IN_TABULATION)
-
-
-@dataclass(frozen=True)
-class PlacesInPart:
-    """Which published places a part of the geounits of a spine does not hold whole.
-
-    Attributes
-    ----------
-    cut : mapping of str to str
-        GEOIDs of places with what else they consist of: a geocode, or nothing where none names it.
-    absent : tuple of str
-        Geocodes of branches of states that the files had in 2020 and have not here: what lies in these states may be
-        in part, but for blocks.
-    """
-
-    cut: Mapping[str, str] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
-
-    def rest_of(self, geoid: str) -> str | None:
-        """What else a place consists of, or may; None if it is whole."""
-        if geoid in self.cut:
-            return self.cut[geoid] or next((self.cut[geoid[:w]] for w in (5, 2) if self.cut.get(geoid[:w])), "")
-        if len(geoid) == WIDTHS["block"]:
-            return None
-        return next((branch for branch in self.absent if branch[1:] == geoid[:2]), None)
-
-    def remarks(self) -> Iterator[Remark]:
-        """What is here in part, in words."""
-        for branch in self.absent:
-            what = f"the files of 2020 have a branch {branch}, these have not"
-            yield Remark("in part", f"what lies in state {branch[1:]}, but for blocks: {what}")
-        kinds = Counter(KINDS[len(geoid)].replace("_", " ") for geoid in self.cut)
-        if kinds:
-            first = min(self.cut, key=len)
-            rest = f"; {first} is without {self.cut[first]}" if self.cut[first] else ""
-            levels = ", ".join(f"{kind} {number:,}" for kind, number in kinds.items())
-            yield Remark("in part", f"published places, by level: {levels}{rest}")
-
-    def __or__(self, other: PlacesInPart) -> PlacesInPart:
-        return PlacesInPart({**self.cut, **other.cut}, tuple(dict.fromkeys(self.absent + other.absent)))
-
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> PlacesInPart:
-        """What `ReadingReport.to_json` says of it; nothing of an empty mapping."""
-        return msgspec.convert(said, cls)
 
 
 class Outside:

@@ -6,16 +6,21 @@ Cumings-Menon, Abowd, Ashmead, Kifer, Leclerc, Ocker, Ratcliffe and Zhuravlev, "
 Disclosure Avoidance System": "the paper" in this package.
 """
 
-from constraint_builders.geography.advice import Advice, fewest_children, nodes_to_bypass
-from constraint_builders.geography.aian import aian_spine, on_spine_areas
-from constraint_builders.geography.block_groups import most_members, regroup_blocks
-from constraint_builders.geography.bypass import bypass, bypass_chosen, bypassing_improves
+from constraint_builders.geography.bypass import (
+    Advice,
+    bypass,
+    bypass_chosen,
+    bypassing_improves,
+    fewest_children,
+    nodes_to_bypass,
+)
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.geoids import Geoids, by_tabulation
 from constraint_builders.geography.off_spine import NotComposableError, OsedSummary, compositions, osed, summarise_osed
 from constraint_builders.geography.partitions import from_partitions, leaves, partitions
+from constraint_builders.geography.presets import aian_spine, on_spine_areas
+from constraint_builders.geography.spine_groups import group_tracts, most_members, regroup_blocks
 from constraint_builders.geography.strategy import Strategy
-from constraint_builders.geography.tract_groups import group_tracts
 
 __all__ = [
     "Advice",

@@ -106,11 +106,8 @@ class Entities:
         names = tuple(geounits)
         given, blocks = _times_given(spine, geounits), leaves(spine)
         contains = sparse.csr_array((len(names), blocks.size))
-        above = blocks
-        while (below := np.flatnonzero(above >= 0)).size:
-            places = above[below], below
-            contains += given @ sparse.csr_array((np.ones(below.size), places), shape=(spine.size, blocks.size))
-            above = np.where(above >= 0, spine.parent[above], -1)
+        for level, members in enumerate(spine.members):
+            contains += given[:, members] @ spine.leaves_of(level)
         repeated = np.flatnonzero(contains.data > 1)
         if repeated.size:
             entity, block = (int(where[repeated[0]]) for where in contains.tocoo().coords)

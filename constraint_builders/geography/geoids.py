@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.geo_ids import SUMMARY_LEVELS, geoid_in, kind_of_geo_id
+from constraint_builders.description.geo_ids import KINDS, SUMMARY_LEVELS, WIDTHS, geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
-from constraint_builders.files.exact_totals import TOGETHER
+from constraint_builders.files.reading_report import PlacesInPart
 from constraint_builders.files.tabulated_places import (
-    KINDS,
     MOVED_IN_TABULATION,
-    WIDTHS,
-    PlacesInPart,
+    TOGETHER,
     are_geoids,
     geoids_of,
     published,
@@ -146,21 +144,13 @@ class Geoids:
             place[known] = number
             return names.tolist(), place
         if geolevel in self.spine.levels:
-            members = self.spine.members[self.spine.level_index(geolevel)]
-            number_of = np.full(self.spine.size, -1)
-            number_of[members] = np.arange(members.size)
-            return [self.spine.geocodes[i] for i in members.tolist()], number_of[self._above(geolevel)]
+            index = self.spine.level_index(geolevel)
+            above = self.spine.ancestors_at(self._leaves, index)
+            codes = [self.spine.geocodes[i] for i in self.spine.members[index].tolist()]
+            return codes, np.where(above >= 0, self.spine.rank_in_level[above], -1)
         known_levels = [name for name, width in WIDTHS.items() if width and (self._widths >= width).any()]
         there = ", ".join(known_levels or self.spine.levels)
         raise ValueError(f"nothing is known of places of level {geolevel!r} here: there are {there}")
-
-    def _above(self, geolevel: str) -> Index:
-        """For every leaf its ancestor at a level of the spine, or the root where it has none."""
-        index = self.spine.level_index(geolevel)
-        found = self._leaves
-        for _ in self.spine.levels:
-            found = np.where((self.spine.level_of[found] > index), self.spine.parent[found], found)
-        return found
 
     @property
     def _root(self) -> str:
@@ -217,16 +207,10 @@ class Geoids:
                 self._require_whole(geoid)
                 return np.sort(order[first:last])
         if text in self._own_codes:
-            return self._below(self._own_codes[text])
+            geounit = self._own_codes[text]
+            above = self.spine.ancestors_at(self._leaves, int(self.spine.level_of[geounit]))
+            return np.flatnonzero(above == geounit)
         raise ValueError(self._unknown(code, geoid))
-
-    def _below(self, geounit: int) -> Index:
-        """Numbers among the leaves of those below a geounit of the spine."""
-        above, inside = self._leaves.copy(), np.zeros(self._leaves.size, dtype=bool)
-        while (above >= 0).any():
-            inside |= above == geounit
-            above = np.where(above >= 0, self.spine.parent[above], -1)
-        return np.flatnonzero(inside)
 
     def _unknown(self, code: str, geoid: str) -> str:
         moved = [(block, to) for block, to in MOVED_IN_TABULATION.items() if geoid and block.startswith(geoid)]

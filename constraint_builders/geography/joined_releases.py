@@ -16,8 +16,7 @@ from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.files.kept_variables import settings_over
-from constraint_builders.files.measurement_outline import Progress
-from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
+from constraint_builders.files.noisy_measurements import Progress, Release, read_noisy_measurements
 from constraint_builders.files.settings import Settings, with_recodes_of
 from constraint_builders.geography.geoids import by_tabulation
 from constraint_builders.joint_problem import joint

@@ -57,7 +57,7 @@ def osed(spine: Spine, entities: Entities) -> Index:
     ----------
     Paper, Algorithm 1.
     """
-    return child_sums_and_costs(spine, entities)[1].inside(spine, int(np.flatnonzero(spine.parent < 0)[0]))
+    return child_sums_and_costs(spine, entities)[1].row(int(np.flatnonzero(spine.parent < 0)[0]))[0]
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,6 @@ class PairCosts:
         """Costs of every entity and of its complement in one geounit, (K,) each."""
         dense = self.matrix[[geounit]].toarray()[0]
         return dense.real.astype(np.intp), dense.imag.astype(np.intp) + self.absent[geounit]
-
-    def inside(self, spine: Spine, geounit: int) -> Index:
-        """Costs of every entity in one geounit, (K,)."""
-        return self.row(geounit)[0]
 
     def look_up(self, geounits: Index, entities: Index) -> tuple[Index, Index]:
         """Costs of pairs of a geounit and an entity, (n,) each."""
@@ -190,7 +186,7 @@ def compositions(spine: Spine, entities: Entities, usable: NDArray[np.bool_] | N
     sums, costs = child_sums_and_costs(spine, entities, usable)
     children = _children(spine)
     root = int(np.flatnonzero(spine.parent < 0)[0])
-    impossible = np.flatnonzero(costs.inside(spine, root) > spine.size)
+    impossible = np.flatnonzero(costs.row(root)[0] > spine.size)
     if impossible.size:
         raise NotComposableError(f"entity {entities.names[impossible[0]]!r} cannot be composed of the usable geounits")
     wanted = _Wanted(

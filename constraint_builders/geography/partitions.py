@@ -20,10 +20,8 @@ def leaves(spine: Spine) -> Index:
 def depths(spine: Spine) -> Index:
     """Number of ancestors of every geounit, (N,)."""
     depth = np.zeros(spine.size, dtype=np.intp)
-    ancestor = spine.parent.copy()
-    while (below := ancestor >= 0).any():
-        depth[below] += 1
-        ancestor[below] = spine.parent[ancestor[below]]
+    for members in spine.members[1:]:
+        depth[members] = depth[spine.parent[members]] + 1
     return depth
 
 
@@ -35,12 +33,8 @@ def ancestors(spine: Spine, level: str) -> Index:
     ValueError
         If there is no such level, or a leaf has no ancestor there.
     """
-    index = spine.level_index(level)
-    found = leaves(spine)
-    for _ in range(len(spine.levels)):
-        lower = spine.level_of[found] > index
-        found = np.where(lower, spine.parent[found], found)
-    missing = np.flatnonzero(spine.level_of[found] != index)
+    found = spine.ancestors_at(leaves(spine), spine.level_index(level))
+    missing = np.flatnonzero(found < 0)
     if missing.size:
         leaf = spine.geocodes[leaves(spine)[missing[0]]]
         raise ValueError(f"geounit {leaf!r} has no ancestor at geolevel {level!r}: regrouping needs one for every leaf")

@@ -406,6 +406,7 @@ def test_long_and_wide_counts_are_the_same(blocks: str, tmp_path: Path) -> None:
         ("geoid,f\n1,2\n", "column 'm' is missing"),
         ("geoid,f,m,x\n1,2,3,4\n", "column 'x' is no cell of the schema"),
         ("geoid,f,m\n1,2,3\n1,2,3\n", "block '1' is given twice, first in row 2"),
+        ("geoid,f,m\n1,2,3\n 1 ,2,3\n", "block '1' is given twice, first in row 2"),
         (
             "geoid,f,m\n1,2,3\n2,-2,3\n",
             "column 'f' holds '-2' in row 3: a count is a number from 0 to 9,007,199,254,740,992",

@@ -10,7 +10,7 @@ import pytest
 
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
-from constraint_builders.files.places_file import read_places
+from constraint_builders.files.block_tables import read_places
 from tests.helpers.simulated import settings_of, simulate
 
 SETTINGS = settings_of(

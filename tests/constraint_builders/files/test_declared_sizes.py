@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders.declared_size import MOST_COLUMNS
-from constraint_builders.files import arrow_file, excel
-from constraint_builders.files.parquet import declared, open_parquet
+from constraint_builders.files import arrow_files, excel
+from constraint_builders.files.arrow_files import declared_by_parquet, open_parquet
 from constraint_builders.files.source import open_source
 from constraint_builders.opening import open_file, read_bytes
 from tests.helpers import hostile
@@ -53,7 +53,7 @@ def test_parquet_files_declare_what_is_in_them(frame: pl.DataFrame, compression:
     with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
         frame.write_parquet(file.name, compression=compression, row_group_size=group)
         with open_parquet(file.name) as opened:
-            cells = declared(opened).cells
+            cells = declared_by_parquet(opened).cells
             assert opened.metadata.num_rows == frame.height
         assert numbers_in(frame) <= cells <= numbers_in(frame) + frame.height * frame.width  # and empty lists
         assert open_source(file.name).frame.equals(frame)
@@ -65,7 +65,7 @@ def test_arrow_files_declare_what_is_in_them(frame: pl.DataFrame, compression: s
     file = io.BytesIO()
     write = frame.write_ipc_stream if stream else frame.write_ipc
     write(file, compression=compression, compat_level=level)
-    found = arrow_file.declared(file.getvalue())
+    found = arrow_files.declared_by_ipc(file.getvalue())
     lists = sum(len(column) for column in frame if column.dtype == LISTS)
     assert found.cells == numbers_in(frame) + lists
     assert found.columns == frame.width + frame.dtypes.count(LISTS)

@@ -11,7 +11,7 @@ import pytest
 from blue_solvers import blue
 from blue_solvers.cli import main
 from constraint_builders import Problem, Spine
-from constraint_builders.files import read_noisy_measurements, read_totals, write_noisy_measurements
+from constraint_builders.files import ExactTotal, read_noisy_measurements, read_totals, write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
@@ -141,3 +141,9 @@ def test_totals_are_for_folders(folder: Path, capsys: pytest.CaptureFixture) -> 
     path = totals(folder, "geocode,total\n045,203\n")
     assert main(["estimate", str(table), "--totals", path, "--out", str(folder.parent / "out.csv")]) == 2
     assert "--totals" in capsys.readouterr().err
+
+
+def test_a_total_of_some_children_is_given_once(folder: Path) -> None:
+    twice = [ExactTotal(("044", "144"), 300.0, f"{name}, row 2", "Whole") for name in ("one.csv", "other.csv")]
+    with pytest.raises(ValueError, match=r"other.csv, row 2: this total is also that of one.csv, row 2"):
+        read_noisy_measurements(folder, SETTINGS, totals=twice)

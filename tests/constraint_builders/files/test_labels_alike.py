@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders.files.doubts import copies
-from constraint_builders.files.labels import LabelNumbers, inferred_levels
-from constraint_builders.files.overlapping_ranges import overlapping
+from constraint_builders.files.labels import LabelNumbers, inferred_levels, overlapping
 from constraint_builders.sources import SourceTable
 
 WORDS = st.text("aé-'1 b", min_size=1, max_size=6).map(lambda text: f"x{' '.join(text.split())}x")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema
 from constraint_builders.files import estimates_frame, infer_schema, measurements_frame, read_long_table, write_frame
 from constraint_builders.files.measured_table import measured
-from constraint_builders.files.replacing import replacing
+from constraint_builders.files.new_files import replacing
 from constraint_builders.files.source import open_source
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})

@@ -17,9 +17,9 @@ from constraint_builders.files import (
     read_noisy_measurements,
     write_noisy_measurements,
 )
+from constraint_builders.files.arrow_files import declared_by_parquet, open_parquet, read_parquet
 from constraint_builders.files.kept_variables import keep_variables
-from constraint_builders.files.measurement_outline import read_outline
-from constraint_builders.files.parquet import declared, open_parquet, read_parquet
+from constraint_builders.files.noisy_measurements import read_outline
 from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem
 
 CELLS = 8
@@ -57,7 +57,7 @@ def test_descriptions_that_are_noise_are_refused_or_read(noise: bytes) -> None:
         told = ""
         try:
             with open_parquet(place.name) as file:
-                declared(file)
+                declared_by_parquet(file)
         except ValueError as error:
             told = str(error)
         assert not told or "not readable as a table" in told

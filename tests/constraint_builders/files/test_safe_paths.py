@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraint_builders.files.safe_paths import inside, path_component
+from constraint_builders.files.new_files import inside, path_component
 from tests.helpers.every import every
 
 SAFE = re.compile(r"""(?![ .])[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\=:<>"|?*]+(?<![ .])""")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders.files import rounded
-from constraint_builders.files.significant_digits import MOST_DIGITS, digits_of, half_units
+from constraint_builders.files.long_table import MOST_DIGITS, digits_of, half_units
 
 errors = st.floats(1e-6, 1e6) | st.sampled_from([0.0, 1.0, 0.99996, 9.9996, 1000.0, 0.001])
 figures = st.floats(-1e9, 1e9)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Spine
-from constraint_builders.files.reading_report import ReadingReport
-from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION, WITH_AREAS, Outside, PlacesInPart
+from constraint_builders.files.reading_report import PlacesInPart, ReadingReport
+from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION, WITH_AREAS, Outside
 from constraint_builders.geography import Geoids
 from tests.helpers.effort import examples
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, problem_from
 from constraint_builders.files import measurements_frame, read_long_table
-from constraint_builders.files.overlapping_ranges import overlapping
+from constraint_builders.files.labels import overlapping
 from tests.helpers.effort import examples
 from tests.helpers.natural_mistakes import ASKED_ABOUT, READ_AS_TOTALS
 

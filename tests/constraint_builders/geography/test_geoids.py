@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Spine
-from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION, WIDTHS
+from constraint_builders.description.geo_ids import WIDTHS
+from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION
 from constraint_builders.geography.geoids import Geoids
 from tests.helpers.effort import examples
 

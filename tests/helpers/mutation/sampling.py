@@ -27,18 +27,10 @@ SMALL_MATRICES = [
 READERS = [
     f"constraint_builders/files/{name}.py"
     for name in (
-        *("block_counts", "cell_keys", "columns", "documents", "exact_totals", "excel", "geography_columns", "labels"),
-        *("long_table", "measured_table", "measurement_constraints", "measurement_files"),
-        *(
-            "measurement_outline",
-            "missing_partitions",
-            "noisy_measurements",
-            "numbers",
-            "parquet",
-            "rows",
-            "schema_file",
-        ),
-        *("source", "survey_frame", "text_table"),
+        *("arrow_files", "block_tables", "columns", "exact_totals", "excel", "expected_rows", "labels"),
+        *("long_table", "measured_table", "measurement_files", "measurement_rows"),
+        *("noisy_measurements", "numbers", "rows", "schema_file", "source", "spine_of_codes", "survey_frame"),
+        "text_table",
     )
 ]
 AREAS = {  # a file is of the first area that has it

@@ -1,8 +1,9 @@
-"""Tables in Arrow IPC files, which R's arrow, DuckDB and pandas read and write as Feather.
+"""Tables in the columns of Arrow: Parquet files, and Arrow IPC files, which many programs read and write as Feather.
 
-What a file or stream says of its columns and rows is looked at before they are read. Both are messages, each a table of
-FlatBuffers and then buffers of values; a file ends in a table that says where they begin. A table begins with the
-distance back to a list of where its fields are.
+Files go by their own names: nothing in a path is a pattern, an address or somebody's home. What a file or stream says
+of its columns and rows is looked at before they are read. Those of Arrow IPC are messages, each a table of FlatBuffers
+and then buffers of values; a file ends in a table that says where they begin. A table begins with the distance back to
+a list of where its fields are.
 
 References
 ----------
@@ -13,17 +14,21 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
 
 from constraint_builders.arrays import Index
 from constraint_builders.declared_size import MOST_COLUMNS, NUMBER_BYTES, DeclaredSize
-from constraint_builders.opening import read_whole
+from constraint_builders.extras import missing_extra
+from constraint_builders.files.naming import naming
+from constraint_builders.opening import open_file, read_whole
 
+OLDEST = pl.CompatLevel.oldest()  # text as ordinary strings, which every reader of Arrow knows
 MARK = b"\xff\xff\xff\xff"  # before a message
 TAIL = 10  # bytes at the end of a file: the length of its last table, and its name
 LAST_SCHEMA, LAST_BLOCKS = 1, (2, 3)  # fields of that table; of a message, a dictionary, a schema, a column, a batch
@@ -33,6 +38,119 @@ FIELDS = 1
 CHILDREN = 5
 NODES, BUFFERS, COMPRESSION = 1, 2, 3
 OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
+
+
+def _library() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise missing_extra("Parquet files need pyarrow", "frames") from error
+    return pyarrow
+
+
+@contextmanager
+def open_parquet(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A `pyarrow.parquet.ParquetFile` whose description was read; its path is taken literally, and not named.
+
+    Raises
+    ------
+    ValueError
+        If the file, or what is read of it inside, is no Parquet, damaged, or deep within one another.
+    OSError
+        If it cannot be opened.
+    """
+    library = _library()
+    with open_file(path):  # which refuses what has no end
+        pass
+    try:
+        with library.parquet.ParquetFile(os.path.abspath(path)) as file:
+            yield file
+    except MemoryError:
+        raise
+    except (library.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"not readable as a table: {str(error).splitlines()[0]}") from None
+
+
+def frame_of(rows: Any) -> pl.DataFrame:
+    """A frame of rows of an open file, which are what they say that they are: text, for instance."""
+    rows.validate(full=True)
+    frame = pl.DataFrame(rows)
+    frame.columns = rows.schema.names  # polars gives a column without a name one
+    return frame
+
+
+def declared_by_parquet(file: Any) -> DeclaredSize:
+    """How large the table in an open file is, by its description."""
+    said = file.metadata
+    groups = [said.row_group(number) for number in range(said.num_row_groups)]
+    cells = sum(group.column(number).num_values for group in groups for number in range(said.num_columns))
+    return DeclaredSize(cells, said.num_columns, sum(group.total_byte_size for group in groups), NUMBER_BYTES)
+
+
+def scan_files(paths: Sequence[str | os.PathLike[str]], number: str) -> pl.LazyFrame:
+    """The rows of some Parquet files, to be read later.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        Taken literally: ``run[1]`` is a file of that name. Folders' names (``State=44``) give no columns.
+    number : str
+        Name of a column that says from which of the files a row is.
+    """
+    whole = [os.path.abspath(path) for path in paths]
+    for path in whole:
+        with naming(path), open_parquet(path):
+            pass
+    rows = pl.scan_parquet(whole, glob=False, hive_partitioning=False, include_file_paths=number)
+    return rows.with_columns(pl.col(number).replace_strict(whole, list(range(len(whole))), return_dtype=pl.Int64))
+
+
+def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """The rows of a Parquet file, and of them the named columns, by default all; raises as `open_parquet`, by name."""
+    with naming(path), open_parquet(path) as file:
+        frame = frame_of(file.read(columns))
+        return frame if columns is None else frame.select(columns)
+
+
+def write_parquet(frame: pl.DataFrame, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write a Parquet file; parameters and errors as of `write_batches`."""
+    write_batches([frame], frame.schema, path, **options)
+
+
+def write_batches(
+    batches: Iterable[pl.DataFrame],
+    schema: pl.Schema,
+    path: str | os.PathLike[str],
+    *,
+    compression: str = "zstd",
+    row_group_size: int | None = None,
+) -> None:
+    """Write a Parquet file of frames that are made one after another, and not held together.
+
+    Parameters
+    ----------
+    batches : iterable of polars.DataFrame
+        Their rows follow one another in the file; what is raised there is raised here.
+    schema : polars.Schema
+        Of every one of them.
+    path : path
+        Taken literally.
+    compression : str
+    row_group_size : int, optional
+        Rows of every row group but the last.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written: the disk is full, say.
+    """
+    kinds = pl.DataFrame(schema=schema).to_arrow(compat_level=OLDEST).schema
+    with _library().parquet.ParquetWriter(os.path.abspath(path), kinds, compression=compression) as writer:
+        for frame in batches:
+            for batch in frame.to_arrow(compat_level=OLDEST).combine_chunks().to_batches():
+                writer.write_batch(batch, row_group_size)
 
 
 def read_arrow(file: BinaryIO) -> pl.DataFrame:
@@ -46,7 +164,7 @@ def read_arrow(file: BinaryIO) -> pl.DataFrame:
         If it takes more memory than is free.
     """
     data = read_whole(file)  # polars would go on where the system's own position is, or take a name for a pattern
-    declared(data).require_moderate(len(data))
+    declared_by_ipc(data).require_moderate(len(data))
     try:
         return pl.read_ipc_stream(data) if data.startswith(MARK) else pl.read_ipc(data)
     except (pl.exceptions.PolarsError, OSError) as error:  # polars tells of a stream that was cut short by the latter
@@ -112,7 +230,7 @@ class _FlatTable:
             yield _FlatTable(self._data, item + self._int(item, "<I"))
 
 
-def declared(data: bytes) -> DeclaredSize:
+def declared_by_ipc(data: bytes) -> DeclaredSize:
     """How large the table in a file or stream is; `ValueError` if it is neither."""
     cells = plain = columns = depth = 0
     try:
