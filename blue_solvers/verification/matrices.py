@@ -115,11 +115,9 @@ def _counts(problem: Problem, made: Sequence[Claim]) -> tuple[sparse.csr_array, 
 
 
 @one_blas_thread()
-def certify_listed(
-    problem: Problem, noise: WeighedNoise, y: Float, x: Float, made: Sequence[Claim] = ()
-) -> tuple[float, float]:
+def certify_listed(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
-    listed = Listed(problem, y, made)
+    noise, listed = WeighedNoise.of(problem), Listed(problem, y, made)
     if listed.F.shape[0] and not has_few_figures(listed):
         raise NotCertifiedError(
             f"exact knowledge among {listed.figures.shape[0]:,} figures: their least standard errors are worked out by "
