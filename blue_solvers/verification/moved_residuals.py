@@ -198,7 +198,7 @@ class MovedResiduals:
         for name in some.told.names:
             table = parse_table(schema, name)
             if refines(schema, finest, table):
-                own = np.where((some.told.known == name).any(axis=1), 0.0, np.inf)[:, None]
+                own = np.where(some.told.knows(name), 0.0, np.inf)[:, None]
                 sheet = replace(Sheet.silent(some.level, table, len(own)), into=cell_map(schema, finest, table))
                 level.put_back(sheet, own, said, variance)
 
@@ -352,7 +352,7 @@ class MovedResiduals:
             variance[:, :1] if (variance == variance[:, :1]).all() else variance,
             total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
             error,
-            np.array([self._known()], dtype=str),
+            [self._known()],
         )
 
     def _under_exact(self, some: Leaves, first: int, table: str | None = None) -> Flags:
@@ -372,7 +372,7 @@ class MovedResiduals:
                         np.logical_or.at(found, reach.rows, exact[reach.areas])
         if some.told is not None:
             for name in filter(holds, some.told.names):
-                found |= (some.told.known == name).any(axis=1)
+                found |= some.told.knows(name)
         return found
 
     def _free_below(self, number: int) -> list[Flags]:
