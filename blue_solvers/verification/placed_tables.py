@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -296,24 +296,15 @@ class Below:
         Sums over the leaves; NaN where these are not known.
     error : ndarray, (rows,)
         How far rounding may have moved them.
-    known : list of list of str, (rows,)
-        The tables that are known exactly in all leaves.
+    known : list of str
+        Of one part the tables that are known exactly in all leaves.
     """
 
     share: Float
     variance: Float
     total: NDArray[np.float64 | np.longdouble]
     error: Float
-    known: list[list[str]] = field(default_factory=lambda: [[]])
-
-    @property
-    def names(self) -> list[str]:
-        """Of tables that are known exactly in some of them."""
-        return sorted({*chain.from_iterable(self.known)})
-
-    def knows(self, name: str) -> Flags:
-        """In which a table is known exactly, (rows,)."""
-        return np.array([name in own for own in self.known], dtype=bool)
+    known: list[str] = field(default_factory=list)
 
     @classmethod
     def of_all(cls, below: Sequence[Below]) -> Below:
@@ -323,7 +314,6 @@ class Below:
             np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
             np.concatenate([own.total.astype(np.longdouble) for own in below]),
             np.concatenate([own.error for own in below]),
-            [names for own in below for names in own.known],
         )
 
 
