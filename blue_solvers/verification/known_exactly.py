@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.verification.compensated_sums import Cells, add, spread
+from blue_solvers.verification.compensated_sums import Cells, add, finite, spread
 from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal
 from constraint_builders import Problem
@@ -61,16 +61,12 @@ class LeafSums:
             if some.empty.size:
                 self.free[cut] = ~some.empty.ravel()
 
-    def of_holders(self, figures: Float) -> Float:
-        """Of figures, (n,), those of the leaves' own cells, (N,)."""
+    def variances(self) -> Float:
+        """Of what was measured of the cells themselves; 0 where nothing was, (N,)."""
         found = np.empty(self.size)
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            level, rows = self._places.levels[some.level], np.empty(shape)
-            for columns, sheet in zip(level.columns, level.own, strict=True):
-                if not sheet.key:
-                    raise NotCertifiedError(f"no table at {level.name} holds all others")
-                rows[:, columns] = figures[sheet.place].reshape(level.rows, -1)[some.rows]
-            found[cut] = rows.ravel()
+            own = finite(self._places.levels[some.level].variances(some.here))
+            found[cut] = np.broadcast_to(own, shape).ravel()
         return found
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
@@ -113,11 +109,13 @@ class LeafSums:
         return found
 
     def with_others(self, amounts: Float) -> Float:
-        """For every cell its own amount and the most in every other table that a count in it may have."""
+        """For every cell its own amount and the most in every other table of its leaf."""
         found = amounts.copy()
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            if some.margins is not None:
-                found[cut] = some.margins.with_others(amounts[cut].reshape(shape)).ravel()
+            rows, columns = found[cut].reshape(shape), self._places.levels[some.level].columns
+            most = np.stack([rows[:, own].max(axis=1, initial=0.0) for own in columns], axis=1)
+            for own, others in zip(columns, (most.sum(axis=1, keepdims=True) - most).T, strict=True):
+                rows[:, own] += others[:, None]
         return found
 
 
@@ -153,19 +151,19 @@ class KnownExactly:
                 f"its leaves have {self.sums.size:,} cells, some of them known exactly in sums, and proofs by sums "
                 f"take {MOST_KNOWN:,} at most"
             )
-        told = np.zeros(y.size, dtype=bool)
-        for some in places.leaves:
+        told, self.free = np.zeros(y.size, dtype=bool), self.sums.free.copy()
+        for (cut, shape), some in zip(self.sums.cuts, places.leaves, strict=True):
             level = places.levels[some.level]
             sheet = level.own[0]
             if len(level.tables) == 1 and sheet.key:
                 told[sheet.place].reshape(level.rows, -1)[some.rows] = True
+                self.free[cut] &= np.broadcast_to(sheet.variance[some.rows] > 0, shape).ravel()
         told &= problem.exact
         cells = np.flatnonzero(problem.exact & ~told)
         own = sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, y.size))
         equalities, equal_to = problem.equality_rows
         self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
         self.values = np.concatenate([y[cells], equal_to])
-        self.free = self.sums.free & (self.sums.of_holders(told.astype(float)) == 0)
 
     def of(self, cells: Float) -> Float:
         """What cells, (N,), make of what is known exactly, (k,)."""
@@ -176,8 +174,8 @@ class KnownExactly:
 
         As near as iterations come: a certificate holds with any.
         """
-        sums, variances = self.sums, self.sums.of_holders(self._noise.sd) ** 2
-        variances, found = np.where(sums.free, variances, 0.0), np.zeros(self.values.size)
+        sums, found = self.sums, np.zeros(self.values.size)
+        variances = np.where(sums.free, sums.variances(), 0.0)
 
         def left(multipliers: Float) -> Float:
             return np.where(sums.free, sums.shares_of(rho - self.rows.T @ multipliers), 0.0)
