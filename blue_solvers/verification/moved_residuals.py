@@ -112,10 +112,10 @@ class MovedResiduals:
             error, rounded = errors[int(own)], known.found[5]
             weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
-            if sheet.tied is not None:
-                known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
             if sheet.rho is not None:
                 known.found[5], weighted = rounded, sheet.rho[rows]
+            elif sheet.tied is not None:
+                known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
             rho[0] = weighted
             if sums is None:
                 continue
