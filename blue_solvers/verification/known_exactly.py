@@ -15,17 +15,15 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.verification.compensated_sums import Cells, add, finite, spread
 from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal, refined
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
-ROUNDS = 3  # of multipliers of what is known exactly
 DIRECTIONS = 8
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
 MARGIN = 0.9
 CLEAN = 1e-10  # of what a direction moves: what it may change of what is known exactly
-CLEANINGS = 3
 
 
 class LeafSums:
@@ -174,21 +172,18 @@ class KnownExactly:
 
         As near as iterations come: a certificate holds with any.
         """
-        sums, found = self.sums, np.zeros(self.values.size)
+        sums = self.sums
         variances = np.where(sums.free, sums.variances(), 0.0)
 
         def left(multipliers: Float) -> Float:
             return np.where(sums.free, sums.shares_of(rho - self.rows.T @ multipliers), 0.0)
 
-        weighted, scale = self._weighted(variances)
-        closest = left(found)
-        for _ in range(ROUNDS):
-            tried = found + scale * least_squares(weighted.T, np.sqrt(variances) * closest)
-            closer = left(tried)
-            if variances @ closer**2 >= variances @ closest**2:
-                break
-            found, closest = tried, closer
-        return found
+        (weighted, scale), root = self._weighted(variances), np.sqrt(variances)
+
+        def step(rest: Float) -> Float:
+            return scale * least_squares(weighted.T, root * rest)
+
+        return refined(np.zeros(self.values.size), step, left, lambda rest: np.linalg.norm(root * rest))[0]
 
     def _weighted(self, weights: Float) -> tuple[LinearOperator, Float]:
         """What cells, in units of roots of weights, change of what is known exactly, (k, N), and its rows' scale."""
@@ -207,16 +202,11 @@ class KnownExactly:
     def move(self, amounts: Float, clean: float = 0.0) -> Float:
         """The least move of free cells, beside their variances, (N,), that changes what is known exactly by so much."""
         (weighted, scale), root = self._weighted(self._spread), np.sqrt(self._spread)
-        moved, left = np.zeros(self.sums.size), amounts
-        for _ in range(CLEANINGS):
-            if np.linalg.norm(left) <= clean:
-                break
-            tried = moved + root * least_squares(weighted, scale * left)
-            closer = amounts - self.of(tried)
-            if np.linalg.norm(closer) >= np.linalg.norm(left):
-                break
-            moved, left = tried, closer
-        return moved
+
+        def step(left: Float) -> Float:
+            return root * least_squares(weighted, scale * left)
+
+        return refined(np.zeros(self.sums.size), step, lambda cells: amounts - self.of(cells), np.linalg.norm, clean)[0]
 
     @cached_property
     def _spread(self) -> Float:
