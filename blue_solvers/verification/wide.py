@@ -214,8 +214,8 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
     valued[: claimed.size] = claimed
     for number in np.flatnonzero(known).tolist():
         own = slice(*tables.offsets[number : number + 2])
-        if not valued[number] or abs(cells[own] - y[own]).max() > EXACT_TO * scale:
-            off = abs(cells[own] - y[own]).max() if valued[number] else np.inf
+        off = abs(cells[own] - y[own]).max() if valued[number] else np.inf
+        if off > EXACT_TO * scale:
             raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
         found[own] = y[own]
     exact = known.copy()
