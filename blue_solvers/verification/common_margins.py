@@ -182,3 +182,13 @@ class CommonMargins:
                 errors[:, one] = own + off[:, into[0]] * weights + 8 * ROUNDING * abs(shared)
             plus(cells[:, :, one], shared)
         return cells
+
+    def with_others(self, rows: Float) -> Float:
+        """For every cell of a table its own amount and the largest in every other table that a count in it may have."""
+        found, rows = rows.copy(), np.where(self.free, rows, 0.0)
+        for (i, j), pair in self._pairs.items():
+            for k, other, side in ((i, j, 0), (j, i, 1)):
+                most = np.zeros((pair.size, len(rows)))
+                np.maximum.at(most, pair.into[1 - side], rows[:, self.columns[other]].T)
+                found[:, self.columns[k]] += most[pair.into[side]].T
+        return found

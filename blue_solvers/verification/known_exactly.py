@@ -107,13 +107,11 @@ class LeafSums:
         return found
 
     def with_others(self, amounts: Float) -> Float:
-        """For every cell its own amount and the most in every other table of its leaf."""
+        """For every cell its own amount and the most in every other table that a count in it may have."""
         found = amounts.copy()
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            rows, columns = found[cut].reshape(shape), self._places.levels[some.level].columns
-            most = np.stack([rows[:, own].max(axis=1, initial=0.0) for own in columns], axis=1)
-            for own, others in zip(columns, (most.sum(axis=1, keepdims=True) - most).T, strict=True):
-                rows[:, own] += others[:, None]
+            if some.margins is not None:
+                found[cut] = some.margins.with_others(amounts[cut].reshape(shape)).ravel()
         return found
 
 
