@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +23,7 @@ from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.placed_tables import Below, Sheet, TiedCells, Unread
 from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.weighed_noise import PIECE, NotCertifiedError
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.zeros import StructuralZeros
 
@@ -141,23 +142,18 @@ def _summed_up(
 
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:
-    cells, variances, values = claim.cells, claim.variances, claim.values or part.values
-    fit, numbers = FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
+    values, fit, numbers = claim.values or part.values, FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
+
+    def read(i: int, j: int, rows: Index, here: slice) -> tuple[Float, Float, Float, Float]:
+        own = rows[here]
+        return values[i][own], claim.cells[j][own], part.variances[i][:, None][own], claim.variances[j][own]
+
     for number, level in enumerate(design.levels):
         members = part.members(number)
         rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
-        codes = [part.geocodes[members.start + row] for row in rows.tolist()]
-        sums = np.zeros((2, rows.size))
-        for i, own in enumerate(design.observed):
-            j = numbers.get(own, -1)
-            if own[0] == number and rows.size and j in cells:
-                noise, step = part.variances[i][:, None], PIECE // own[1].size + 1
-                for start in range(0, rows.size, step):
-                    here = rows[start : start + step]
-                    arrays = (values[i][here], cells[j][here], noise[here], variances[j][here])
-                    sums[:, start : start + step] += fit.look_at(level, own[1].name, codes[start:], *arrays)
-        if rows.size:
-            fit.look_at_geounits(level, codes, *sums)
+        observed = [(i, numbers.get(own, -1), own[1]) for i, own in enumerate(design.observed) if own[0] == number]
+        tables = [(table, partial(read, i, j, rows)) for i, j, table in observed if j in claim.cells]
+        fit.look_at(level, [part.geocodes[members.start + row] for row in rows.tolist()], tables)
     return fit
 
 

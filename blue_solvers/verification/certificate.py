@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -128,30 +128,17 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
 
 def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums; where these prove little, or nothing, by a list of the counts too, if there are few figures."""
-
-    def listed() -> Bounds:
-        return certify_listed(problem, WeighedNoise.of(problem), y, x, made)
-
-    def by_sums() -> Bounds:
-        return _bounded_by_sums(problem, y, x, made)
-
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
     both = few and problem.equalities is None
-    listed_first = few and not both  # sums allow figures for what equalities are off by, a list follows it
-
-    def proofs() -> Iterator[Callable[[], Bounds]]:
-        if problem.is_tabular and not listed_first:
-            yield by_sums
-        needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
-        if needed and can_be_listed(problem, made):
-            yield listed
-        if problem.is_tabular and listed_first:
-            yield by_sums
-
+    proofs = [_bounded_by_sums] * problem.is_tabular + [certify_listed]
+    if few and not both:  # sums allow figures for what equalities are off by, a list follows it
+        proofs.reverse()
     found, refusals = list[Bounds](), list[NotCertifiedError]()
-    for proof in proofs():
+    for proof in proofs:
+        if proof is certify_listed and not _may_be_listed(problem, made, few):
+            continue
         try:
-            found.append(proof())
+            found.append(proof(problem, y, x, made))
         except FinalError:
             raise
         except NotCertifiedError as refusal:
@@ -161,6 +148,12 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     if not found:
         raise refusals[-1 if both else 0]
     return min(found)
+
+
+def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
+    """Whether a list may say what sums do not, and is small enough."""
+    needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
+    return needed and can_be_listed(problem, made)
 
 
 def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:

@@ -283,11 +283,6 @@ class Reach(NamedTuple):
     into: Index
 
     @classmethod
-    def itself(cls, into: Index) -> Reach:
-        """Of rows as they are."""
-        return cls(NO_MAP, NO_MAP, NO_WEIGHTS, into)
-
-    @classmethod
     def of_sets(cls, area: Index, into: Index) -> Reach:
         """Of leaves each in one area, or in none, -1."""
         inside = area >= 0
@@ -341,7 +336,7 @@ def summed(into: Index, size: int, cells: Cells) -> Cells:
     if not into.size:
         return cells
     total = np.zeros((2, cells.shape[1], size))
-    add(cells, Reach.itself(into), total)
+    add(cells, Reach(NO_MAP, NO_MAP, NO_WEIGHTS, into), total)
     return total
 
 

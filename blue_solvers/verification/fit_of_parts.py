@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from blue_solvers.verification.weighed_noise import PIECE
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import parse_table
+from constraint_builders.description.table import Table, parse_table
 
+Arrays: TypeAlias = tuple[Float, Float, Float, Float]
+ReadRows: TypeAlias = Callable[[slice], Arrays]
 KEPT = 5  # largest residuals that are named
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
 
@@ -161,22 +164,33 @@ class FitOfParts:
             found[level] = found.get(level, TableFit()) + own
         return found
 
-    def look_at(
-        self, geolevel: str, table: str, geocodes: Sequence[str], y: Float, x: Float, noise: Float, spread: Float
-    ) -> tuple[Float, Float]:
-        """Take in a table of some geounits; gives their statistics and expectations, (G,).
+    def look_at(self, geolevel: str, geocodes: Sequence[str], tables: Iterable[tuple[Table, ReadRows]]) -> None:
+        """Take in some geounits of a level, (G,).
 
         Parameters
         ----------
-        geolevel, table : str
+        geolevel : str
         geocodes : sequence of str, (G,)
-        y, x : ndarray, (G, cells)
-            Measured, and estimated.
-        noise : ndarray, (G, 1) or (G, cells)
-            Variances of the measurements; 0 exact, ``inf`` not measured.
-        spread : ndarray, (G, cells)
-            Variances of the estimates.
+        tables : iterable of (Table, callable)
+            What was measured there, and what gives of some of the geounits the measurements, (rows, cells), their
+            estimates, the variances of the measurements, (rows, 1) or (rows, cells), 0 exact and ``inf`` not measured,
+            and those of the estimates, (rows, cells).
         """
+        sums = np.zeros((2, len(geocodes)))
+        for table, read in tables:
+            step = PIECE // table.size + 1
+            for here in (slice(start, start + step) for start in range(0, len(geocodes), step)):
+                sums[:, here] += self._add(geolevel, table.name, geocodes[here], *read(here))
+        statistic, expectation = sums
+        for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
+            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i])
+            if self.geounit is None or abs(own.z) > abs(self.geounit.z):
+                self.geounit = own
+
+    def _add(
+        self, geolevel: str, table: str, geocodes: Sequence[str], y: Float, x: Float, noise: Float, spread: Float
+    ) -> tuple[Float, Float]:
+        """Take in a table of some geounits; gives their statistics and expectations, (G,)."""
         noisy = (noise > 0) & np.isfinite(noise)
         precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
         squares, redundancy = squares_and_redundancy(y, x, precision, spread)
@@ -197,13 +211,6 @@ class FitOfParts:
                     self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
             self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
         return statistic, expectation
-
-    def look_at_geounits(self, geolevel: str, geocodes: Sequence[str], statistic: Float, expectation: Float) -> None:
-        """Take in some geounits, (G,)."""
-        for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
-            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i])
-            if self.geounit is None or abs(own.z) > abs(self.geounit.z):
-                self.geounit = own
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it, and the verdict for other readers."""
@@ -235,18 +242,17 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
     variances : callable
         Of the estimates of an observed table, by its number, at some of its geounits, (geounits, cells).
     """
-    places, fit = problem.domain.places, FitOfParts()
-    sums = np.zeros((2, places.size))
-    by_geounit = problem.geounit_variances
-    codes = [[places.geocodes[i] for i in members.tolist()] for members in places.members]
-    for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
-        members, cut, step = places.members[level], problem.observed.block(i), PIECE // table.size + 1
-        known = problem.variances[cut] if by_geounit is None else by_geounit[i]
-        measured, estimated, noise = (own.reshape(members.size, -1) for own in (y[cut], x[cut], known))
-        for start in range(0, members.size, step):
-            here = slice(start, start + step)
-            arrays = measured[here], estimated[here], noise[here], variances(i, here)
-            sums[:, members[here]] += fit.look_at(places.levels[level], table.name, codes[level][here], *arrays)
+    places, fit, by_geounit = problem.domain.places, FitOfParts(), problem.geounit_variances
+
+    def read(i: int, rows: slice) -> Arrays:
+        cut = problem.observed.block(i)
+        noise = problem.variances[cut] if by_geounit is None else by_geounit[i]
+        geounits = places.members[problem.observed_levels[i]].size
+        measured, estimated, own = (values.reshape(geounits, -1)[rows] for values in (y[cut], x[cut], noise))
+        return measured, estimated, own, variances(i, rows)
+
     for level, members in enumerate(places.members):
-        fit.look_at_geounits(places.levels[level], codes[level], *sums[:, members])
+        numbers = [i for i, own in enumerate(problem.observed_levels) if own == level]
+        tables = [(problem.observed_tables[i], partial(read, i)) for i in numbers]
+        fit.look_at(places.levels[level], [places.geocodes[i] for i in members.tolist()], tables)
     return fit

@@ -331,11 +331,9 @@ def fit_test(
         noise = WeighedNoise.of(problem) if sources is None else WeighedNoise.apart(sources)
     except NotCertifiedError as refusal:
         raise ValueError(f"this fit is not tested: {refusal}") from None
-    if sources is None:
-        value, known, unmeasured = y, problem.exact, problem.unmeasured
-    else:
-        value, x, spread = sources.values, x[sources.cell], spread[sources.cell]
-        known, unmeasured = sources.variances == 0, np.zeros(sources.cell.size, dtype=bool)
+    cell: slice | Index = slice(None) if sources is None else sources.cell
+    value, known = (y, problem.exact) if sources is None else (sources.values, sources.variances == 0)
+    x, spread, unmeasured = x[cell], spread[cell], problem.unmeasured[cell]
     e, precision = np.where(noise.noisy, value - x, 0.0), reciprocal(noise.sd**2)
     squares, redundancy = squares_and_redundancy(value, x, precision, spread)
     status = np.full(e.size, CHECKED, dtype=np.int8)
@@ -348,8 +346,7 @@ def fit_test(
         degrees = problem.rank - problem.exact_equations[0].shape[0]
     found = None
     if replicate is not None:
-        table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)
-        table = table if sources is None else table[sources.cell]
+        table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)[cell]
         found = _replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
     statistic = float(e @ noise.weighted(e)[0])
     p_value = of_chi_square(statistic, degrees) if degrees else 1.0

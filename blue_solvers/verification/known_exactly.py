@@ -13,19 +13,17 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.verification.compensated_sums import Cells, add, spread
+from blue_solvers.verification.compensated_sums import Cells, add, finite, spread
 from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal
+from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal, refined
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
-ROUNDS = 3  # of multipliers of what is known exactly
 DIRECTIONS = 8
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
 MARGIN = 0.9
 CLEAN = 1e-10  # of what a direction moves: what it may change of what is known exactly
-CLEANINGS = 3
 
 
 class LeafSums:
@@ -61,16 +59,12 @@ class LeafSums:
             if some.empty.size:
                 self.free[cut] = ~some.empty.ravel()
 
-    def of_holders(self, figures: Float) -> Float:
-        """Of figures, (n,), those of the leaves' own cells, (N,)."""
+    def variances(self) -> Float:
+        """Of what was measured of the cells themselves; 0 where nothing was, (N,)."""
         found = np.empty(self.size)
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            level, rows = self._places.levels[some.level], np.empty(shape)
-            for columns, sheet in zip(level.columns, level.own, strict=True):
-                if not sheet.key:
-                    raise NotCertifiedError(f"no table at {level.name} holds all others")
-                rows[:, columns] = figures[sheet.place].reshape(level.rows, -1)[some.rows]
-            found[cut] = rows.ravel()
+            own = finite(self._places.levels[some.level].variances(some.here))
+            found[cut] = np.broadcast_to(own, shape).ravel()
         return found
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
@@ -153,19 +147,19 @@ class KnownExactly:
                 f"its leaves have {self.sums.size:,} cells, some of them known exactly in sums, and proofs by sums "
                 f"take {MOST_KNOWN:,} at most"
             )
-        told = np.zeros(y.size, dtype=bool)
-        for some in places.leaves:
+        told, self.free = np.zeros(y.size, dtype=bool), self.sums.free.copy()
+        for (cut, shape), some in zip(self.sums.cuts, places.leaves, strict=True):
             level = places.levels[some.level]
             sheet = level.own[0]
             if len(level.tables) == 1 and sheet.key:
                 told[sheet.place].reshape(level.rows, -1)[some.rows] = True
+                self.free[cut] &= np.broadcast_to(sheet.variance[some.rows] > 0, shape).ravel()
         told &= problem.exact
         cells = np.flatnonzero(problem.exact & ~told)
         own = sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, y.size))
         equalities, equal_to = problem.equality_rows
         self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
         self.values = np.concatenate([y[cells], equal_to])
-        self.free = self.sums.free & (self.sums.of_holders(told.astype(float)) == 0)
 
     def of(self, cells: Float) -> Float:
         """What cells, (N,), make of what is known exactly, (k,)."""
@@ -176,21 +170,18 @@ class KnownExactly:
 
         As near as iterations come: a certificate holds with any.
         """
-        sums, variances = self.sums, self.sums.of_holders(self._noise.sd) ** 2
-        variances, found = np.where(sums.free, variances, 0.0), np.zeros(self.values.size)
+        sums = self.sums
+        variances = np.where(sums.free, sums.variances(), 0.0)
 
         def left(multipliers: Float) -> Float:
             return np.where(sums.free, sums.shares_of(rho - self.rows.T @ multipliers), 0.0)
 
-        weighted, scale = self._weighted(variances)
-        closest = left(found)
-        for _ in range(ROUNDS):
-            tried = found + scale * least_squares(weighted.T, np.sqrt(variances) * closest)
-            closer = left(tried)
-            if variances @ closer**2 >= variances @ closest**2:
-                break
-            found, closest = tried, closer
-        return found
+        (weighted, scale), root = self._weighted(variances), np.sqrt(variances)
+
+        def step(rest: Float) -> Float:
+            return scale * least_squares(weighted.T, root * rest)
+
+        return refined(np.zeros(self.values.size), step, left, lambda rest: np.linalg.norm(root * rest))[0]
 
     def _weighted(self, weights: Float) -> tuple[LinearOperator, Float]:
         """What cells, in units of roots of weights, change of what is known exactly, (k, N), and its rows' scale."""
@@ -209,16 +200,11 @@ class KnownExactly:
     def move(self, amounts: Float, clean: float = 0.0) -> Float:
         """The least move of free cells, beside their variances, (N,), that changes what is known exactly by so much."""
         (weighted, scale), root = self._weighted(self._spread), np.sqrt(self._spread)
-        moved, left = np.zeros(self.sums.size), amounts
-        for _ in range(CLEANINGS):
-            if np.linalg.norm(left) <= clean:
-                break
-            tried = moved + root * least_squares(weighted, scale * left)
-            closer = amounts - self.of(tried)
-            if np.linalg.norm(closer) >= np.linalg.norm(left):
-                break
-            moved, left = tried, closer
-        return moved
+
+        def step(left: Float) -> Float:
+            return root * least_squares(weighted, scale * left)
+
+        return refined(np.zeros(self.sums.size), step, lambda cells: amounts - self.of(cells), np.linalg.norm, clean)[0]
 
     @cached_property
     def _spread(self) -> Float:

@@ -16,15 +16,18 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.problem_places import Claim, matrix_of_claims
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
+    REFINEMENTS,
     ROUNDING,
     DisprovedError,
     NotCertifiedError,
     WeighedNoise,
+    in_standard_errors,
     least_squares,
+    refined,
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Long
 from constraint_builders.relations.elimination import eliminate
 
 EXTENDED = float(np.finfo(np.longdouble).eps)
@@ -32,7 +35,6 @@ MOST_ENTRIES = 3_000_000  # of the matrix of counts
 MOST_DENSE = 1_000_000
 MOST_FIGURES = 4_000_000  # times counts, and counts, up to which least standard errors are worked out by dense algebra
 MOST_COUNTS = 2_000
-REFINEMENTS = 4
 INDEPENDENT = 1e-11  # of what is known exactly, the largest singular value being 1: less follows from the rest
 DENOMINATOR = 5040.0  # of the least weight in a relation: others are multiples, where cells are eliminated
 CLEAR_GAP = 1e4  # times what rounding makes of a singular value that is 0: the least of others
@@ -44,18 +46,18 @@ class Listed:
 
     Attributes
     ----------
-    M : csr_array, (n, N)
-        Observed cells as sums of the counts that may be other than 0; of equations the counts are the cells.
+    figures, M : csr_array, (n + c, N), (n, N)
+        All cells of which something is claimed, the observed ones first, and these alone, as sums of the counts that
+        may be other than 0; of equations the counts are the cells.
     given : csr_array, (e, n)
         Combinations of observed cells that are known exactly.
     F, f : csr_array (k, N), ndarray (k,)
         All that is known exactly: F d = f.
-    claims : csr_array, (c, N)
-        Cells that are claimed besides.
     """
 
     def __init__(self, problem: Problem, y: Float, made: Sequence[Claim] = ()) -> None:
-        self.M, self.claims = _counts(problem, made)
+        self.figures = _counts(problem, made)
+        self.M = self.figures[: problem.observed.size]
         self.given, known = problem.equality_rows
         if problem.matrix is not None:
             self.given = sparse.csr_array(sparse.vstack([problem.matrix, self.given]))
@@ -63,11 +65,6 @@ class Listed:
         exact = np.flatnonzero(problem.exact)
         self.F = sparse.csr_array(sparse.vstack([self.M[exact], self.given @ self.M], format="csr"))
         self.f = np.concatenate([y[exact], known])
-
-    @property
-    def figures(self) -> sparse.csr_array:
-        """The rows of `M`, then those of `claims`."""
-        return sparse.csr_array(sparse.vstack([self.M, self.claims], format="csr"))
 
     @cached_property
     def units(self) -> Float:
@@ -101,25 +98,20 @@ def can_be_listed(problem: Problem, made: Sequence[Claim] = ()) -> bool:
     return not problem.is_tabular or problem.domain.size * tables <= MOST_ENTRIES
 
 
-def _counts(problem: Problem, made: Sequence[Claim]) -> tuple[sparse.csr_array, sparse.csr_array]:
+def _counts(problem: Problem, made: Sequence[Claim]) -> sparse.csr_array:
     if not problem.is_tabular:
-        size = problem.observed.size
-        M = sparse.csr_array(sparse.eye_array(size)) if problem.summing is None else problem.summing.matrix
-        return M, sparse.csr_array((0, M.shape[1]))
+        whole = sparse.eye_array(problem.observed.size) if problem.summing is None else problem.summing.matrix
+        return sparse.csr_array(whole)
     M = problem.marginal_matrix()
-    claimed = matrix_of_claims(problem, made) if made else sparse.csr_array((0, M.shape[1]))
-    if problem.zeros is None:
-        return M, claimed
-    possible = np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))
-    return sparse.csr_array(M[:, possible]), sparse.csr_array(claimed[:, possible])
+    if made:
+        M = sparse.csr_array(sparse.vstack([M, matrix_of_claims(problem, made)], format="csr"))
+    return M if problem.zeros is None else M[:, np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))]
 
 
 @one_blas_thread()
-def certify_listed(
-    problem: Problem, noise: WeighedNoise, y: Float, x: Float, made: Sequence[Claim] = ()
-) -> tuple[float, float]:
+def certify_listed(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
     """Bound and violation, both in standard errors."""
-    listed = Listed(problem, y, made)
+    noise, listed = WeighedNoise.of(problem), Listed(problem, y, made)
     if listed.F.shape[0] and not has_few_figures(listed):
         raise NotCertifiedError(
             f"exact knowledge among {listed.figures.shape[0]:,} figures: their least standard errors are worked out by "
@@ -137,10 +129,7 @@ def certify_listed(
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     v = _disagreement(listed, noise, figures, scale)
     least, own = _standard_errors_from_below(listed, noise), v[: x.size]
-    fixed = (least <= 0) & (v > EXACT_TO * scale)
-    if fixed.any():
-        raise DisprovedError(f"a figure that is known exactly is off by {v[fixed].max():.3g}")
-    worst = float(np.divide(v, least, out=np.zeros_like(v), where=least > 0).max(initial=0.0))
+    worst = in_standard_errors(v, least, EXACT_TO * scale)
     violation = np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy).max(initial=0.0)
     return optimality + off + noise.inverse_size(own) + worst, float(violation)
 
@@ -245,21 +234,21 @@ def _what_no_relation_explains(
     lengths = np.sqrt((weighted**2).sum(axis=0))
     scale = 1 / np.where(lengths > 0, lengths, 1.0)  # 0 of relations between exact cells alone
     weighted = weighted * scale
-    steepness = abs(near)
     start = rho[cells].astype(np.longdouble)
-    g, moved = start, np.zeros(near.shape[0])
-    for _ in range(REFINEMENTS if near.shape[0] else 0):
-        step = scale * _least_squares(weighted, root @ g.astype(float))
-        closer = g - H.T @ step.astype(np.longdouble)
-        if np.linalg.norm(root @ closer.astype(float)) >= np.linalg.norm(root @ g.astype(float)):
-            break
-        g, moved = closer, moved + abs(step)
-    deepest = int(np.bincount(near.indices, minlength=1).max(initial=0)) + REFINEMENTS + 4
-    error = np.zeros(rho.size)
-    error[cells] = 2 * deepest * EXTENDED * (abs(rho[cells]) + steepness.T @ moved) + ROUNDING * abs(g).astype(float)
-    found = np.zeros(rho.size)
-    found[cells] = g.astype(float)
-    return found, error
+
+    def step(left: Long) -> Float:
+        return scale * _least_squares(weighted, root @ left.astype(float))
+
+    def size(left: Long) -> float:
+        return float(np.linalg.norm(root @ left.astype(float)))
+
+    found, left = refined(np.zeros(near.shape[0], dtype=np.longdouble), step, lambda own: start - H.T @ own, size)
+    deepest = int(np.bincount(near.indices, minlength=1).max(initial=0)) + 4
+    error, g = np.zeros((2, rho.size))
+    g[cells] = left.astype(float)
+    sizes = abs(rho[cells]) + abs(near).T @ abs(found)
+    error[cells] = 2 * deepest * EXTENDED * sizes + ROUNDING * abs(g[cells])
+    return g, error
 
 
 def _root(noise: WeighedNoise, cells: NDArray[np.intp], rows: int) -> Any:
@@ -287,7 +276,7 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
     A = sparse.csr_array(sparse.vstack([listed.figures[rows], listed.F], format="csr"))
     goal = np.concatenate([figures[rows], listed.f]).astype(np.longdouble)
     long_A = A.astype(np.longdouble)
-    sd = np.concatenate([noise.sd, np.zeros(listed.claims.shape[0])])[rows]
+    sd = np.concatenate([noise.sd, np.zeros(figures.size - noise.sd.size)])[rows]
     typical = float(np.median(sd[sd > 0])) if (sd > 0).any() else 1.0
     heavy = np.maximum(np.where(sd > 0, sd, typical), typical * 1e-6)
     weights = np.concatenate([1 / heavy, np.full(listed.f.size, 1e3 / heavy.min(initial=typical))])

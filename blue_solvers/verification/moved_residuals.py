@@ -12,7 +12,6 @@ where it stands as one leaf.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from blue_solvers.verification.tally import NOTHING_KNOWN, Tally, judge
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
-from constraint_builders.relations.marginals import cell_map, refines
+from constraint_builders.relations.marginals import refines
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
@@ -103,7 +102,7 @@ class MovedResiduals:
             errors[:] = error + len(level.sheets) * sum_rounding(1, level.width) * sizes_of(cells)
             errors[1] *= not are_cells
         known = self.tally if sums is not None else Tally()  # judged once
-        for sheet in level.sheets:
+        for sheet in filter(lambda sheet: sheet.key, level.sheets):
             own = sheet is level.own[sheet.holder]
             here = np.ascontiguousarray(empty[:, level.columns[sheet.holder]] if own and empty.size else NONE_EMPTY)
             total, rho = (level.of(sheet, cells, count) for cells in (vector, said))
@@ -113,10 +112,10 @@ class MovedResiduals:
             error, rounded = errors[int(own)], known.found[5]
             weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
-            if sheet.tied is not None:
-                known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
             if sheet.rho is not None:
                 known.found[5], weighted = rounded, sheet.rho[rows]
+            elif sheet.tied is not None:
+                known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
             rho[0] = weighted
             if sums is None:
                 continue
@@ -188,19 +187,10 @@ class MovedResiduals:
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take, at no cost."""
-        if some.told is None:
-            for sheet in level.others:
-                own = sheet.variance[some.rows]
-                if not own.all():
-                    level.put_back(sheet, np.where(own == 0, 0.0, np.inf), said, variance)
-            return
-        schema, finest = self.places.schema, level.tables[0]
-        for name in some.told.names:
-            table = parse_table(schema, name)
-            if refines(schema, finest, table):
-                own = np.where((some.told.known == name).any(axis=1), 0.0, np.inf)[:, None]
-                sheet = replace(Sheet.silent(some.level, table, len(own)), into=cell_map(schema, finest, table))
-                level.put_back(sheet, own, said, variance)
+        for sheet in level.others if some.told is None else level.sheets:
+            own = sheet.variance[some.rows]
+            if not own.all():
+                level.put_back(sheet, np.where(own == 0, 0.0, np.inf), said, variance)
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
@@ -352,7 +342,7 @@ class MovedResiduals:
             variance[:, :1] if (variance == variance[:, :1]).all() else variance,
             total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
             error,
-            np.array([self._known()], dtype=str),
+            self._known(),
         )
 
     def _under_exact(self, some: Leaves, first: int, table: str | None = None) -> Flags:
@@ -370,9 +360,6 @@ class MovedResiduals:
                         found |= exact[some.rows]
                     elif reach is not None:
                         np.logical_or.at(found, reach.rows, exact[reach.areas])
-        if some.told is not None:
-            for name in filter(holds, some.told.names):
-                found |= (some.told.known == name).any(axis=1)
         return found
 
     def _free_below(self, number: int) -> list[Flags]:
@@ -383,7 +370,6 @@ class MovedResiduals:
         """Tables that are known exactly in all leaves."""
         schema, leaves = self.places.schema, self.places.leaves
         names = {sheet.table.name for sheet in self.places.sheets if (sheet.variance == 0).all(axis=1).any()}
-        names |= {name for some in leaves if some.told is not None for name in some.told.names}
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]

@@ -87,26 +87,18 @@ class TiedCells:
         rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
         return float(np.sum(rounding**2 * noise))
 
-    def sums(self, here: Index, x: Float, off: Float) -> Float:
-        """Combinations of figures, off by so much: two halves, what they may be off by, and their size, (k, 4)."""
+    def sums(self, here: Index, x: Float, off: Float) -> Long:
+        """Combinations of figures, off by so much, what they may be off by, and their size, (k, 3)."""
         weights = self.among(here, x.shape[1]).astype(np.longdouble)
         values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
-        slack = (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel()
-        return _in_halves(values, slack, sizes)
+        return np.stack([values, (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel(), sizes], axis=1)
 
 
-def added(one: Float, two: Float) -> Float:
-    """Shares of combinations, (k, 4), put together; (0, 4) are none."""
-    if not one.size or not two.size:
-        return one if one.size else two
-    values = np.concatenate([one[:, :2], two[:, :2]], axis=1).astype(np.longdouble).sum(axis=1)
-    sizes = one[:, 3] + two[:, 3]
-    return _in_halves(values, one[:, 2] + two[:, 2] + EXTENDED * sizes, sizes)
-
-
-def _in_halves(values: Long, slack: Float | Long, sizes: Float | Long) -> Float:
-    high = values.astype(float)
-    return np.stack([high, (values - high).astype(float), slack, sizes], axis=1).astype(float)
+def added(one: Long, two: Long) -> Long:
+    """Shares of combinations, (k, 3), or (1, 3) of none, put together."""
+    found: Long = one + two
+    found[:, 1] += EXTENDED * found[:, 2]
+    return found
 
 
 @dataclass
@@ -304,31 +296,24 @@ class Below:
         Sums over the leaves; NaN where these are not known.
     error : ndarray, (rows,)
         How far rounding may have moved them.
-    known : ndarray of str, (rows, names)
-        The tables that are known exactly in all leaves.
+    known : list of str
+        Of one part the tables that are known exactly in all leaves.
     """
 
     share: Float
     variance: Float
     total: NDArray[np.float64 | np.longdouble]
     error: Float
-    known: NDArray[np.str_] = field(default_factory=lambda: np.zeros((1, 0), dtype="U1"))
-
-    @property
-    def names(self) -> list[str]:
-        """Of tables that are known exactly in some of them."""
-        return sorted({*self.known.ravel().tolist()} - {""})
+    known: list[str] = field(default_factory=list)
 
     @classmethod
     def of_all(cls, below: Sequence[Below]) -> Below:
         """Of several roots."""
-        most = max(own.known.size for own in below)
         return cls(
             np.concatenate([own.share for own in below]),
             np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
             np.concatenate([own.total.astype(np.longdouble) for own in below]),
             np.concatenate([own.error for own in below]),
-            np.array([[*own.known.ravel().tolist(), *[""] * (most - own.known.size)] for own in below], dtype=str),
         )
 
 

@@ -25,7 +25,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.relations.marginals import cell_map, refines
 
@@ -123,7 +123,7 @@ def tree_places(
     handed : mapping of int to Below, optional
         What was told of leaves whose branches were cut off, by their positions.
     """
-    levels = []
+    levels, sheets = [], [*sheets, *_known_below(schema, tree, finest, handed or {})]
     for number, members in enumerate(tree.members):
         own = [sheet for sheet in sheets if sheet.level == number]
         _lay_steps(schema, (finest[number],), own)
@@ -147,6 +147,22 @@ def tree_places(
                 roots = None if below is None else Below.of_all([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
+
+
+def _known_below(
+    schema: Schema, tree: LevelledTree, finest: Sequence[Table], handed: Mapping[int, Below]
+) -> Iterator[Sheet]:
+    """Tables that parts know exactly in all leaves, as those of their roots, of which nothing else is said."""
+    roots = dict[tuple[int, str], list[int]]()
+    for node, own in handed.items():
+        for name in own.known:
+            roots.setdefault((int(tree.level_of[node]), name), []).append(node)
+    for (number, name), nodes in roots.items():
+        table = parse_table(schema, name)
+        if refines(schema, finest[number], table):
+            sheet = Sheet.silent(number, table, tree.members[number].size)
+            sheet.variance[tree.rank_in_level[nodes]] = 0.0
+            yield sheet
 
 
 def _areas(

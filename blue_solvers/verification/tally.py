@@ -11,7 +11,7 @@ from blue_solvers.verification.placed_tables import LevelTable, added
 from blue_solvers.verification.ties import Ties, finest_known, holds_whole_cells
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, Long
 from constraint_builders.compiled import compiled
 
 Pair = tuple[Float, Float]
@@ -153,7 +153,7 @@ class Tally:
         Squares of what rounding may have added in moving residuals.
     has_empty : bool
         Whether cells are known to be empty.
-    tied : ndarray, (k, 4), or (0, 4)
+    tied : ndarray of longdouble, (k, 3), or (1, 3) of none
         Of every combination of cells that is known exactly what `TiedCells.sums` says.
     found : ndarray, (7,)
         The largest figure; what cells known exactly are off by at most; squares of what tables disagree by, in
@@ -169,7 +169,7 @@ class Tally:
     returned: dict[str, float] = field(default_factory=dict)
     rounded: float = 0.0
     has_empty: bool = False
-    tied: Float = field(default_factory=lambda: np.zeros((0, 4)))
+    tied: Long = field(default_factory=lambda: np.zeros((1, 3), dtype=np.longdouble))
     found: Float = field(default_factory=lambda: np.zeros(7))
     tables: dict[str, Float] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from blue_solvers.verification.known_exactly import LeafSums
 from blue_solvers.verification.placed_tables import LevelTable, PlacedTables
 from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, Long
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map, refines
 
@@ -97,12 +97,12 @@ class Ties:
         lengths = all(0 < own < np.inf for own in (self.length, self.least, 1 + self.reach))
         return fit and square and chosen <= {*range(k)} and lengths
 
-    def moved(self, tied: Float, corrected: float, scale: float) -> float:
+    def moved(self, tied: Long, corrected: float, scale: float) -> float:
         """By how much counts have to be moved at most for every combination of them to be what it is known to be.
 
         Parameters
         ----------
-        tied : ndarray, (k, 4)
+        tied : ndarray of longdouble, (k, 3), or (1, 3) of no figure at all
             The combinations of figures; see `TiedCells.sums`.
         corrected : float
             By how much counts are moved already.
@@ -114,11 +114,9 @@ class Ties:
         NotCertifiedError
             If figures contradict what is known by more than rounding.
         """
-        high, low, slack, size = (
-            tied if tied.size else np.zeros((len(self.equal_to), 4))
-        ).T  # none of no figure at all
-        gap = abs(high.astype(np.longdouble) - np.array(self.equal_to) + low).astype(float)
-        off = gap + slack + self.reach * corrected
+        values, slack, size = tied.T
+        gap = abs(values - np.array(self.equal_to)).astype(float)
+        off = gap + slack.astype(float) + self.reach * corrected
         wrong = ~(off <= EXACT_TO * np.maximum(scale * np.array(self.units), size))
         if wrong.any():
             i = int(wrong.argmax())

@@ -113,15 +113,14 @@ def certify_variances(
     if observed is None and not same:
         raise ValueError("other cells are desired than observed: give the covariances of the observed cells too")
     seen = claimed if observed is None else _columns(problem.observed, observed, "observed", chosen.size)
+    lower, upper, reasons = np.zeros(chosen.size), np.full(chosen.size, np.inf), list[str]()
     try:
         noise = WeighedNoise.of(_measured(problem))
     except NotCertifiedError as refusal:
-        nothing = np.zeros(chosen.size), np.full(chosen.size, np.inf), (str(refusal),) * chosen.size
-        return VarianceBounds(chosen, *nothing)
+        return VarianceBounds(chosen, lower, upper, (str(refusal),) * chosen.size)
     centred, weights = _without_right_hand_sides(_measured(problem)), _weights(problem, chosen)
     sums = unit_noise(problem, chosen)
     listed = Listed(centred, np.zeros(noise.sd.size)) if can_be_listed(centred) else None
-    lower, upper, reasons = np.zeros(chosen.size), np.full(chosen.size, np.inf), []
     for k, cell in enumerate(chosen.tolist()):
         if np.isnan(sums[:, k]).any():
             reasons.append("it is no sum of cells that were measured")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ _LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof,
 ROUNDING = np.finfo(np.float64).eps
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 PIECE = 2**16
+REFINEMENTS = 4  # of a solution, at most
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
 
 
@@ -60,6 +62,36 @@ def least_squares(B: LinearOperator, goal: Float) -> Float:
         return B.matvec(z)
 
     return lsqr(LinearOperator(B.shape, product, B.rmatvec), goal, atol=0, btol=1e-15, iter_lim=1000)[0]
+
+
+def refined(
+    start: Any, step: Callable[[Any], Float], left: Callable[[Any], Any], size: Callable[[Any], Any], most: float = 0.0
+) -> tuple[Any, Any]:
+    """What steps improve while that makes smaller what is left of it, or until that is `most`; and what is left."""
+    found, rest = start, left(start)
+    for _ in range(REFINEMENTS):
+        if size(rest) <= most:
+            break
+        tried = found + step(rest)
+        closer = left(tried)
+        if size(closer) >= size(rest):
+            break
+        found, rest = tried, closer
+    return found, rest
+
+
+def in_standard_errors(off: Float, least: Float, allowed: float) -> float:
+    """How far a figure is off at most, in standard errors from below; one that is known exactly, 0, by so much.
+
+    Raises
+    ------
+    DisprovedError
+        If that is off by more.
+    """
+    fixed = least <= 0
+    if (off[fixed] > allowed).any():
+        raise DisprovedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")
+    return float(np.divide(off, least, out=np.zeros_like(off), where=~fixed).max(initial=0.0))
 
 
 class NotCertifiedError(Exception):

@@ -25,6 +25,7 @@ from blue_solvers.verification.weighed_noise import (
     DisprovedError,
     NotCertifiedError,
     WeighedNoise,
+    in_standard_errors,
     require_time,
 )
 from constraint_builders import Problem
@@ -57,24 +58,17 @@ class Separated:
     """
 
     def __init__(self, problem: Problem, noise: WeighedNoise) -> None:
-        if noise.correlated is not None:
-            raise NotCertifiedError("its noise is correlated and its counts are too many to list")
-        one_place = problem.is_tabular and problem.places is None
-        special = not one_place or problem.equalities is not None or problem.zeros is not None
-        factors = set().union(*(table.factors for table in problem.observed_tables))
-        if special or not factors.issubset(problem.domain.schema.names):
-            raise NotCertifiedError("its counts are too many to list, and it is more than plain tables of one place")
         self._keys = keys = tuple(table.axes for table in problem.observed_tables)
-        starts = problem.observed.offsets[:-1]
+        starts, factors = problem.observed.offsets[:-1], {*chain(*(table.factors for table in problem.observed_tables))}
+        unmeasured, exact = (np.add.reduceat(own.astype(int), starts) for own in (problem.unmeasured, problem.exact))
+        is_plain = problem.is_tabular and problem.has_only_tables and factors.issubset(problem.domain.schema.names)
+        in_part = any(((own > 0) & (own < problem.observed.sizes)).any() for own in (unmeasured, exact))
+        if noise.correlated is not None or not is_plain or in_part:
+            raise NotCertifiedError("it is more than plain tables of one place, each measured alike")
         try:
             self.tables = ClosedTables.of(problem.domain.schema.shape, keys, MOST_CELLS * problem.observed.size + 1e6)
         except TooManyTablesError:
             raise NotCertifiedError("its tables contain too many others") from None
-        unmeasured, exact = (np.add.reduceat(own.astype(int), starts) for own in (problem.unmeasured, problem.exact))
-        if any(((own > 0) & (own < problem.observed.sizes)).any() for own in (unmeasured, exact)):
-            raise NotCertifiedError(
-                "a table is measured, or known exactly, in part, and its counts are too many to list"
-            )
         self.steepest, self.least = np.full((2, self.tables.sizes.size), np.inf)
         self.steepest[: starts.size] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))
         self.least[: starts.size] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))
@@ -143,12 +137,9 @@ def certify_wide(
     steepest, least, variances = (
         own[: claimed.size] for own in (family.steepest, family.least, family.least_variances())
     )
-    exact = claimed & (variances == 0)
-    if worst[exact].max(initial=0.0) > EXACT_TO * scale:
-        raise DisprovedError(f"a figure that is known exactly is off by {worst[exact].max():.3g}")
-    noisy, figures = claimed & (least > 0), claimed & (variances > 0)
+    noisy, figures = claimed & (least > 0), np.flatnonzero(claimed)
     apart = float(np.linalg.norm(sizes[noisy] / least[noisy])) * (1 + 1e-9)
-    figure = float((worst[figures] / np.sqrt(variances[figures])).max(initial=0.0)) * (1 + 1e-9)
+    figure = in_standard_errors(worst[figures], np.sqrt(variances[figures]), EXACT_TO * scale) * (1 + 1e-9)
     measured = claimed & (steepest > 0)
     return optimality + off + apart + max(figure, besides), float(
         (worst[measured] / steepest[measured]).max(initial=0.0)
@@ -209,13 +200,10 @@ def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agree
     largest = int(np.bincount(into).max())
     rounding = float(agreeing[2][number]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
     off = abs(claim.figures - total).astype(float) + rounding * float(np.sqrt(largest))
+    off[np.isnan(claim.figures)] = 0.0
     groups = [np.bincount(map_along(schema, fine, claim.table, axis)).astype(float) for axis in key]
     variances = family.least_variances_of(key, groups)
-    fixed = variances == 0
-    if (off[fixed] > EXACT_TO * scale).any():
-        raise DisprovedError(f"a figure that is known exactly is off by {off[fixed].max():.3g}")
-    ratios = np.divide(off, np.sqrt(variances), out=np.zeros_like(off), where=~fixed)
-    return float(np.nanmax(ratios, initial=0.0)) * (1 + 1e-9)
+    return in_standard_errors(off, np.sqrt(variances), EXACT_TO * scale) * (1 + 1e-9)
 
 
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
@@ -226,8 +214,8 @@ def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: f
     valued[: claimed.size] = claimed
     for number in np.flatnonzero(known).tolist():
         own = slice(*tables.offsets[number : number + 2])
-        if not valued[number] or abs(cells[own] - y[own]).max() > EXACT_TO * scale:
-            off = abs(cells[own] - y[own]).max() if valued[number] else np.inf
+        off = abs(cells[own] - y[own]).max() if valued[number] else np.inf
+        if off > EXACT_TO * scale:
             raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
         found[own] = y[own]
     exact = known.copy()
