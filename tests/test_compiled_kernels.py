@@ -105,11 +105,11 @@ def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """With rows before that read or set some cells: one by one, alike for several levels, or for those of a group."""
+    """With rows before that read some cells: one by one, alike for several levels, or for those of a group."""
     cells, steps, lists = _steps(rng)
-    groups, kinds = [2, 0, 1, 1], rng.integers(6, 8, 3)
+    groups = [2, 0, 1, 1]
     rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists)]]
-    steps = np.concatenate([np.insert(rows, 0, kinds, axis=1), steps])
+    steps = np.concatenate([np.insert(rows, 0, 6, axis=1), steps])
     factors, values = rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
     return cells, steps, np.concatenate([lists, groups]), factors, values
 

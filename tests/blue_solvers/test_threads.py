@@ -68,8 +68,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
     monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(form, "WORTH_BYTES", 1e6)
-    monkeypatch.setattr(form, "LARGE", 1000)  # smaller tables are worked on by one thread
-    monkeypatch.setattr(form, "SLICE", 500)
+    monkeypatch.setattr(form, "SHARED", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
     P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
@@ -92,16 +91,23 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
 @given(
     levels=st.lists(st.integers(1, 4), min_size=3, max_size=6),
     exact=st.sets(st.sampled_from(["v0", "v1", "v2", "v0 * v1", "v0 * v2", "v1 * v2"]), max_size=3),
+    most_beside=st.sampled_from([0.0, 0.05, 0.2, 0.5, 10.0]),
     large=st.sampled_from([0, 30, 1000]),
     columns=st.integers(1, 3),
     recoded=st.booleans(),
     ways=st.integers(3, 5),
 )
-@example(levels=[3, 3, 3, 3, 3], exact={"v0 * v1", "v1 * v2"}, large=1000, columns=1, recoded=True, ways=3)
-@example(levels=[9, 3, 2, 3], exact={"v0 * v1"}, large=0, columns=2, recoded=False, ways=4)  # cut in slices
-@example(levels=[4, 3, 4, 2, 4, 4], exact=set(), large=30, columns=1, recoded=False, ways=5)  # large counts
+@example(  # these alone are cut
+    levels=[3, 3, 3, 3, 3], exact={"v0 * v1", "v1 * v2"}, most_beside=0.05, large=1000, columns=1, recoded=True, ways=3
+)
+@example(
+    levels=[9, 3, 2, 3], exact={"v0 * v1"}, most_beside=0.0, large=0, columns=2, recoded=False, ways=4
+)  # cut in slices
+@example(
+    levels=[4, 3, 4, 2, 4, 4], exact=set(), most_beside=0.0, large=30, columns=1, recoded=False, ways=5
+)  # large counts
 def test_steps_cut_in_parts_are_the_same_steps(
-    levels: list[int], exact: set[str], large: int, columns: int, recoded: bool, ways: int
+    levels: list[int], exact: set[str], most_beside: float, large: int, columns: int, recoded: bool, ways: int
 ) -> None:
     problem = up_to_three(levels, dict.fromkeys(exact, 0.0), recoded, ways)
     rng = np.random.default_rng(0)
@@ -113,6 +119,8 @@ def test_steps_cut_in_parts_are_the_same_steps(
         with pytest.MonkeyPatch.context() as patch, thread_limit(limit):
             patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
             patch.setattr(form, "WORTH_BYTES", 0)
+            patch.setattr(form, "SHARED", 0)
+            patch.setattr(form, "MOST_BESIDE", most_beside)
             patch.setattr(form, "LARGE", large)
             patch.setattr(form, "SLICE", 20)
             cut = LatticeForm(StructuredProblem.of(problem))
@@ -194,12 +202,12 @@ def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.Monk
     schema = Schema({"a": 6, "b": 5, "c": 4, "d": 3, "e": 2}, recodes={"c": {"half": [0, 0, 1, 1]}})
     names = ["detailed", "a * c * e", "a * d", "b * half * d", "b * e", "a * b * half * d * e"]
     problem = StructuredProblem.of(Problem(schema, {name: 1.0 + i for i, name in enumerate(names)}))
-    for name, value in {"WORTH_BYTES": 0, "LARGE": 100, "SLICE": 20}.items():
+    for name, value in {"WORTH_BYTES": 0, "SHARED": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
         monkeypatch.setattr(form, name, value)
     lattice_form = LatticeForm(problem)
     lists = lattice_form._plan.lists
     counts = []
-    for phase in [*lattice_form._up[0], *lattice_form._back[0][0]]:
+    for phase in [*lattice_form._up, *lattice_form._back[0]]:
         touched = []
         for part in phase:
             cells: set[int] = set()

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
 from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, READ, SET, go_down, go_up
+from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, go_down, go_up
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -31,9 +31,10 @@ CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for ea
 PARTS = 4
 SLICE = 1 << 15  # cells of a part of a large table
 LARGE = 1 << 17  # cells of a table that does not stay in cache
+SHARED = 64e6  # bytes of small tables that threads share: 20 million cells take 0.6 of the time, a million up to 1.6
+MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 Phase = list[StepList]
-Upwards = tuple[list[Phase], list[slice]]
 
 
 class LatticeForm:
@@ -53,7 +54,7 @@ class LatticeForm:
     """
 
     def __init__(self, problem: StructuredProblem, most_bytes: float = np.inf) -> None:
-        self._observed, self._desired = problem.observed, problem.desired
+        self._observed, self._desired, self._room = problem.observed, problem.desired, 0
         axes = axes_in_use(problem.schema, problem.tables)
         tables = [axes.of(table) for table in problem.observed_tables]
         self._wanted = [axes.of(table) for table in problem.desired_tables]
@@ -72,7 +73,9 @@ class LatticeForm:
         reads = plan.reads(tables, problem.observed.offsets[told])
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
         self._up = self._upwards(self._told, self._is_known)
-        self._down = phases(plan, plan.down)
+        self._down = self._phases(plan.down, False)
+        self._wanted_at = plan.reads(self._wanted, problem.desired.offsets[:-1])
+        self._results = in_parts(self._wanted_at.turned())
         self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
         self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
 
@@ -95,8 +98,8 @@ class LatticeForm:
         places = [self._plan.places[own] for own in tables]
         return places == offsets[:-1].tolist() and len(set(places)) == len(places)
 
-    def _upwards(self, reads: StepList, is_known: Flags) -> Upwards:
-        """What tables that are read say of all, and what is cleared before; to known ones nothing comes from others.
+    def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
+        """What tables that are read say of all; to those that are known nothing comes from others.
 
         Every table is in units of its scale from where it is read on, or in its own where that is 0.
         """
@@ -108,27 +111,8 @@ class LatticeForm:
         shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         whole = reads.at(~is_margin).followed_by(moves)
-        whole = whole.at(np.argsort(whole.table, kind="stable"))
-        first = [self._through_margins(reads.at(is_margin))] if is_margin.any() else []
-        cleared = self._start([*first, whole])
-        return [*([first] if first else []), *phases(plan, whole)], cleared
-
-    def _start(self, lists: Phase) -> list[slice]:
-        """Put into large tables what comes to them first, instead of adding it; what is to be cleared before."""
-        plan = self._plan
-        sizes = {place: plan.size_of(own) for own, place in plan.places.items() if plan.size_of(own) >= LARGE}
-        is_left = dict.fromkeys(sizes, True) | dict.fromkeys(plan.offsets.tolist(), False)
-        seen = set[int]()
-        for own in lists if sizes else []:
-            for number, (kind, place, target, *_) in enumerate(own.steps.tolist()):
-                written = target if kind in (MOVE, LAND) else place
-                if written in sizes and written not in seen:
-                    seen.add(written)
-                    is_left[written] = kind in (READ, ADD)
-                    own.steps[number, 0] = {READ: SET, ADD: EXPAND}.get(kind, kind)
-        ends = [(place, place + size) for place, size in sorted(sizes.items()) if is_left[place]]
-        edges = [0, *chain.from_iterable(ends), plan.cells]
-        return [slice(*own) for own in zip(edges[::2], edges[1::2], strict=True)]
+        found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
+        return [[self._through_margins(reads.at(is_margin))], *found] if is_margin.any() else found
 
     def _through_margins(self, reads: StepList) -> StepList:
         """What tables get of margins that are read; of one that no other leads to, they read their share themselves."""
@@ -143,24 +127,20 @@ class LatticeForm:
                 stays[row] = False
         return reads.at(stays).followed_by(shares)
 
-    @cached_property
-    def _wanted_at(self) -> StepList:
-        """Reads of what is wanted."""
-        return self._plan.reads(self._wanted, self._desired.offsets[:-1])
+    def _phases(self, steps: StepList, goes_up: bool) -> list[Phase]:
+        found, room = phases(self._plan, steps, goes_up)
+        self._room = max(self._room, room)
+        return found
 
     @cached_property
-    def _results(self) -> Phase:
-        """What writes it."""
-        return in_parts(self._wanted_at.turned())
-
-    @cached_property
-    def _back(self) -> tuple[Upwards, list[tuple[list[Phase], Phase]]]:
+    def _back(self) -> tuple[list[Phase], list[tuple[list[Phase], Phase]]]:
         """Going up from weights of what is wanted, and down to what is known exactly, and then to the rest."""
         plan, writes = self._plan, self._told.turned()
         up = self._upwards(self._wanted_at, np.zeros_like(self._is_known))
         kinds = [own for own in (self._is_known, ~self._is_known) if own.any()]
         return up, [
-            (phases(plan, plan.down.at(own[plan.down.table])), in_parts(writes.at(own[writes.table]))) for own in kinds
+            (self._phases(plan.down.at(own[plan.down.table]), False), in_parts(writes.at(own[writes.table])))
+            for own in kinds
         ]
 
     def apply(self, Y: Float) -> Float:
@@ -169,7 +149,7 @@ class LatticeForm:
             cells = self._estimate(Y, workers)
             if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
                 return cells[: self._desired.size]
-            X = np.empty((self._desired.size, cells.shape[1]))
+            X = np.zeros((self._desired.size, cells.shape[1]))
             self._go_up([self._results], X, cells, workers)
             return X
 
@@ -183,21 +163,22 @@ class LatticeForm:
         go_down(cells, self._plan.sums, self._plan.lists)
         return cells
 
-    def _components(self, up: Upwards, values: Float, workers: Workers, transpose: bool) -> Float:
+    def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
         """What is known of every component, (rooms, K)."""
-        phases, cleared = up
-        cells = np.empty((self._plan.cells + self._plan.most_room, values.shape[1]))
-        for own in cleared:
-            cells[own] = 0.0
-        self._go_up(phases, cells, np.ascontiguousarray(values), workers)
+        cells = np.zeros((self._plan.cells + self._room, values.shape[1]))
+        self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
             mix_lines(cells, *self._mixing.lines, transpose)
         cells[self._plan.copied] *= self._plan.cells_of_copies
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
+        def work(part: StepList) -> None:
+            cells[part.beside] = 0.0
+            go_up(cells, part.steps, self._plan.lists, part.factors, values)
+
         for phase in up:
-            workers.for_each(lambda part: go_up(cells, part.steps, self._plan.lists, part.factors, values), phase)
+            workers.for_each(work, phase)
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
@@ -213,7 +194,7 @@ class LatticeForm:
                 self._go_down(downs[0][0], cells, workers)
                 cells[:size] *= np.repeat(self._told.factors, self._observed.sizes)[:, None]
                 return cells[:size]
-            found = (np.empty if len(self._told.table) == len(self._observed.sizes) else np.zeros)((size, V.shape[1]))
+            found = np.zeros((size, V.shape[1]))
             for down, writes in downs:
                 self._go_down(down, cells, workers)
                 self._go_up([writes], found, cells, workers)
@@ -237,25 +218,57 @@ class LatticeForm:
         return np.repeat(sums / sizes.astype(float) ** 2, sizes)
 
 
-def phases(plan: SweepPlan, whole: StepList) -> list[Phase]:
-    """The rows of a list in phases: of tables of as many variables those of each large one, and then of the others."""
-    if not (plan.sizes >= LARGE).any():
-        return [[whole]]
+def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
+    """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
+    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < SHARED:
+        return [[whole]], plan.most_room
     found: list[Phase] = []
+    rooms = plan.most_room
     variables = np.array([mask.bit_count() for mask in plan.masks])[whole.table]
     for same in _runs_of(variables, whole, np.arange(variables.size)):
         is_large = plan.sizes[same.table] >= LARGE
         for large in _runs_of(2 * same.table + same.steps[:, KEEPS_FIRST], same, np.flatnonzero(is_large)):
             found.append(_in_slices(plan, large))
-        if not is_large.all():
-            found.append([same.at(~is_large)])
-    return found
+        small = same.at(np.flatnonzero(~is_large))
+        if len(small.table):
+            own, room = _by_table(plan, small, goes_up)
+            found, rooms = found + own, max(rooms, room)
+    return found, rooms
 
 
 def _runs_of(kind: Integers, steps: StepList, rows: Index) -> list[StepList]:
     """Rows that follow one another and are of one kind, of some."""
     changes = np.flatnonzero(np.diff(kind[rows])) + 1
     return [steps.at(own) for own in np.split(rows, changes) if own.size]
+
+
+def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase], int]:
+    """Some tables a part, and the cells needed; all in one where that is too little work or too much beside."""
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(own.table)) + 1, [len(own.table)]])
+    sizes = plan.sizes[own.table[starts[:-1]]] * np.diff(starts)
+    cuts = starts[_even_cuts(sizes)]
+    if len(cuts) == 2 or 8 * sizes.sum() < SHARED:
+        return [[own]], plan.most_room
+    place, parts, added = plan.cells + PARTS * plan.most_room, [], []
+    for number, (first, last) in enumerate(pairwise(cuts.tolist())):
+        part = own.at(slice(first, last))
+        steps, beside = part.steps.copy(), part.beside
+        is_room = (steps[:, 1:3] >= plan.cells) & (steps[:, :1] < READ)
+        steps[:, 1:3] += np.where(is_room, number * plan.most_room, 0)
+        if goes_up and number:
+            lands = (steps[:, 0] == MOVE) | (steps[:, 0] == LAND)
+            targets, target_of = np.unique(steps[lands, TARGET], return_inverse=True)
+            moved = place + np.cumsum([0, *plan.sizes[targets].tolist()])
+            steps[lands, 2] = moved[target_of]
+            added += [
+                (LAND, start, plan.offsets[own], plan.sizes[own], 1, 1, -1, own, own, 1)
+                for start, own in zip(moved.tolist(), targets.tolist(), strict=False)
+            ]
+            beside, place = slice(place, int(moved[-1])), int(moved[-1])
+        parts.append(replace(part, steps=steps, beside=beside))
+    if place - plan.cells - PARTS * plan.most_room > MOST_BESIDE * plan.cells:
+        return [[own]], plan.most_room
+    return [parts, *([[StepList.of(added)]] if added else [])], place - plan.cells
 
 
 def _even_cuts(sizes: Integers) -> list[int]:
@@ -267,8 +280,7 @@ def _even_cuts(sizes: Integers) -> list[int]:
 
 
 def in_parts(reads: StepList) -> Phase:
-    """Reads of tables that do not overlap, to where nothing else is."""
-    reads = reads.with_kind(SET)
+    """Reads of tables that do not overlap."""
     return [reads.at(slice(*own)) for own in pairwise(_even_cuts(reads.steps[:, 3] * reads.steps[:, 5]))]
 
 

@@ -12,7 +12,7 @@ it in between, or have a copy of it, it loses going up what its copies have.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import chain
 from math import prod
@@ -47,14 +47,17 @@ class StepList:
         As the sweeps take them; then whose work each is, which table it leads to, as the plan numbers them, and whether
         that has the same first axis.
     factors : ndarray, (rows,)
+    beside : slice
+        What is cleared before.
     """
 
     steps: Integers
     factors: Float
+    beside: slice = field(default_factory=lambda: slice(0))
 
     @classmethod
     def of(cls, rows: Sequence[Row], factors: Float | float = 1.0) -> StepList:
-        """Of rows as tuples."""
+        """Rows without what is cleared."""
         return cls(_rows(rows), np.ones(len(rows)) * factors)
 
     @property
@@ -69,12 +72,6 @@ class StepList:
     def followed_by(self, other: StepList) -> StepList:
         """Both, one after the other."""
         return StepList(np.concatenate([self.steps, other.steps]), np.concatenate([self.factors, other.factors]))
-
-    def with_kind(self, kind: int) -> StepList:
-        """The same places in another operation."""
-        steps = self.steps.copy()
-        steps[:, 0] = kind
-        return replace(self, steps=steps)
 
     def turned(self) -> StepList:
         """With the two places of every row exchanged."""

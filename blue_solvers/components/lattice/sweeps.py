@@ -8,7 +8,7 @@ summed out together are one axis.
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
 comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
-has, times the factor, and `SET` puts it there.
+has, times the factor.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -22,7 +22,7 @@ import numpy as np
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ, SET = range(8)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ = range(7)
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -56,7 +56,7 @@ def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place, going up or down; see `go_up_in_numpy`."""
     kind = row[0]
-    fine, coarse, own = _tables(cells, row, lists, values if kind >= READ else cells)
+    fine, coarse, own = _tables(cells, row, lists, values if kind == READ else cells)
     shares = (1 / np.bincount(own))[:, None]
     above, below = (shares, 1.0) if upwards else (1.0, shares)
     if kind == REDUCE:
@@ -72,8 +72,8 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
         rest = -total * shares if upwards else (coarse - total) * shares
         coarse -= factor * rest if upwards else 0.0
         fine += rest[:, own]
-    elif kind >= READ:
-        fine[:] = (factor * coarse)[:, own] + (fine if kind == READ else 0.0)
+    elif kind == READ:
+        fine += (factor * coarse)[:, own]
     else:
         fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
 
@@ -121,7 +121,7 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _reduce(flat, steps, row, width, upwards)
         elif kind == REDUCE:
             _reduce_listed(flat, steps, row, width, lists, upwards)
-        elif kind >= READ:
+        elif kind == READ:
             _expand(flat, read, steps, row, width, lists, factor, upwards)
         elif kind >= EXPAND:
             _expand(flat, flat, steps, row, width, lists, -1.0 if upwards and kind == PUT else 1.0, upwards)
@@ -237,7 +237,7 @@ def _expand(
     if steps[row, 6] >= 0:
         _expand_listed(flat, source, steps, row, width, lists, factor, upwards)
         return
-    is_new, levels, after = steps[row, 0] in (EXPAND, SET), np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
+    is_new, levels, after = steps[row, 0] == EXPAND, np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
     share = factor if upwards else 1 / steps[row, 4]
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
     for _ in range(steps[row, 3]):
@@ -275,7 +275,7 @@ def _expand_listed(
     upwards: bool,
 ) -> None:
     """The same where levels take from several cells."""
-    is_new = steps[row, 0] in (EXPAND, SET)
+    is_new = steps[row, 0] == EXPAND
     own, shares = _listed(steps, row, lists)
     if upwards:
         shares[:] = factor
