@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blue_solvers.results.cell_sums import Levels
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Flags, Float
@@ -18,6 +17,7 @@ from constraint_builders.description.table import Table, parse_table
 from constraint_builders.geography import by_tabulation
 
 Observed = Mapping[str, Mapping[str, Float]]
+Levels = Mapping[str, Flags]  # for each variable that a count restricts which of its levels are counted
 
 
 @dataclass(frozen=True)
