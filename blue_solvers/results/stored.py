@@ -21,15 +21,13 @@ from blue_solvers.results.store import (
     JOINED,
     OUTLINE,
     PARTS,
-    SPINE,
-    ZEROS,
     estimates_of,
     joined_folder,
     read_description,
     readings,
     remarks_of,
 )
-from blue_solvers.results.stored_measurements import StoredMeasurements
+from blue_solvers.results.stored_measurements import SPINE, ZEROS, StoredMeasurements
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.counted_parts import CountedParts

@@ -31,18 +31,8 @@ from blue_solvers.contract import Info
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256, untouched
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import (
-    ESTIMATES,
-    FACILITIES,
-    OUTLINE,
-    SETTINGS,
-    SPINE,
-    VARIANCES,
-    ZEROS,
-    describe,
-    read_description,
-    write_measured,
-)
+from blue_solvers.results.store import ESTIMATES, OUTLINE, describe, read_description
+from blue_solvers.results.stored_measurements import FACILITIES, SETTINGS, SPINE, VARIANCES, ZEROS, write_measured
 from blue_solvers.streaming.job import CHECKSUMS, Job
 from blue_solvers.streaming.manifest import MANIFEST
 from blue_solvers.streaming.part_files import PartitionError
