@@ -15,44 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import qr
 
 from blue_solvers.components.conditioning import orthonormal, pivots
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.levelled_tree import LevelledTree
 
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is
 REFINED = 1e-6  # share of what is missing that may be shared out once more; more would make cells known well worse
 HIDDEN = 1e-9  # share of a variance below which rounding could make more of what is left than there is
-
-
-def share_of(
-    design: Design, tree: LevelledTree, matrix: sparse.csr_array, ordered: Index, own: Index
-) -> sparse.csr_array:
-    """The share of a part in the combinations, (k, cells of its tables).
-
-    Parameters
-    ----------
-    design : Design
-    tree : LevelledTree
-    matrix : csr_array, (k, observed cells)
-        Over the observed layout: every table with all geounits of its level.
-    ordered, own : ndarray of int
-        The geounits that the part has; those of them that are its own.
-    """
-    first, columns, counted = 0, [], []
-    for level, table in design.observed:
-        here = ordered[tree.level_of[ordered] == level]
-        columns.append((first + tree.rank_in_level[here][:, None] * table.size + np.arange(table.size)).ravel())
-        counted.append(np.repeat(np.isin(here, own).astype(float), table.size))
-        first += tree.members[level].size * table.size
-    share = sparse.csr_array(matrix[:, np.concatenate(columns)] @ sparse.diags_array(np.concatenate(counted)))
-    share.eliminate_zeros()
-    return share
 
 
 @dataclass(frozen=True)
