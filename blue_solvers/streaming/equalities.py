@@ -55,25 +55,22 @@ class SharedEqualities:
     @classmethod
     def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> SharedEqualities:
         """The share of one part, once what lies around it is known."""
-        combinations, first, k = part.share(len(design.equal_to)), len(design.desired), len(design.equal_to)
+        first, k = len(design.desired), len(design.equal_to)
         both = replace(design, desired=(*design.desired, *design.observed))
         wanted = range(first, len(both.desired))
         result = SubtreeForm(both, part, below, above, wanted).estimates(variances=False)
-        places = np.cumsum([0, *(values.size for values in part.values)])
-        values, noise, sizes = np.zeros((k, 1 + k)), np.zeros(k), np.zeros(k)
-        root = np.zeros((0, k))
+        values, root = np.zeros((k, 1 + k)), np.zeros((0, k))
+        squares, noise, sizes = np.zeros((3, k))
         for i, (level, _) in enumerate(design.observed):
             if first + i not in result.cells:
                 continue
-            own = combinations[:, places[i] : places[i + 1]]
-            cells, responses = result.cells[first + i].ravel(), result.responses[first + i]
-            variances = np.repeat(part.variances[i], part.values[i].shape[1])
+            own, cells, responses = part.combined(i), result.cells[first + i].ravel(), result.responses[first + i]
             values[:, 0] += own @ cells
             values[:, 1:] += own @ responses.reshape(-1, k)
-            noise += own.power(2) @ np.where(np.isfinite(variances), variances, 0.0)
+            squares += own.power(2).sum(axis=1)
+            noise += own.power(2) @ part.noise(i)
             sizes += abs(own) @ abs(cells)
             root = _stacked(root, _whitened(responses, part.variances[i], _others(part, level, below)))
-        squares = np.asarray(combinations.power(2).sum(axis=1)).ravel()
         return cls(values, root, squares, noise, sizes)
 
     def __add__(self, other: SharedEqualities) -> SharedEqualities:

@@ -150,11 +150,17 @@ class Part:
     combinations: sparse.csr_array | None = None
     areas: sparse.csr_array | None = None
 
-    def share(self, count: int) -> sparse.csr_array:
-        """Its share of so many combinations, (count, cells of all `values`); 0 where it has none."""
-        if self.combinations is None:
-            return sparse.csr_array((count, sum(values.size for values in self.values)))
-        return self.combinations
+    def combined(self, i: int) -> sparse.csr_array:
+        """What combinations take of the cells of a table by its number, (k, cells)."""
+        first, count = sum(values.size for values in self.values[:i]), self.values[i].size
+        return sparse.csr_array(
+            (0, count) if self.combinations is None else self.combinations[:, first : first + count]
+        )
+
+    def noise(self, i: int) -> Float:
+        """Variance of the noise of every cell of a table by its number, (cells,); 0 where it was not measured."""
+        known = np.where(np.isfinite(self.variances[i]), self.variances[i], 0.0)
+        return np.repeat(known, self.values[i].shape[1])
 
     @property
     def least(self) -> float:

@@ -144,7 +144,7 @@ class Partitions:
                 part = self._part(arrays, tables)
         except NOT_ARRAYS as error:
             raise DamagedError(f"{self.folder / path} is not what the manifest says: {error}") from None
-        geounits, combined = len(part.geocodes), part.share(len(self.design.equal_to)).shape[0]
+        geounits, combined = len(part.geocodes), 0 if part.combinations is None else part.combinations.shape[0]
         if geounits != entry.geounits:
             raise DamagedError(f"{entry} has {geounits:,} geounits, and {entry.geounits:,} by the manifest")
         if combined != len(self.design.equal_to):

@@ -116,7 +116,6 @@ def _summed_up(
     claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
     sheets = list[Sheet]()
     values = claim.values or part.values
-    places = np.cumsum([0, *(part.count(level) * table.size for level, table in design.observed)])
     for i, (level, table) in enumerate(design.observed):
         if not part.count(level):
             continue
@@ -124,9 +123,8 @@ def _summed_up(
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
         sheet = Sheet(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
-        if claim.multipliers is not None and part.combinations is not None:
-            share = part.combinations[:, places[i] : places[i + 1]]
-            sheet.tied = TiedCells.of(share, claim.multipliers)
+        if claim.multipliers is not None:
+            sheet.tied = TiedCells.of(part.combined(i), claim.multipliers)
         sheets.append(sheet)
     for (level, table), x in claimed.items():
         silent = Sheet.silent(level, table, part.count(level))

@@ -68,20 +68,21 @@ class Subproblem(StructuredProblem):
         """
         present = np.unique(part.level_of).tolist()
         number = {level: i for i, level in enumerate(present)}
-        inside = [(i, *own) for i, own in enumerate(design.observed) if part.count(own[0])]
+        inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
         wanted = [i for i in wanted if part.count(design.desired[i][0])]
         desired = [design.desired[i] for i in wanted]
+        measured = [design.observed[i] for i in inside]
         # All tables take part in how recodes divide the variables: others are listed, never measured.
         # Components fall apart the same in all of them, whatever these have.
-        own_names = {table.name for _, _, table in inside}
+        own_names = {table.name for _, table in measured}
         listed = [*(table for _, table in (*design.observed, *design.desired)), design.finest]
         others = {table.name: table for table in listed if table.name not in own_names}
         anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
-        observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
+        observed = [*measured, *((present[0], table) for table in others.values())]
         observed += [(level, design.finest) for level in anchor_levels]
-        names = [(level, table.name) for _, level, table in inside] + [(-1, name) for name in others]
-        own = [_without(part.variances[i], part, level, anchored) for i, level, _ in inside]
-        anchors = [_anchor_variances(part, level, anchored) for level in anchor_levels]
+        names = [(level, table.name) for level, table in measured] + [(-1, name) for name in others]
+        own = [_anchored(part.variances[i], np.inf, part, design.observed[i][0], anchored) for i in inside]
+        anchors = [_anchored(np.full(part.count(level), np.inf), 0.0, part, level, anchored) for level in anchor_levels]
         levels = np.searchsorted(present, part.level_of).astype(np.intp)
         return cls(
             schema=design.schema,
@@ -94,29 +95,22 @@ class Subproblem(StructuredProblem):
             desired=_layout([(level, table.name) for level, table in desired], desired, part),
             desired_tables=tuple(table for _, table in desired),
             desired_levels=tuple(number[level] for level, _ in desired),
-            inside=[i for i, _, _ in inside],
+            inside=inside,
             wanted=wanted,
         )
 
     def lay_out(self, part: Part, anchors: Mapping[int, Float], columns: int) -> Float:
         """Measurements and the cells of anchored geounits over the observed layout, (n, columns)."""
         y = np.zeros((self.observed.size, columns))
-        starts = np.cumsum([0, *(values.size for values in part.values)])
         for block, i in enumerate(self.inside):
             y[self.observed.block(block), 0] = part.values[i].ravel()
-            if part.combinations is not None:
-                own = part.combinations[:, starts[i] : starts[i + 1]].T.toarray()
-                y[self.observed.block(block), 1:] = own * _by_cell(part.variances[i], part.values[i])[:, None]
+            if columns > 1:
+                y[self.observed.block(block), 1:] = part.combined(i).T.toarray() * part.noise(i)[:, None]
         for position, cells in anchors.items():
             level = int(part.level_of[position])
             place = y[self.observed.slice((level, ANCHOR))].reshape(part.count(level), -1, columns)
             place[position - part.members(level).start] = cells
         return y
-
-
-def _by_cell(variances: Float, values: Float) -> Float:
-    """Variance of the noise of every cell of a table, flat; 0 where it was not measured."""
-    return np.repeat(np.where(np.isfinite(variances), variances, 0.0), values.shape[1])
 
 
 def _silent(design: Design) -> frozenset[str]:
@@ -129,18 +123,11 @@ def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part
     return Layout(names, [(part.count(level), *table.shape) for level, table in tables])
 
 
-def _without(variances: Float, part: Part, level: int, anchored: Sequence[int]) -> Float:
-    """Variances of a table, none of it measured in anchored geounits."""
-    rows = [p - part.members(level).start for p in anchored if part.level_of[p] == level]
-    kept = variances.copy()
-    kept[rows] = np.inf
-    return kept
-
-
-def _anchor_variances(part: Part, level: int, anchored: Sequence[int]) -> Float:
-    exact = np.full(part.count(level), np.inf)
-    exact[[p - part.members(level).start for p in anchored if part.level_of[p] == level]] = 0
-    return exact
+def _anchored(variances: Float, at_anchors: float, part: Part, level: int, anchored: Sequence[int]) -> Float:
+    """Variances of a table of a level with others in anchored geounits."""
+    changed = variances.copy()
+    changed[[p - part.members(level).start for p in anchored if part.level_of[p] == level]] = at_anchors
+    return changed
 
 
 class SubtreeForm(TreeForm):
