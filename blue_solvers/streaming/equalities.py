@@ -58,7 +58,7 @@ class SharedEqualities:
         first, k = len(design.desired), len(design.equal_to)
         both = replace(design, desired=(*design.desired, *design.observed))
         wanted = range(first, len(both.desired))
-        result = SubtreeForm(both, part, below, above, wanted).estimates(variances=False)
+        result = SubtreeForm(both, part, below, above, wanted, read=()).estimates(variances=False)
         values, root = np.zeros((k, 1 + k)), np.zeros((0, k))
         squares, noise, sizes = np.zeros((3, k))
         for i, (level, _) in enumerate(design.observed):

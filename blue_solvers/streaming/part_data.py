@@ -183,6 +183,12 @@ class Part:
         place = self.members(level)
         return place.stop - place.start
 
+    def chosen(self, level: int, kept: Index) -> tuple[Index, list[str]]:
+        """Numbers and geocodes of those geounits of a geolevel whose positions are kept."""
+        place = self.members(level)
+        rows = kept[(kept >= place.start) & (kept < place.stop)] - place.start
+        return rows, [self.geocodes[place.start + row] for row in rows.tolist()]
+
 
 @dataclass(frozen=True)
 class Upward:
@@ -236,22 +242,9 @@ class Estimates:
         For every geounit whose branches were cut off, by its position.
     responses : dict of int to ndarray, (geounits of its level, cells, k)
         Covariances with the combinations that are known exactly; empty without any.
-    contradiction : str
-        A table known exactly that the estimate does not reproduce, because others contradict it; empty if there is
-        none.
     """
 
     cells: dict[int, Float]
     variances: dict[int, Float]
     below: dict[int, Downward]
     responses: dict[int, Float]
-    contradiction: str = ""
-
-    def agreed(self) -> Estimates:
-        """These estimates; `ValueError` if values known exactly contradict one another."""
-        if self.contradiction:
-            raise ValueError(
-                f"values known exactly contradict one another: {self.contradiction}: correct them, or give one a "
-                "variance above 0"
-            )
-        return self

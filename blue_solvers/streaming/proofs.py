@@ -142,9 +142,7 @@ def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOf
     cells, variances, values = claim.cells, claim.variances, claim.values or part.values
     fit, numbers = FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
     for number, level in enumerate(design.levels):
-        members = part.members(number)
-        rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
-        codes = [part.geocodes[members.start + row] for row in rows.tolist()]
+        rows, codes = part.chosen(number, kept)
         sums = np.zeros((2, rows.size))
         for i, own in enumerate(design.observed):
             j = numbers.get(own, -1)
@@ -168,10 +166,11 @@ def proof_of_run(parts: Partitions, place: Workplace) -> StoredProof:
         If what a part said of it is damaged.
     """
     claimed = place.kept(CLAIMED, Claimed)
-    proofs = {name: place.kept(f"{PROOFS}/{name}", PartProof) for name in parts.parts}
-    lost = next((name for name, own in proofs.items() if own is None or claimed is None), None)
-    if lost is not None:
-        raise DamagedError(f"{place.work / PROOFS / lost} or {CLAIMED} is damaged: run again")
+    kept = {name: place.kept(f"{PROOFS}/{name}", PartProof) for name in parts.parts}
+    proofs = {name: own for name, own in kept.items() if own is not None and claimed is not None}
+    lost = [name for name in kept if name not in proofs]
+    if claimed is None or lost:
+        raise DamagedError(f"{place.work / PROOFS / lost[0]} or {CLAIMED} is damaged: run again")
     return proof_of_all(parts, proofs, ResultToProve(*claimed))
 
 

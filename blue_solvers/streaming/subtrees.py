@@ -10,7 +10,7 @@ they were exact. Their covariance is then put in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -184,11 +184,10 @@ class SubtreeForm(TreeForm):
         return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients], self._least)
 
     def estimates(self, variances: bool = True) -> Estimates:
-        """Go up and down."""
+        """Go up and down; `ValueError` if values known exactly contradict one another."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         X = np.empty((self._subproblem.desired.size, self._columns))
         below = {}
-        contradictions: list[str] = []
         levels = np.unique(self._part.level_of).tolist()
         for number, cells in self._passes(Y, X):
             place = self._part.members(levels[number])
@@ -198,30 +197,31 @@ class SubtreeForm(TreeForm):
                     entry = int(self.plan.posterior_of[position])
                     roots = [coefficients.matrices["posterior"].at(entry) for coefficients in self.coefficients]
                     below[position] = Downward(own, roots, self._least)
-            contradictions += self._contradictions(levels[number], cells)
+            self._refuse_contradictions(levels[number], cells)
         return Estimates(
             self._cut(X[:, 0]),
             self._cut(without_rounding(self.variances(), NOTHING * self._least)) if variances else {},
             below,
             self._cut(X[:, 1:]) if self._columns > 1 else {},
-            next(iter(contradictions), ""),
         )
 
-    def _contradictions(self, level: int, cells: Float) -> Iterator[str]:
-        """Tables of a level that are known exactly and that its final cells differ from."""
+    def _refuse_contradictions(self, level: int, cells: Float) -> None:
+        """Refuse tables of a level that are known exactly and that its final cells differ from."""
         for i, (own, table) in enumerate(self._design.observed):
-            if own != level or i not in self._compared:
-                continue
             exact = np.flatnonzero(self._part.variances[i] == 0)
-            if exact.size:
-                values = self._part.values[i][exact]
-                (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
-                gaps = abs(found.reshape(values.shape) - values).max(axis=1)
-                worst = int(gaps.argmax())
-                if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
-                    code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
-                    where = f"{self._design.levels[level]} {code!r}"
-                    yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
+            if own != level or i not in self._compared or not exact.size:
+                continue
+            values = self._part.values[i][exact]
+            (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
+            gaps = abs(found.reshape(values.shape) - values).max(axis=1)
+            worst = int(gaps.argmax())
+            if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
+                code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
+                raise ValueError(
+                    f"values known exactly contradict one another: others put table {table.name!r} of "
+                    f"{self._design.levels[level]} {code!r} off by {gaps[worst]:.6g}: correct them, or give one a "
+                    "variance above 0"
+                )
 
     def _cut(self, vectors: Float) -> dict[int, Float]:
         """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""

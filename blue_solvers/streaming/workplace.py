@@ -35,7 +35,7 @@ import scipy
 import blue_solvers
 import constraint_builders
 from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_bytes, seal_json, unseal_bytes
-from blue_solvers.streaming.packing import pack, unpack
+from blue_solvers.streaming.packing import Kept, pack, unpack
 from constraint_builders.compiled import has_numba
 from constraint_builders.files.safe_paths import inside
 
@@ -184,7 +184,7 @@ class Workplace:
         """Keep a thing of a type that `packing` knows."""
         self.seal(name, pack(thing))
 
-    def kept(self, name: str, kind: Any) -> Any:
+    def kept(self, name: str, kind: type[Kept]) -> Kept | None:
         """The thing of this type that was kept under a name; None if it is missing or damaged."""
         known = self.sealed(name)
         return None if known is None else unpack(known, kind)
