@@ -32,7 +32,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
-from blue_solvers.results.outline import Description
+from blue_solvers.results.outline import Description, StoredReading
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.stored_measurements import write_product
 from constraint_builders import Spine
@@ -373,11 +373,12 @@ def read_description(folder: Path) -> dict[str, Any]:
     return said
 
 
-def readings(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a description says of the reading of each product, as `ReadingReport.to_json` gives it, or nothing."""
-    return [own.get("read", {}) for own in (said, *(said.get(JOINED) or {}).get("others", ()))]
+def readings(said: Mapping[str, Any]) -> list[StoredReading]:
+    """What a description says of the reading of each product."""
+    products = said, *(said.get(JOINED) or {}).get("others", ())
+    return [msgspec.convert(own.get("read", {}), StoredReading) for own in products]
 
 
 def remarks_of(said: Mapping[str, Any]) -> list[Remark]:
     """What was noticed of the files that a result was estimated from, by its description."""
-    return [Remark(*remark) for read in readings(said) for remark in read.get("remarks", ())]
+    return [remark for read in readings(said) for remark in read.remarks]
