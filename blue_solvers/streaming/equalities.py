@@ -70,7 +70,7 @@ class SharedEqualities:
             squares += own.power(2).sum(axis=1)
             noise += own.power(2) @ part.noise(i)
             sizes += abs(own) @ abs(cells)
-            root = _stacked(root, _whitened(responses, part.variances[i], _others(part, level, below)))
+            root = _stacked(root, _whitened(responses, part.variances[i], part.numbers(level, list(below))))
         return cls(values, root, squares, noise, sizes)
 
     def __add__(self, other: SharedEqualities) -> SharedEqualities:
@@ -81,12 +81,6 @@ class SharedEqualities:
             self.noise + other.noise,
             self.sizes + other.sizes,
         )
-
-
-def _others(part: Part, level: int, below: Mapping[int, Upward]) -> Index:
-    """Numbers, within a level, of the geounits of a part that another part answers for."""
-    place = part.members(level)
-    return np.array([i - place.start for i in below if place.start <= i < place.stop], dtype=np.intp)
 
 
 def _whitened(responses: Float, variances: Float, others: Index) -> Float:

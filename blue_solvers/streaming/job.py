@@ -316,7 +316,8 @@ class Job:
             self.place.keep(f"{PROOFS}/{output}", prove_part(self.input.design, part, claim, {}, kept, is_top=False))
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
-            rows, codes = part.chosen(level, kept)
+            rows = part.numbers(level, kept)
+            codes = [part.geocodes[part.members(level).start + row] for row in rows.tolist()]
             errors = {i: rows_of(variances, rows, np.sqrt) for i, variances in result.variances.items()}
             tables = [
                 (table, rows_of(result.cells[i], rows), errors.get(i))

@@ -183,11 +183,10 @@ class Part:
         place = self.members(level)
         return place.stop - place.start
 
-    def chosen(self, level: int, kept: Index) -> tuple[Index, list[str]]:
-        """Numbers and geocodes of those geounits of a geolevel whose positions are kept."""
-        place = self.members(level)
-        rows = kept[(kept >= place.start) & (kept < place.stop)] - place.start
-        return rows, [self.geocodes[place.start + row] for row in rows.tolist()]
+    def numbers(self, level: int, positions: Sequence[int] | Index) -> Index:
+        """Numbers within a geolevel of those geounits at some positions that are of it."""
+        place, positions = self.members(level), np.asarray(positions, dtype=np.intp)
+        return positions[(positions >= place.start) & (positions < place.stop)] - place.start
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,9 @@ def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOf
     cells, variances, values = claim.cells, claim.variances, claim.values or part.values
     fit, numbers = FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
     for number, level in enumerate(design.levels):
-        rows, codes = part.chosen(number, kept)
+        members = part.members(number)
+        rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
+        codes = [part.geocodes[members.start + row] for row in rows.tolist()]
         sums = np.zeros((2, rows.size))
         for i, own in enumerate(design.observed):
             j = numbers.get(own, -1)

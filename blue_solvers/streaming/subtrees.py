@@ -126,7 +126,7 @@ def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part
 def _anchored(variances: Float, at_anchors: float, part: Part, level: int, anchored: Sequence[int]) -> Float:
     """Variances of a table of a level with others in anchored geounits."""
     changed = variances.copy()
-    changed[[p - part.members(level).start for p in anchored if part.level_of[p] == level]] = at_anchors
+    changed[part.numbers(level, anchored)] = at_anchors
     return changed
 
 
