@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -30,12 +31,14 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import EmptyCells, StructuralZeros
-from constraint_builders.estimability import undetermined_refusal
-from constraint_builders.relations.spine_constraints import SpineConsistency
-from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
+from constraint_builders.estimability import lacks, undetermined_refusal
+from constraint_builders.measured import Measured
+from constraint_builders.relations.spine_tables import read_desired, spine_layout
 from constraint_builders.schema_order import in_schema_order
 
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
@@ -183,15 +186,9 @@ def partition_source(
         for level, own in observed.items()
         for table, value in own.items()
     ]
-    consistency = SpineConsistency(
-        schema, spine, [level for level, _ in tables], [table for _, table in tables], variances
-    )
-
-    def lacks(level: int, table: Table) -> int | None:
-        return undetermined(consistency, table, spine.members[level])
-
-    wanted = _desired(schema, spine, desired, names, tables, lacks)
-    checked = tuple(own for own in tables if own not in wanted and lacks(*own) is None)
+    open_at = partial(lacks, _TablesAlone.of(schema, spine, tables, variances))
+    wanted = _desired(schema, spine, desired, names, tables, open_at)
+    checked = tuple(own for own in tables if own not in wanted and open_at(*own) is None)
     design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
@@ -217,6 +214,32 @@ def partition_source(
     return write_parts(folder, Sources(design, cut, variances, read_as_named, empty))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TablesAlone(Measured):
+    """Measurements of more cells than a layout can have: with the variances of tables in every geounit."""
+
+    by_geounit: list[Float]
+
+    @classmethod
+    def of(cls, schema: Schema, spine: Spine, own: Sequence[LevelTable], variances: list[Float]) -> _TablesAlone:
+        """Of tables at geolevels of a spine."""
+        nothing = IndependentNoise("gaussian", np.zeros(0))
+        levels, tables = zip(*own, strict=True)
+        return cls(
+            observed=Layout([], []),
+            noise=nothing,
+            schema=schema,
+            spine=spine,
+            observed_tables=tables,
+            observed_levels=levels,
+            by_geounit=variances,
+        )
+
+    def typical_variances(self) -> list[Float]:
+        """Variances of every table, (geounits,)."""
+        return self.by_geounit
+
+
 def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
     if not tables or len(set(tables)) < len(tables):
         raise ValueError(f"{kind} tables must be at least one, each given once: got {len(tables)}")
@@ -235,14 +258,14 @@ def _desired(
     desired: Desired,
     names: Sequence[tuple[str, str]],
     tables: Sequence[LevelTable],
-    lacks: Callable[[int, Table], int | None],
+    open_at: Callable[[int, Table], int | None],
 ) -> list[LevelTable]:
     """The desired tables, all estimable."""
-    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], lacks)
+    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], open_at)
     found = [(spine.level_index(level), parse_table(schema, table).in_schema_order()) for level, table in wanted]
     _refuse_repeats("desired", found)
     for level, table in found:
-        geounit = lacks(level, table)
+        geounit = open_at(level, table)
         if geounit is not None:
             raise ValueError(
                 f"table {table.name!r} is not estimable at {spine.levels[level]} {spine.geocodes[geounit]!r}: nothing "
