@@ -223,11 +223,10 @@ class _TablesAlone(Measured):
     @classmethod
     def of(cls, schema: Schema, spine: Spine, own: Sequence[LevelTable], variances: list[Float]) -> _TablesAlone:
         """Of tables at geolevels of a spine."""
-        nothing = IndependentNoise("gaussian", np.zeros(0))
         levels, tables = zip(*own, strict=True)
         return cls(
             observed=Layout([], []),
-            noise=nothing,
+            noise=IndependentNoise("gaussian", np.zeros(0)),
             schema=schema,
             spine=spine,
             observed_tables=tables,
