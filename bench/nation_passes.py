@@ -126,7 +126,7 @@ class Passes:
                 below[leaf], _, roots = self._kept_up(state)
                 cells.append(roots[0])
             top = self.nation.top(cells)
-            result = SubtreeForm(self.nation.design, top.part, below).estimates().agreed()
+            result = SubtreeForm(self.nation.design, top.part, below).estimates()
             reduced = {}
             for leaf, state in enumerate(self.nation.states, 1):
                 reduced[state.code] = self._kept_down(state, result.below[leaf])
@@ -177,7 +177,7 @@ class Passes:
         _, pieces, roots = told
         crown, leaves = self.nation.crown(cut, list(roots[1:])), cut.leaves.tolist()
         form = SubtreeForm(self.nation.design, crown.part, dict(zip(leaves, pieces, strict=True)), above)
-        result = form.estimates().agreed()
+        result = form.estimates()
         found, handed = Reduced(), {}
         for number, leaf in enumerate(leaves):
             own = self._piece(cut, number, result.below[leaf])
@@ -189,7 +189,7 @@ class Passes:
 
     def _piece(self, cut: Cut, number: int, above: Downward) -> Reduced:
         own = self.nation.piece(cut, number)
-        result = SubtreeForm(self.nation.design, own.part, above=above).estimates().agreed()
+        result = SubtreeForm(self.nation.design, own.part, above=above).estimates()
         return self.reduce(own, result, {}, np.arange(own.part.level_of.size))
 
     def reduce(self, own: Measured, result: Estimates, handed: Mapping[int, Below], kept: Index) -> Reduced:

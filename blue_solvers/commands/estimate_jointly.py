@@ -250,8 +250,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _run_on_folders(args: argparse.Namespace) -> None:
-    from blue_solvers.results.joint_store import write_joint_result
     from blue_solvers.results.proof import StoredProof
+    from blue_solvers.results.store import write_joint_result
     from blue_solvers.verification import fit_of_geography
     from constraint_builders.files.new_files import require_new
 

@@ -18,8 +18,9 @@ from blue_solvers.reporting.streamed_median import median_and_largest
 from blue_solvers.reporting.unjudged import unjudged_page
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.estimate_rows import ROW_GROUP
-from blue_solvers.results.store import VARIANCES, estimates_of, remarks_of
+from blue_solvers.results.store import estimates_of, remarks_of
 from blue_solvers.results.stored import StoredResult
+from blue_solvers.results.stored_measurements import VARIANCES
 from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema

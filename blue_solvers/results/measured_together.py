@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blue_solvers.results.cell_sums import Levels
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Flags, Float
@@ -18,6 +17,7 @@ from constraint_builders.description.table import Table, parse_table
 from constraint_builders.geography import by_tabulation
 
 Observed = Mapping[str, Mapping[str, Float]]
+Levels = Mapping[str, Flags]  # for each variable that a count restricts which of its levels are counted
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,12 @@ class MeasuredTogether:
     @property
     def solved_schema(self) -> Schema:
         """The schema of the joint problem, in whose terms its fit names tables."""
-        apart = None if self.leaves is None else self.parts.apart(self.schema, self.leaves)
+        apart = self._apart(self.schema)
         return self.schema if apart is None else apart.schema
+
+    def _apart(self, schema: Schema) -> LeavesByGroup | None:
+        """Leaves that tell apart what products count; None where each counts everybody."""
+        return None if self.leaves is None else self.parts.apart(schema, self.leaves)
 
     def counted(self, schema: Schema, levels: Levels) -> Levels:
         """What is counted of variables of stored tables, in terms of this schema's variables."""
@@ -108,24 +112,16 @@ class MeasuredTogether:
     def problem(self, schema: Schema, observed: Observed, desired: Mapping[str, Sequence[str]], noise: str) -> Problem:
         """The estimation problem of measurements summed over some variables (`sum_out`), at stored geolevels."""
         asked = {self.layers[level]: tables for level, tables in desired.items()}
-        if self.parts.only and self.leaves is not None:
-            return self._problem_of_parts(schema, observed, asked, noise, self.leaves)
-        places: dict[str, Any] = {"areas" if isinstance(self.places, Areas) else "spine": self.places}
-        return Problem(schema, observed, asked, zeros=self.zeros or None, noise=noise, **places)
-
-    def _problem_of_parts(
-        self, schema: Schema, observed: Observed, asked: Mapping[str, Sequence[str]], noise: str, leaves: CommonLeaves
-    ) -> Problem:
-        apart = LeavesByGroup(schema, leaves, self.parts.only, self.parts.beside)
+        apart = self._apart(schema)
+        if apart is None:
+            places: dict[str, Any] = {"areas" if isinstance(self.places, Areas) else "spine": self.places}
+            return Problem(schema, observed, asked, zeros=self.zeros or None, noise=noise, **places)
         measured: dict[str, dict[str, Float]] = {}
-        for layer, row in observed.items():
-            for table, variances in row.items():
-                called, over, own = apart.measured(layer, table, variances)
-                measured.setdefault(called, {})[over] = own
+        for place in ((layer, *own) for layer, row in observed.items() for own in row.items()):
+            layer, table, variances = apart.measured(*place)
+            measured.setdefault(layer, {})[table] = variances
         wanted: dict[str, list[str]] = {}
-        for layer, tables in asked.items():
-            for table in tables:
-                called, over, _ = apart.place(layer, table)
-                wanted.setdefault(called, []).append(over)
+        for layer, table, _ in (apart.place(layer, own) for layer, tables in asked.items() for own in tables):
+            wanted.setdefault(layer, []).append(table)
         zeros = apart.empty(self.zeros)
         return Problem(apart.schema, measured, wanted, areas=apart.areas(), zeros=zeros or None, noise=noise)

@@ -6,19 +6,16 @@ from typing import Any
 
 import msgspec
 
-
-class _InPart(msgspec.Struct):
-    """As `PlacesInPart.to_json` gives it."""
-
-    cut: dict[str, str] = {}
-    absent: list[str] = []
+from constraint_builders.description.counted_parts import CountedParts
+from constraint_builders.files.reading_report import Remark
+from constraint_builders.files.tabulated_places import PlacesInPart
 
 
-class _Read(msgspec.Struct):
+class StoredReading(msgspec.Struct):
     """Of what `ReadingReport.to_json` gives that which questions are answered from."""
 
-    in_part: _InPart = msgspec.field(default_factory=_InPart)
-    remarks: list[tuple[str, str]] = []
+    in_part: PlacesInPart = msgspec.field(default_factory=PlacesInPart)
+    remarks: list[Remark] = []
 
 
 class _OtherProduct(msgspec.Struct):
@@ -27,15 +24,7 @@ class _OtherProduct(msgspec.Struct):
     name: str
     settings: str
     zeros: list[str]
-    read: _Read
-
-
-class _CountedParts(msgspec.Struct):
-    """As `CountedParts.to_json` gives it."""
-
-    only: dict[str, dict[str, list[str]]] = {}
-    beside: dict[str, dict[str, list[str]]] = {}
-    own: list[str] = []
+    read: StoredReading
 
 
 class _Products(msgspec.Struct):
@@ -45,7 +34,7 @@ class _Products(msgspec.Struct):
     order: list[str]
     recodes: dict[str, str]
     others: list[_OtherProduct]
-    parts: _CountedParts | None = None
+    parts: CountedParts = msgspec.field(default_factory=CountedParts)
 
 
 class Description(msgspec.Struct):
@@ -59,6 +48,6 @@ class Description(msgspec.Struct):
     zeros: list[str]
     tables: dict[str, list[str]]
     files: dict[str, str]
-    read: _Read = msgspec.field(default_factory=_Read)
+    read: StoredReading = msgspec.field(default_factory=StoredReading)
     proof: dict[str, Any] = {}
     joined: _Products | None = None

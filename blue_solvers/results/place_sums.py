@@ -1,10 +1,10 @@
-"""Sums of cells over places: estimates from what is stored, covariances from the measurements' variances alone."""
+"""Sums of cells over places: estimates from what is stored, covariances from the variances of measurements alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from scipy import sparse
@@ -13,12 +13,12 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.results.cell_sums import Levels, cells_counted, factors_counted, sum_counted
+from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.store import Progress, reported
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Spine
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
@@ -63,7 +63,7 @@ class PlaceSums:
     ) -> None:
         self.result, self.names, self._counted = result, places.names, counted
         self._adds = np.eye(len(counted)) if adds is None else adds
-        self._is_plain = np.array_equal(self._adds, np.eye(len(counted)))
+        self._operators: dict[tuple[str, ...], BlueOperator] = {}
         spine = result.spine
         self._sources = {level: sources_at(result, level, counted) for level in spine.levels}
         usable = np.array([None not in self._sources[level] for level in spine.levels])
@@ -78,15 +78,11 @@ class PlaceSums:
     def estimates(self) -> Float:
         """Stored estimates, (P, K)."""
         sums = np.sum([self._estimates_at(level, found) for level, found in self._sources.items()], axis=0)
-        return sums if self._is_plain else sums @ self._adds.T
+        return np.asarray(sums @ self._adds.T)
 
     def covariance(self, places: Sequence[int] | Index) -> Float:
         """Covariance of all sums over some places together, (places * K, places * K), sums of a place together."""
-        covariance = self._covariance(self._signs[np.asarray(places)])
-        if self._is_plain:
-            return covariance
-        adds = np.kron(np.eye(len(places)), self._adds)
-        return np.asarray(adds @ covariance @ adds.T)
+        return self._covariance(self._signs[np.asarray(places)])
 
     def std_errors(self, progress: Progress | None = None) -> Float:
         """Standard errors, (P, K).
@@ -137,11 +133,11 @@ class PlaceSums:
 
     @cached_property
     def _taken(self) -> sparse.csr_array:
-        """What every sum takes of the cells of that table, (cells, K)."""
+        """What every sum, or line, takes of the cells of that table, (cells, K)."""
         schema, _, table = self._table
         measured = self.result.measured
         cells = [cells_counted(schema, table, measured.counted(schema, levels)) for levels in self._counted]
-        return sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1))
+        return sparse.csr_array(np.stack([own for own in cells if own is not None], axis=1) @ self._adds.T)
 
     @cached_property
     def _plan(self) -> TreePlan | None:
@@ -166,26 +162,20 @@ class PlaceSums:
 
     @cached_property
     def _covariance(self) -> Covariance:
-        plan, taken = self._plan, self._taken
-        if plan is None:
-            return self._by_operators()
-        return PlaceCovariances(plan, self._table[2], taken).of
+        if self._plan is None:
+            return self._by_operator
+        return PlaceCovariances(self._plan, self._table[2], self._taken).of
 
-    def _by_operators(self) -> Covariance:
+    def _by_operator(self, signs: sparse.csr_array) -> Float:
+        """That of sums over the places, by an operator for each choice of geolevels that they are composed of."""
         schema, observed, table = self._table
-        taken, spine = self._taken, self.result.spine
-        operators: dict[tuple[str, ...], BlueOperator] = {}
-
-        def by_operator(signs: sparse.csr_array) -> Float:
-            own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in spine.levels}
-            levels = tuple(level for level, members in own.items() if members.nnz)
-            if levels not in operators:
-                desired = {level: [" * ".join(table.factors) or table.name] for level in levels}
-                operators[levels] = blue(self.result.problem_of(schema, observed, desired))
-            parts = [sparse.kron(own[level].T, taken) for level in levels]
-            return operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))
-
-        return by_operator
+        own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in self.result.spine.levels}
+        levels = tuple(level for level, members in own.items() if members.nnz)
+        if levels not in self._operators:
+            desired = {level: [" * ".join(table.factors) or table.name] for level in levels}
+            self._operators[levels] = blue(self.result.problem_of(schema, observed, desired))
+        parts = [sparse.kron(own[level].T, self._taken) for level in levels]
+        return self._operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))
 
 
 def sources_at(result: StoredResult, geolevel: str, counted: Sequence[Levels]) -> list[Source | None]:
@@ -201,3 +191,36 @@ def sources_at(result: StoredResult, geolevel: str, counted: Sequence[Levels]) -
 def _not_stored(told: str, geolevel: str, stored: Sequence[Table]) -> str:
     names = ", ".join(repr(table.name) for table in stored) or "none"
     return f"no table stored at {geolevel!r} counts {told}: there are {names}; estimate again with --desired"
+
+
+def factors_counted(schema: Schema, table: Table, levels: Levels) -> list[Float] | None:
+    """For every factor of a table 1 for its groups that are counted, 0 for the others; None if one is in part."""
+    if not levels.keys() <= {schema.names[axis] for axis in table.axes}:
+        return None
+    shares = []
+    for axis, factor in zip(table.axes, table.factors, strict=True):
+        shares.append(_share_counted(schema, factor, levels.get(schema.names[axis])))
+        if not np.isin(shares[-1], (0, 1)).all():
+            return None
+    return shares
+
+
+def cells_counted(schema: Schema, table: Table, levels: Levels) -> Float | None:
+    """1 for the cells of a table that are counted, 0 for the others, (cells,), or None if some is counted in part."""
+    shares = factors_counted(schema, table, levels)
+    return None if shares is None else reduce(np.multiply.outer, shares, np.ones(())).ravel()
+
+
+def sum_counted(cells: Float, shares: list[Float]) -> Float:
+    """Sums of the cells that are counted, (n,), of cells (n, cells) and what `factors_counted` gives."""
+    left = cells.reshape(len(cells), *(share.size for share in shares))
+    for share in reversed(shares):
+        left = left @ share
+    return left.reshape(len(cells))
+
+
+def _share_counted(schema: Schema, factor: str, levels: Flags | None) -> Float:
+    """Which share of each group of a factor is counted."""
+    groups = np.array(schema.groups_of(factor))
+    counted = np.ones(groups.size) if levels is None else levels
+    return np.bincount(groups, weights=counted) / np.bincount(groups)

@@ -1,18 +1,24 @@
-"""Published tables answered from a stored result: which it can answer, and their lines over any places."""
+"""Published tables answered from a stored result: which it can answer, their lines over any places, and these compared.
+
+What is compared, lines or places, has the covariance that both estimates have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from scipy import sparse
 
-from blue_solvers.results.cell_sums import Levels
+from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.place_sums import PlaceSums, sources_at
-from blue_solvers.results.store import Progress
+from blue_solvers.results.store import Progress, reported
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.uncertainty import normal_intervals
+from blue_solvers.uncertainty.ranks import rank_intervals
+from blue_solvers.uncertainty.ratios import ratio_intervals
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.published_tables import (
@@ -49,6 +55,11 @@ class Lines:
     counted: list[Levels]
     told: list[str]
     adds: Float
+
+    @property
+    def confidence(self) -> str:
+        """The lower confidence of them all."""
+        return max(line.confidence for line in self.lines)
 
 
 def line_sums(result: StoredResult, lines: Lines, places: Entities) -> PlaceSums:
@@ -153,6 +164,106 @@ def wide_frame(long: pl.DataFrame) -> pl.DataFrame:
     for number, code in enumerate(codes):
         columns |= {code + suffix: values[name][:, number] for name, suffix in SUFFIXES.items()}
     return pl.DataFrame(columns)
+
+
+class Pairs:
+    """Two quantities for every place: a line there, and another line there, or a line at another place.
+
+    Parameters
+    ----------
+    result : StoredResult
+    line, other_line : str
+    places : Entities
+    other : Entities, optional
+        One place, of which the other line is; by default of each place itself.
+
+    Attributes
+    ----------
+    estimates : ndarray, (P, 2)
+    """
+
+    def __init__(
+        self, result: StoredResult, line: str, other_line: str, places: Entities, other: Entities | None = None
+    ) -> None:
+        self.lines = read_lines(result, [line, other_line])
+        if len(self.lines.lines) != 2:
+            raise ValueError(f"{line!r} or {other_line!r} is a table: give lines of it, such as 'P12_003N'")
+        self.names, self._other = list(places.names), None
+        if other is not None:
+            (name,) = other.names
+            if name not in places.names:
+                places = Entities([*places.names, name], sparse.vstack([places.contains, other.contains]))
+            self._other = places.names.index(name)
+        self._sums, self._all = line_sums(result, self.lines, places), places
+        first, second = self._sums.estimates[:, 0], self._sums.estimates[:, 1]
+        second = second if self._other is None else np.full(first.size, second[self._other])
+        self.estimates = np.stack([first, second], axis=1)[: len(self.names)]
+
+    def covariances(self, progress: Progress | None) -> Float:
+        """Covariance of the two of every place, (P, 2, 2)."""
+        return np.stack(list(self._covariances(progress)))
+
+    def _covariances(self, progress: Progress | None) -> Iterator[Float]:
+        if self._other is None:
+            yield from self._sums.covariances(progress)
+            return
+        for number in reported(self.names, progress):
+            yield self._sums.covariance([number, self._other])[np.ix_([0, 3], [0, 3])]
+
+    def frame(self, values: dict[str, Float]) -> pl.DataFrame:
+        """What is said of each pair, between what it is and the lower confidence of its two lines."""
+        line, other = self.lines.lines
+        count = len(self.names)
+        others = self.names if self._other is None else [self._all.names[self._other]] * count
+        own = {"geoid": self.names, "line": [line.code] * count}
+        keys = own | {"other_geoid": others, "other_line": [other.code] * count}
+        return pl.DataFrame(keys | values | {"confidence": [self.lines.confidence] * count})
+
+
+def differences_frame(pairs: Pairs, level: float, progress: Progress | None = None) -> pl.DataFrame:
+    """First less second: keys, ``estimate``, ``std_error``, ``lower``, ``upper`` and ``confidence``."""
+    V = pairs.covariances(progress)
+    spread = np.sqrt(np.maximum(V[:, 0, 0] - V[:, 0, 1] - V[:, 1, 0] + V[:, 1, 1], 0))
+    estimate, std_error = whole_where_exact(pairs.estimates[:, 0] - pairs.estimates[:, 1], spread)
+    return pairs.frame(with_bounds(estimate, std_error, level))
+
+
+def ratios_frame(pairs: Pairs, level: float, progress: Progress | None = None) -> pl.DataFrame:
+    """First over second: keys, ``estimate``, ``lower``, ``upper`` and ``confidence``.
+
+    Bounds are null where the second is not far enough from 0 to bound the ratio, an estimate where it is 0.
+    """
+    V = pairs.covariances(progress)
+    for i in (0, 1):
+        V[:, i, i] = np.maximum(V[:, i, i], 0)  # 0 may come out as -1e-20
+    exact = [whole_where_exact(pairs.estimates[:, i], np.sqrt(V[:, i, i])) for i in (0, 1)]
+    (first, _), (second, _) = exact  # what is divided by may be known to be 0
+    ratio, lower, upper = ratio_intervals(first, second, V, level)
+    values = {"estimate": ratio, "lower": lower, "upper": upper}
+    finite = [pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in values]
+    return pairs.frame(values).with_columns(finite)
+
+
+def ranks_frame(result: StoredResult, line: str, places: Entities, level: float) -> pl.DataFrame:
+    """Places by a line, the largest first: estimates, ``rank``, and the ranks that it may have."""
+    lines = read_lines(result, [line])
+    if len(lines.lines) != 1:
+        raise ValueError(f"{line!r} is a table: give a line of it, such as {lines.lines[0].code!r}")
+    sums = line_sums(result, lines, places)
+    covariance = sums.covariance(range(len(places.names)))
+    estimate, std_error = whole_where_exact(sums.estimates[:, 0], np.sqrt(np.maximum(covariance.diagonal(), 0)))
+    rank, first, last = rank_intervals(estimate, covariance, level)
+    columns = {
+        "geoid": list(places.names),
+        "line": [lines.lines[0].code] * rank.size,
+        "estimate": estimate,
+        "std_error": std_error,
+        "rank": rank,
+        "rank_from": first,
+        "rank_to": last,
+        "confidence": [lines.confidence] * rank.size,
+    }
+    return pl.DataFrame(columns).sort("rank", "geoid")
 
 
 def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine], schema: Schema) -> Lines:

@@ -14,10 +14,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from blue_solvers.results.cell_sums import Levels
-from blue_solvers.results.compared import Pairs, differences_frame, ranks_frame, ratios_frame
+from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.place_sums import PlaceSums
-from blue_solvers.results.published_answers import answerable, long_frame, read_lines, wide_frame
+from blue_solvers.results.published_answers import (
+    Pairs,
+    answerable,
+    differences_frame,
+    long_frame,
+    ranks_frame,
+    ratios_frame,
+    read_lines,
+    wide_frame,
+)
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.uncertainty.functionals import Functionals

@@ -20,45 +20,40 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
-from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.contract import Info
 from blue_solvers.operator import BlueOperator
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
-from blue_solvers.results.outline import Description
+from blue_solvers.results.outline import Description, StoredReading
 from blue_solvers.results.proof import StoredProof
-from constraint_builders import Problem, Spine
+from blue_solvers.results.stored_measurements import write_product
+from constraint_builders import Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.estimability import undetermined_refusal
-from constraint_builders.files.arrow_files import write_parquet
 from constraint_builders.files.new_files import inside, new_folder, path_component
 from constraint_builders.files.noisy_measurements import Release
 from constraint_builders.files.reading_report import ReadingReport, Remark
 from constraint_builders.files.settings import Settings
+from constraint_builders.geography.joined_releases import JoinedReleases
 from constraint_builders.schema_order import in_schema_order
 
 FORMAT, JOINT_FORMAT, PARTS_FORMAT = 1, 2, 3  # so that versions which do not know joint results do not misread them
-OUTLINE, SETTINGS, ESTIMATES = "result.json", "settings.toml", "estimates"
-SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
+OUTLINE, ESTIMATES = "result.json", "estimates"
 JOINED = "joined"  # what result.json says of a joint result, and the folder of the other products
 PARTS = "parts"  # within it: which products count some people alone
 
 Progress = Callable[[str, int, int], None]
-StandardErrors = Callable[[int, slice], Float]  # of a desired table by its number, (rows, cells)
+RowsOfTable = Callable[[int, slice], Float]  # of a table by its number, (rows, cells)
 
 
 def reported(names: Sequence[str], progress: Progress | None) -> Iterator[int]:
@@ -122,37 +117,115 @@ def write_result(
         std_error = np.sqrt(P.variances()) if std_error is None else std_error
         problem, estimate, std_error = order.problem, estimate[order.desired], std_error[order.desired]
     spine, tables = problem.domain.spine, list(zip(problem.desired_levels, problem.desired_tables, strict=True))
-    errors = _exact_errors(P) if std_error is None else errors_of(problem.desired, tables, std_error)
+    errors = _exact_errors(P) if std_error is None else _rows_of(std_error, problem.desired, tables)
+    facilities, read = (None, None) if release is None else (release.facilities, release.read)
     with new_folder(folder) as temporary:
-        facilities, read = (None, None) if release is None else (release.facilities, release.read)
         zero_axes = write_product(temporary, settings, problem, facilities)
-        write_tables(temporary, spine, problem.desired, tables, estimate, errors, progress)
-        seal_result(temporary, settings, spine.levels, tables, P.info, zero_axes, proof, read)
+        write_tables(temporary, spine, tables, _rows_of(estimate, problem.desired, tables), errors, progress)
+        _seal(temporary, settings, spine.levels, tables, P.info, zero_axes, proof, read)
+
+
+def write_joint_result(
+    folder: str | os.PathLike[str],
+    P: BlueOperator,
+    estimate: Float,
+    std_error: Float,
+    joined: JoinedReleases,
+    progress: Progress | None = None,
+    proof: StoredProof | None = None,
+) -> None:
+    """Store estimates of several products, whole or not at all, at the geolevels of one of them.
+
+    Parameters
+    ----------
+    folder : path
+        Made anew.
+    P : BlueOperator
+        Of `joined.problem`.
+    estimate, std_error : ndarray, (m,)
+        Over its desired layout.
+    joined : JoinedReleases
+    progress, proof
+        As in `write_result`.
+
+    Raises
+    ------
+    ValueError
+        If the estimates are not the best ones, variances differ within a table of a geounit, or a value is not finite.
+    OSError
+        If there is something at `folder`, or it cannot be written.
+    """
+    reason = not_answered(P)
+    if reason:
+        raise ValueError(f"this result cannot be stored: {reason}")
+    not_canonical = [table for _, table in joined.answers if parse_table(joined.settings.schema, table).is_turned]
+    if not_canonical:
+        raise ValueError(f"this result cannot be stored: table {not_canonical[0]!r} is not in its schema's order")
+    own = joined.releases[joined.stored]
+    spine, others = own.problem.domain.spine, [name for name in joined.releases if name != joined.stored]
+    layout, schema = joined.problem.desired, joined.settings.schema
+    tables = [(spine.levels.index(level), parse_table(schema, table)) for level, table in joined.answers]
+    cells, errors = _rows_of(estimate, layout, tables), _rows_of(std_error, layout, tables)
+    with new_folder(folder) as temporary:
+        zero_axes = write_product(temporary, joined.settings, own.problem, own.facilities)
+        together = {
+            "name": joined.stored,
+            "order": list(joined.releases),
+            "recodes": dict(joined.recodes),
+            **({PARTS: joined.parts.to_json()} if joined.parts.only else {}),
+            "others": [_other(name, joined.releases[name], temporary, i) for i, name in enumerate(others)],
+        }
+        write_tables(temporary, spine, tables, cells, errors, progress)
+        _seal(temporary, joined.settings, spine.levels, tables, P.info, zero_axes, proof, own.read, together)
+
+
+def _other(name: str, release: Release, temporary: Path, number: int) -> dict[str, Any]:
+    """Write what another product measured, and what is said of it."""
+    place = temporary / joined_folder(number)
+    place.mkdir(parents=True)
+    zeros = write_product(place, release.settings, release.problem, release.facilities)
+    names = [release.settings.schema.names[axis] for axis in zeros]
+    return {"name": name, "settings": release.settings.name, "zeros": names, "read": release.read.to_json()}
 
 
 def write_tables(
     folder: Path,
     spine: Spine,
-    layout: Layout,
     tables: Sequence[tuple[int, Table]],
-    estimate: Float,
-    errors: StandardErrors,
+    estimate: RowsOfTable,
+    errors: RowsOfTable,
     progress: Progress | None,
 ) -> None:
-    """Write estimates, (m,) over a layout of tables at geolevels of a spine, and standard errors."""
+    """Write tables at geolevels of a spine, and their standard errors, a file for each level."""
     (folder / ESTIMATES).mkdir()
     for number in reported(spine.levels, progress):
         geocodes = [spine.geocodes[i] for i in spine.members[number].tolist()]
         rows: list[TableRows] = [
-            (table, estimate[layout.block(i)].reshape(-1, table.size).__getitem__, partial(errors, i))
-            for i, (own, table) in enumerate(tables)
-            if own == number
+            (table, partial(estimate, i), partial(errors, i))
+            for i, (level, table) in enumerate(tables)
+            if level == number
         ]
         if rows:
             write_estimates(folder / estimates_of(spine.levels[number]), geocodes, rows)
 
 
-def seal_result(
+def _rows_of(vector: Float, layout: Layout, tables: Sequence[tuple[int, Table]]) -> RowsOfTable:
+    """Of a vector over a layout of tables, (m,)."""
+    return lambda number, rows: vector[layout.block(number)].reshape(-1, tables[number][1].size)[rows]
+
+
+def _exact_errors(P: BlueOperator) -> RowsOfTable:
+    """Exact standard errors, worked out as they are asked for."""
+    variances = P.variances_by_table()
+
+    def of(table: int, rows: slice) -> Float:
+        found = variances.of(table, rows)
+        return np.sqrt(found, out=found)
+
+    return of
+
+
+def _seal(
     folder: Path,
     settings: Settings,
     levels: Sequence[str],
@@ -166,14 +239,8 @@ def seal_result(
     """Write the last file of a result, with the SHA-256 of all others; parameters as of `describe`."""
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): sha256(path) for path in written}
-    text = describe(settings, levels, desired, _told(info, proof), zero_axes, files, proof, read, joined)
+    text = describe(settings, levels, desired, info, zero_axes, files, proof, read, joined)
     (folder / OUTLINE).write_text(text, encoding="utf-8")
-
-
-def _told(info: Info, proof: StoredProof | None) -> Info:
-    """What is said of the stored estimates: exact is what is proved, where somebody looked."""
-    certificate = None if proof is None else proof.certificate
-    return info if certificate is None else replace(info, exact=is_exact(certificate))
 
 
 def _not_stored(P: BlueOperator, settings: Settings) -> str:
@@ -208,50 +275,6 @@ def joined_folder(number: int) -> str:
 def estimates_of(geolevel: str) -> str:
     """Path within a result of the estimates of a geolevel, a file or a folder."""
     return f"{ESTIMATES}/{path_component(geolevel, 'geolevel')}.parquet"
-
-
-def write_product(
-    folder: Path, settings: Settings, problem: Problem, facilities: pl.DataFrame | None
-) -> tuple[int, ...]:
-    """Write what was measured of one product; gives the variables that tell its structural zeros apart."""
-    own = StructuredProblem.of(in_schema_order(problem).problem)
-    observed: dict[str, dict[str, Float]] = {}
-    for table, level, variances in zip(own.observed_tables, own.observed_levels, own.geounit_variances, strict=True):
-        observed.setdefault(own.spine.levels[level], {})[table.name] = variances
-    write_measured(folder, settings, problem.domain.spine, observed, problem.zeros, facilities)
-    return () if problem.zeros is None else problem.zeros.axes
-
-
-def write_measured(
-    folder: Path,
-    settings: Settings,
-    spine: Spine,
-    observed: Mapping[str, Mapping[str, Float]],
-    zeros: StructuralZeros | None,
-    facilities: pl.DataFrame | None = None,
-) -> None:
-    """Write what variances follow from, and numbers of facilities.
-
-    Parameters
-    ----------
-    folder : Path
-    settings : Settings
-    spine : Spine
-    observed : mapping of geolevel to mapping of table to ndarray (geounits of the level,)
-        Variances; infinite where not measured.
-    zeros : StructuralZeros or None
-    facilities : polars.DataFrame, optional
-        As `Release` has them.
-    """
-    (folder / SETTINGS).write_text(settings.text, encoding="utf-8", newline="\n")
-    levels = np.array(spine.levels)[spine.level_of]
-    rows = {"geolevel": levels.tolist(), "geocode": list(spine.geocodes), "parent": spine.parent}
-    write_parquet(pl.DataFrame(rows), folder / SPINE)
-    write_parquet(_variance_rows(observed), folder / VARIANCES)
-    if zeros is not None:
-        write_parquet(_zero_rows(zeros), folder / ZEROS)
-    if facilities is not None and facilities.height:
-        write_parquet(facilities, folder / FACILITIES)
 
 
 def describe(
@@ -289,13 +312,14 @@ def describe(
     tables: dict[str, list[str]] = {level: [] for level in levels}
     for level, table in desired:
         tables[levels[level]].append(table.name)
+    certificate = None if proof is None else proof.certificate  # what is proved goes before what was said
     return seal_json(
         {
             "format": FORMAT if joined is None else PARTS_FORMAT if PARTS in joined else JOINT_FORMAT,
             "settings": settings.name,
             "noise": settings.noise,
             "solver": info.solver,
-            "exact": info.exact,
+            "exact": info.exact if certificate is None else is_exact(certificate),
             "reason": info.reason,
             "zeros": [settings.schema.names[axis] for axis in zero_axes],
             "tables": tables,
@@ -347,48 +371,12 @@ def read_description(folder: Path) -> dict[str, Any]:
     return said
 
 
-def readings(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a description says of the reading of each product, as `ReadingReport.to_json` gives it, or nothing."""
-    return [own.get("read", {}) for own in (said, *(said.get(JOINED) or {}).get("others", ()))]
+def readings(said: Mapping[str, Any]) -> list[StoredReading]:
+    """What a description says of the reading of each product."""
+    products = said, *(said.get(JOINED) or {}).get("others", ())
+    return [msgspec.convert(own.get("read", {}), StoredReading) for own in products]
 
 
 def remarks_of(said: Mapping[str, Any]) -> list[Remark]:
     """What was noticed of the files that a result was estimated from, by its description."""
-    return [Remark(*remark) for read in readings(said) for remark in read.get("remarks", ())]
-
-
-def _exact_errors(P: BlueOperator) -> StandardErrors:
-    """The exact ones."""
-    variances = P.variances_by_table()
-
-    def of(table: int, rows: slice) -> Float:
-        found = variances.of(table, rows)
-        return np.sqrt(found, out=found)
-
-    return of
-
-
-def errors_of(layout: Layout, tables: Sequence[tuple[int, Table]], std_error: Float) -> StandardErrors:
-    """Those that are given over a layout, (m,)."""
-
-    def of(table: int, rows: slice) -> Float:
-        return std_error[layout.block(table)].reshape(-1, tables[table][1].size)[rows]
-
-    return of
-
-
-def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:
-    parts = []
-    for level, tables in observed.items():
-        for table, variances in tables.items():
-            measured = np.flatnonzero(np.isfinite(variances))
-            rows = pl.DataFrame({"geounit": measured, "variance": variances[measured]})
-            parts.append(rows.with_columns(geolevel=pl.lit(level), table=pl.lit(table)))
-    return pl.concat(parts)
-
-
-def _zero_rows(zeros: StructuralZeros) -> pl.DataFrame:
-    cells: NDArray[np.bool_] = zeros.empty.reshape(len(zeros.empty), -1)
-    geounits = np.flatnonzero(cells.any(axis=1))
-    lists = pl.Series("empty", cells[geounits].ravel()).reshape((geounits.size, cells.shape[1])).arr.to_list()
-    return pl.DataFrame([pl.Series("geounit", geounits), lists])
+    return [remark for read in readings(said) for remark in read.remarks]

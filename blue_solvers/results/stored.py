@@ -9,6 +9,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,23 +17,19 @@ from numpy.typing import NDArray
 from blue_solvers.goodness import doubt_of
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.measured_together import MeasuredTogether
+from blue_solvers.results.outline import Description
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
-    JOINED,
     OUTLINE,
-    PARTS,
-    SPINE,
-    ZEROS,
     estimates_of,
     joined_folder,
     read_description,
     readings,
     remarks_of,
 )
-from blue_solvers.results.stored_measurements import StoredMeasurements
+from blue_solvers.results.stored_measurements import SPINE, ZEROS, StoredMeasurements
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
-from constraint_builders.description.counted_parts import CountedParts
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.understood import Understood
@@ -52,17 +49,22 @@ class StoredResult:
         self.folder = Path(folder)
         self.description = read_description(self.folder)
         self._checked: dict[str, os.stat_result] = {}
-        zeros = self.description["zeros"] if ZEROS in self.description["files"] else None
-        self._measured = StoredMeasurements(self._intact, self.description["settings"], zeros)
+        self._said = msgspec.convert(self.description, Description)
+        self._measured = self._product(self._said.settings, self._said.zeros)
+
+    def _product(self, settings: str, zeros: Sequence[str], within: str = "") -> StoredMeasurements:
+        """What was measured of a product."""
+        has_zeros = within + ZEROS in self._said.files
+        return StoredMeasurements(self._intact, settings, zeros if has_zeros else None, within)
 
     def _intact(self, name: str) -> Path:
         """A file of the result, which is what was written."""
         path = self.folder / name
-        if name not in self.description["files"]:
+        if name not in self._said.files:
             raise DamagedError(f"{path} is no file of this result: estimate again")
         now = path.stat() if path.is_file() else None
         if now is None or not untouched(now, self._checked.get(name)):
-            require_intact(path, self.description["files"][name])
+            require_intact(path, self._said.files[name])
             self._checked[name] = path.stat() if now is None else now
         return path
 
@@ -70,16 +72,15 @@ class StoredResult:
     def proof(self) -> StoredProof:
         """What is proved of the estimates; it is of these files, or the result would not have been read."""
         with naming(self.folder / OUTLINE):
-            return StoredProof.from_json(self.description.get("proof", {}))
+            return StoredProof.from_json(self._said.proof)
 
     @cached_property
     def tied(self) -> TiedTogether:
         """What ties the numbers together; equations as many as the fit has degrees of freedom."""
-        joined = self.description.get(JOINED)
-        sources = () if joined is None else tuple(joined["order"])
+        sources = () if self._said.joined is None else tuple(self._said.joined.order)
         levels = read_parquet(self._intact(SPINE), ["geolevel"])["geolevel"].value_counts(sort=False).rows()
         counts = dict(levels)
-        order = [level for level in self.description["tables"] if level in counts]
+        order = [level for level in self._said.tables if level in counts]
         places = f"spine {' > '.join(f'{counts[level]:,} {level}' for level in order)}"
         fit, understood = self.proof.fit, Understood(sources)
         if fit is None:
@@ -101,7 +102,7 @@ class StoredResult:
 
     def require_intact(self) -> None:
         """Raise `DamagedError` unless every file is what was written."""
-        for name in self.description["files"]:
+        for name in self._said.files:
             self._intact(name)
 
     @property
@@ -117,13 +118,12 @@ class StoredResult:
     @property
     def fit_schema(self) -> Schema:
         """The schema in whose terms the fit names tables."""
-        return self.schema if self.description.get(JOINED) is None else self.measured.solved_schema
+        return self.schema if self._said.joined is None else self.measured.solved_schema
 
     @property
     def in_part(self) -> PlacesInPart:
         """The published places of which it does not hold all."""
-        found = (PlacesInPart.of_json(own.get("in_part", {})) for own in readings(self.description))
-        return reduce(or_, found)
+        return reduce(or_, (read.in_part for read in readings(self.description)))
 
     @property
     def spine(self) -> Spine:
@@ -133,22 +133,19 @@ class StoredResult:
     @cached_property
     def measured(self) -> MeasuredTogether:
         """All that was measured."""
-        said = self.description.get(JOINED)
+        said = self._said.joined
         if said is None:
             return MeasuredTogether.alone(self._measured)
-        products = {said["name"]: self._measured}
-        for number, own in enumerate(said["others"]):
-            within = joined_folder(number)
-            zeros = own["zeros"] if within + ZEROS in self.description["files"] else None
-            products[own["name"]] = StoredMeasurements(self._intact, own["settings"], zeros, within)
-        ordered = {name: products[name] for name in said["order"]}
-        parts = CountedParts.from_json(said.get(PARTS, {}))
-        return MeasuredTogether.jointly(ordered, said["name"], said["recodes"], parts)
+        products = {said.name: self._measured}
+        for number, own in enumerate(said.others):
+            products[own.name] = self._product(own.settings, own.zeros, joined_folder(number))
+        ordered = {name: products[name] for name in said.order}
+        return MeasuredTogether.jointly(ordered, said.name, said.recodes, said.parts)
 
     def stored_tables(self, geolevel: str) -> list[Table]:
         """The tables that were estimated at a geolevel, in order of size."""
         self.spine.level_index(geolevel)
-        tables = [parse_table(self.schema, name) for name in self.description["tables"].get(geolevel, ())]
+        tables = [parse_table(self.schema, name) for name in self._said.tables.get(geolevel, ())]
         return sorted(tables, key=lambda table: (table.size, table.name))
 
     def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
@@ -157,7 +154,7 @@ class StoredResult:
 
     def problem_of(self, schema: Schema, observed: Mapping[str, Any], desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem of measurements summed over some variables (`sum_out`)."""
-        return self.measured.problem(schema, observed, desired, self.description["noise"])
+        return self.measured.problem(schema, observed, desired, self._said.noise)
 
     def members(self, geolevel: str) -> NDArray[np.intp]:
         """Positions in the spine of the geounits of a geolevel."""
@@ -196,7 +193,7 @@ class StoredResult:
     def _rows(self, geolevel: str, table: Table, codes: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
         """The stored estimates of a table in some geounits; files that have none of them need not be intact."""
         whole = estimates_of(geolevel)
-        names = [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
+        names = [name for name in self._said.files if name == whole or name.startswith(f"{whole}/")]
         missing = [name for name in names if not (self.folder / name).is_file()]
         if missing or not names:
             raise DamagedError(f"{self.folder / (missing or [whole])[0]} is missing")

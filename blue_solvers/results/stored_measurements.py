@@ -1,8 +1,8 @@
-"""What was measured, as a result keeps it: settings, spine, variances and structural zeros of one product."""
+"""What was measured, as a result keeps it (`store`): settings, spine, variances and structural zeros of one product."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,16 +10,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.results.checksums import DamagedError
-from blue_solvers.results.store import SETTINGS, SPINE, VARIANCES, ZEROS
-from constraint_builders import Spine
+from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table
-from constraint_builders.files.arrow_files import read_parquet
+from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.files.arrow_files import read_parquet, write_parquet
 from constraint_builders.files.naming import naming
-from constraint_builders.files.settings import parse_settings
+from constraint_builders.files.settings import Settings, parse_settings
 from constraint_builders.opening import read_text
+from constraint_builders.schema_order import in_schema_order
+
+SETTINGS = "settings.toml"
+SPINE, VARIANCES, ZEROS, FACILITIES = "spine.parquet", "variances.parquet", "zeros.parquet", "facilities.parquet"
 
 
 class StoredMeasurements:
@@ -90,3 +95,64 @@ class StoredMeasurements:
     def _frame(self, name: str) -> tuple[pl.DataFrame, Path]:
         path = self._intact(self._within + name)
         return read_parquet(path), path
+
+
+def write_product(
+    folder: Path, settings: Settings, problem: Problem, facilities: pl.DataFrame | None
+) -> tuple[int, ...]:
+    """Write what was measured of one product; gives the variables that tell its structural zeros apart."""
+    own = StructuredProblem.of(in_schema_order(problem).problem)
+    observed: dict[str, dict[str, Float]] = {}
+    for table, level, variances in zip(own.observed_tables, own.observed_levels, own.geounit_variances, strict=True):
+        observed.setdefault(own.spine.levels[level], {})[table.name] = variances
+    write_measured(folder, settings, problem.domain.spine, observed, problem.zeros, facilities)
+    return () if problem.zeros is None else problem.zeros.axes
+
+
+def write_measured(
+    folder: Path,
+    settings: Settings,
+    spine: Spine,
+    observed: Mapping[str, Mapping[str, Float]],
+    zeros: StructuralZeros | None,
+    facilities: pl.DataFrame | None = None,
+) -> None:
+    """Write what variances follow from, and numbers of facilities.
+
+    Parameters
+    ----------
+    folder : Path
+    settings : Settings
+    spine : Spine
+    observed : mapping of geolevel to mapping of table to ndarray (geounits of the level,)
+        Variances; infinite where not measured.
+    zeros : StructuralZeros or None
+    facilities : polars.DataFrame, optional
+        As `Release` has them.
+    """
+    (folder / SETTINGS).write_text(settings.text, encoding="utf-8", newline="\n")
+    levels = np.array(spine.levels)[spine.level_of]
+    rows = {"geolevel": levels.tolist(), "geocode": list(spine.geocodes), "parent": spine.parent}
+    write_parquet(pl.DataFrame(rows), folder / SPINE)
+    write_parquet(_variance_rows(observed), folder / VARIANCES)
+    if zeros is not None:
+        write_parquet(_zero_rows(zeros), folder / ZEROS)
+    if facilities is not None and facilities.height:
+        write_parquet(facilities, folder / FACILITIES)
+
+
+def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:
+    parts = []
+    for level, tables in observed.items():
+        for table, variances in tables.items():
+            measured = np.flatnonzero(np.isfinite(variances))
+            rows = pl.DataFrame({"geounit": measured, "variance": variances[measured]})
+            parts.append(rows.with_columns(geolevel=pl.lit(level), table=pl.lit(table)))
+    return pl.concat(parts)
+
+
+def _zero_rows(zeros: StructuralZeros) -> pl.DataFrame:
+    cells: NDArray[np.bool_] = zeros.empty.reshape(len(zeros.empty), -1)
+    geounits = np.flatnonzero(cells.any(axis=1))
+    lists = pl.Series("empty", cells[geounits].ravel()).reshape((geounits.size, cells.shape[1])).arr.to_list()
+    return pl.DataFrame([pl.Series("geounit", geounits), lists])

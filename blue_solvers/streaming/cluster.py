@@ -25,7 +25,7 @@ from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.streaming.job import Job
 from blue_solvers.streaming.run import Progress
-from blue_solvers.streaming.versions import difference, versions
+from blue_solvers.streaming.workplace import difference, versions
 
 PATIENCE = 60.0  # seconds without any worker
 LOOK = 1.0  # seconds after which to look whether the cluster is still there

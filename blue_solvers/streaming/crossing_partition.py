@@ -58,8 +58,7 @@ class AreaTree:
                 f"this problem cannot be cut at {name!r}, whose areas do not hold every leaf once: cut at a layer that "
                 "does"
             )
-        above: dict[str, Index] = {}
-        inside: dict[str, Index] = {}
+        chain, inside = {name: own}, dict[str, Index]()
         for other in used:
             if other == name:
                 continue
@@ -67,35 +66,34 @@ class AreaTree:
             labels = _partition_of(areas, other)
             if crossing is None:
                 inside[other] = owner
-            elif labels is not None and _nests(own, labels):
-                above[other] = labels
+            elif labels is not None and _owners(areas, name, labels)[1] is None:
+                chain[other] = labels
             else:
                 raise UnsupportedProblemError(
                     f"this problem cannot be cut at {name!r}: {other} {areas.names(other)[crossing]!r} crosses its "
                     f"areas without being made of whole ones: cut at a layer that holds it, or {IN_MEMORY}"
                 )
-        chain = [*sorted(above.items(), key=lambda layer: int(layer[1].max())), (name, own)]
-        for (upper, coarse), (lower, fine) in pairwise(chain):
-            if not _nests(fine, coarse):
+        above = sorted(chain, key=lambda layer: areas.layer(layer).size)
+        everything = next(names_not_in(areas.levels, EVERYTHING))
+        layers: list[tuple[str, tuple[str, ...], sparse.csr_array]]
+        layers = [(everything, ("all",), sparse.csr_array(np.ones((1, own.size))))]
+        layers += [(layer, areas.names(layer), areas.layer(layer).incidence) for layer in (*above, *inside)]
+        firsts = np.cumsum([0, *(len(codes) for _, codes, _ in layers)])
+        parents = [np.array([-1])]
+        chain[everything] = np.zeros_like(own)
+        for first, (upper, lower) in zip(firsts, pairwise([everything, *above]), strict=False):
+            owner, crossing = _owners(areas, lower, chain[upper])
+            if crossing is not None:
                 raise UnsupportedProblemError(
                     f"this problem cannot be cut at {name!r}: {upper!r} and {lower!r} cross above it: cut at a layer "
                     f"that holds the areas of one of them, or {IN_MEMORY}"
                 )
-        layers = [(level, areas.names(level), areas.layer(level).incidence) for level, _ in chain]
-        if chain[0][1].any():
-            chain.insert(0, (next(names_not_in(areas.levels, EVERYTHING)), np.zeros_like(own)))
-            layers.insert(0, (chain[0][0], ("all",), sparse.csr_array(np.ones((1, own.size)))))
-        layers += [(level, areas.names(level), areas.layer(level).incidence) for level in inside]
-        firsts = np.cumsum([0, *(len(names) for _, names, _ in layers)])
-        parents = [np.array([-1])]
-        for first, (_, coarse), (_, fine) in zip(firsts, chain, chain[1:], strict=False):
-            parents.append(np.empty(int(fine.max()) + 1, dtype=np.intp))
-            parents[-1][fine] = first + coarse
-        parents += [firsts[len(chain) - 1] + owner for owner in inside.values()]
-        named = [(level, code) for level, names, _ in layers for code in names]
-        levels, codes = zip(*named, strict=True)
-        leaves = sparse.csr_array(sparse.vstack([own for _, _, own in layers], format="csr"))
-        return cls(Spine(np.concatenate(parents), levels, codes), leaves, [level for level, _ in chain])
+            parents.append(first + owner)
+        parents += [firsts[len(above)] + owner for owner in inside.values()]
+        spare = int(areas.layer(above[0]).size == 1)  # an area of all leaves is there already
+        levels, codes = zip(*((level, code) for level, names, _ in layers[spare:] for code in names), strict=True)
+        leaves = sparse.csr_array(sparse.vstack([own for _, _, own in layers[spare:]], format="csr"))
+        return cls(Spine(np.concatenate(parents)[spare:] - spare, levels, codes), leaves, above)
 
 
 def cut_areas(problem: Problem, memory: float | None, at: str | None) -> tuple[Design, CutSpine, sparse.csr_array]:
@@ -131,9 +129,9 @@ def cut_areas(problem: Problem, memory: float | None, at: str | None) -> tuple[D
         except MemoryError as error:
             short = error
             continue
-        lots = np.repeat(np.arange(len(cut.together)), [lot.size for lot in cut.together])
         members = np.concatenate([np.zeros(0, dtype=np.intp), *cut.together])
-        chosen = sparse.csr_array((np.ones(lots.size), (lots, members)), shape=(len(cut.together), spine.size))
+        ends = np.cumsum([0, *(lot.size for lot in cut.together)])
+        chosen = sparse.csr_array((np.ones(members.size), members, ends), shape=(len(cut.together), spine.size))
         return design, cut, sparse.csr_array(sparse.vstack([tree.leaves, chosen @ tree.leaves], format="csr"))
     none = f"this problem cannot be cut: no layer has areas that hold every leaf once and several of them: {IN_MEMORY}"
     raise short or refusal or UnsupportedProblemError(none)
@@ -174,13 +172,6 @@ def _partition_of(areas: Areas, name: str) -> Index | None:
     if labels is None or labels.min() < 0 or not np.bincount(labels, minlength=areas.layer(name).size).all():
         return None
     return labels.astype(np.intp)
-
-
-def _nests(fine: Index, coarse: Index) -> bool:
-    """Whether every area of a partition lies in one of another."""
-    of_fine = np.zeros(int(fine.max()) + 1, dtype=np.intp)
-    of_fine[fine] = coarse
-    return bool((of_fine[fine] == coarse).all())
 
 
 def _owners(areas: Areas, name: str, own: Index) -> tuple[Index, int | None]:

@@ -185,26 +185,21 @@ def _lots(needed: Float, limit: float) -> list[slice]:
 
 def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> CutSpine:
     """Put a geounit in above each of some siblings."""
-    parents = np.array([spine.parent[lot[0]] for lot in together], dtype=np.intp)
+    parents = spine.parent[np.array([lot[0] for lot in together], dtype=np.intp)]
     above = np.unique(spine.level_of[parents])  # each has a level more below it
     numbers = np.arange(len(spine.levels)) + np.searchsorted(above, np.arange(len(spine.levels)))
-    levels, names = [""] * (len(spine.levels) + above.size), names_not_in(spine.levels)
-    for number, name in zip(numbers.tolist(), spine.levels, strict=True):
-        levels[number] = name
-    levels = [name or next(names) for name in levels]
-    parent = np.concatenate([spine.parent, parents])
-    for i, lot in enumerate(together):
-        parent[lot] = spine.size + i
+    names = names_not_in(spine.levels)
+    levels = [name for i, level in enumerate(spine.levels) for name in [level, *([next(names)] if i in above else [])]]
     level_of = np.concatenate([numbers[spine.level_of], numbers[spine.level_of[parents]] + 1])
-    codes = [f"{spine.geocodes[lot[0]]} to {spine.geocodes[lot[-1]]}" for lot in together]
-    new = spine.size + np.arange(len(together))
-    apart = np.setdiff1d(roots, np.concatenate([np.zeros(0, dtype=np.intp), *together]))
-    order = np.argsort(np.array([*apart.tolist(), *(int(lot[0]) for lot in together)]), kind="stable")
+    part, parent = np.arange(spine.size), np.concatenate([spine.parent, parents])
+    for i, lot in enumerate(together):
+        part[lot] = parent[lot] = spine.size + i
+    firsts = np.sort(np.unique(part[roots], return_index=True)[1])
     return CutSpine(
         LevelledTree(parent, level_of, tuple(levels)),
-        [*spine.geocodes, *codes],
+        [*spine.geocodes, *(f"{spine.geocodes[lot[0]]} to {spine.geocodes[lot[-1]]}" for lot in together)],
         np.concatenate([own, own[parents]]),
-        np.concatenate([apart, new])[order],
+        part[roots[firsts]],
         together,
         numbers,
     )

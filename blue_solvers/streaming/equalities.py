@@ -15,44 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import qr
 
 from blue_solvers.components.conditioning import orthonormal, pivots
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.levelled_tree import LevelledTree
 
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is
 REFINED = 1e-6  # share of what is missing that may be shared out once more; more would make cells known well worse
 HIDDEN = 1e-9  # share of a variance below which rounding could make more of what is left than there is
-
-
-def share_of(
-    design: Design, tree: LevelledTree, matrix: sparse.csr_array, ordered: Index, own: Index
-) -> sparse.csr_array:
-    """The share of a part in the combinations, (k, cells of its tables).
-
-    Parameters
-    ----------
-    design : Design
-    tree : LevelledTree
-    matrix : csr_array, (k, observed cells)
-        Over the observed layout: every table with all geounits of its level.
-    ordered, own : ndarray of int
-        The geounits that the part has; those of them that are its own.
-    """
-    first, columns, counted = 0, [], []
-    for level, table in design.observed:
-        here = ordered[tree.level_of[ordered] == level]
-        columns.append((first + tree.rank_in_level[here][:, None] * table.size + np.arange(table.size)).ravel())
-        counted.append(np.repeat(np.isin(here, own).astype(float), table.size))
-        first += tree.members[level].size * table.size
-    share = sparse.csr_array(matrix[:, np.concatenate(columns)] @ sparse.diags_array(np.concatenate(counted)))
-    share.eliminate_zeros()
-    return share
 
 
 @dataclass(frozen=True)
@@ -82,25 +55,22 @@ class SharedEqualities:
     @classmethod
     def of(cls, design: Design, part: Part, below: Mapping[int, Upward], above: Downward | None) -> SharedEqualities:
         """The share of one part, once what lies around it is known."""
-        combinations, first, k = part.share(len(design.equal_to)), len(design.desired), len(design.equal_to)
+        first, k = len(design.desired), len(design.equal_to)
         both = replace(design, desired=(*design.desired, *design.observed))
         wanted = range(first, len(both.desired))
-        result = SubtreeForm(both, part, below, above, wanted).estimates(variances=False)
-        places = np.cumsum([0, *(values.size for values in part.values)])
-        values, noise, sizes = np.zeros((k, 1 + k)), np.zeros(k), np.zeros(k)
-        root = np.zeros((0, k))
+        result = SubtreeForm(both, part, below, above, wanted, read=()).estimates(variances=False)
+        values, root = np.zeros((k, 1 + k)), np.zeros((0, k))
+        squares, noise, sizes = np.zeros((3, k))
         for i, (level, _) in enumerate(design.observed):
             if first + i not in result.cells:
                 continue
-            own = combinations[:, places[i] : places[i + 1]]
-            cells, responses = result.cells[first + i].ravel(), result.responses[first + i]
-            variances = np.repeat(part.variances[i], part.values[i].shape[1])
+            own, cells, responses = part.combined(i), result.cells[first + i].ravel(), result.responses[first + i]
             values[:, 0] += own @ cells
             values[:, 1:] += own @ responses.reshape(-1, k)
-            noise += own.power(2) @ np.where(np.isfinite(variances), variances, 0.0)
+            squares += own.power(2).sum(axis=1)
+            noise += own.power(2) @ part.noise(i)
             sizes += abs(own) @ abs(cells)
-            root = _stacked(root, _whitened(responses, part.variances[i], _others(part, level, below)))
-        squares = np.asarray(combinations.power(2).sum(axis=1)).ravel()
+            root = _stacked(root, _whitened(responses, part.variances[i], part.numbers(level, list(below))))
         return cls(values, root, squares, noise, sizes)
 
     def __add__(self, other: SharedEqualities) -> SharedEqualities:
@@ -111,12 +81,6 @@ class SharedEqualities:
             self.noise + other.noise,
             self.sizes + other.sizes,
         )
-
-
-def _others(part: Part, level: int, below: Mapping[int, Upward]) -> Index:
-    """Numbers, within a level, of the geounits of a part that another part answers for."""
-    place = part.members(level)
-    return np.array([i - place.start for i in below if place.start <= i < place.stop], dtype=np.intp)
 
 
 def _whitened(responses: Float, variances: Float, others: Index) -> Float:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from blue_solvers.results.checksums import DamagedError, is_intact, sha256
-from blue_solvers.results.estimate_rows import Rows, rows_of, write_estimates
+from blue_solvers.results.estimate_rows import rows_of, write_estimates
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.crossing_part import CrossingForm, form_of_part
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
@@ -168,7 +168,7 @@ class Job:
         return self._kept_message(f"{noise}{UP}/{name}", made)
 
     def _kept_message(self, place: str, make: Callable[[], Upward]) -> Upward:
-        known: Upward | None = self.place.kept(place, Upward)
+        known = self.place.kept(place, Upward)
         if known is None:
             known = make()
             self.place.keep(place, known)
@@ -214,7 +214,7 @@ class Job:
 
     def _estimates(self, part: Part, form: Callable[[Part, str], SubtreeForm | CrossingForm]) -> dict[str, Estimates]:
         """Estimates of a part, which agree with what is known exactly; those with equal noise too, if needed."""
-        found = {MEASURED: form(part, MEASURED).estimates(self.variances).agreed()}
+        found = {MEASURED: form(part, MEASURED).estimates(self.variances)}
         for noise in self._noises[1:]:
             found[noise] = form(with_equal_noise(part), noise).estimates(self.variances)
         return found
@@ -236,8 +236,7 @@ class Job:
 
     def _correction(self) -> Correction | None:
         """What equalities change; None without any, or if it is not known yet."""
-        known: Correction | None = self.place.kept(CORRECTION, Correction)
-        return known
+        return self.place.kept(CORRECTION, Correction)
 
     def outputs(self, name: str) -> dict[str, list[int] | None]:
         """What is written for a part: for each step the desired tables, as numbers in the design; None for all."""
@@ -293,11 +292,11 @@ class Job:
                 part = self.input.read(name, tables)
                 if any((part.variances[i] == 0).any() for i in tables):
                     form = SubtreeForm(self.input.design, part, above=self._above(name), wanted=(), read=tables)
-                    form.estimates(variances=False).agreed()
+                    form.estimates(variances=False)
             self.place.seal(f"{AGREED}/{name}", b"")
 
     def _above(self, name: str, noise: str = MEASURED) -> Downward:
-        known: Downward | None = self.place.kept(f"{noise}{DOWN}/{name}", Downward)
+        known = self.place.kept(f"{noise}{DOWN}/{name}", Downward)
         if known is None:
             raise DamagedError(f"{self.place.work / (noise + DOWN) / name} is damaged: run again")
         return known
@@ -317,24 +316,20 @@ class Job:
             self.place.keep(f"{PROOFS}/{output}", prove_part(self.input.design, part, claim, {}, kept, is_top=False))
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
-            members = part.members(level)
-            rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
+            rows = part.numbers(level, kept)
+            codes = [part.geocodes[part.members(level).start + row] for row in rows.tolist()]
+            errors = {i: rows_of(variances, rows, np.sqrt) for i, variances in result.variances.items()}
             tables = [
-                (table, rows_of(result.cells[i], rows), self._errors(result, i, rows))
+                (table, rows_of(result.cells[i], rows), errors.get(i))
                 for i, (where, table) in enumerate(self.input.design.desired)
                 if where == level and i in result.cells
             ]
             if rows.size and tables:
                 path = level_file(level_name, output)
-                codes = [part.geocodes[members.start + row] for row in rows.tolist()]
                 with self.place.replacing(path) as temporary:
                     write_estimates(temporary, codes, tables)
                     files[path] = sha256(temporary)
         self.place.keep(f"{DONE}/{output}", files)
-
-    def _errors(self, result: Estimates, i: int, rows: Index) -> Rows | None:
-        """Standard errors of a table, if these are wanted."""
-        return rows_of(result.variances[i], rows, np.sqrt) if i in result.variances else None
 
     def _is_proved(self, output: str) -> bool:
         """Whether a part is proved by itself, as it is written."""
@@ -342,8 +337,7 @@ class Job:
 
     def _files(self, output: str) -> dict[str, str] | None:
         """The files of an output with their SHA-256; None if it is not written."""
-        files: dict[str, str] | None = self.place.kept(f"{DONE}/{output}", dict[str, str])
-        return files
+        return self.place.kept(f"{DONE}/{output}", dict[str, str])
 
     def is_written(self, output: str) -> bool:
         """Whether an output is there and undamaged."""

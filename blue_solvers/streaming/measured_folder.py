@@ -21,9 +21,8 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,18 +30,8 @@ from blue_solvers.contract import Info
 from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256, untouched
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import (
-    ESTIMATES,
-    FACILITIES,
-    OUTLINE,
-    SETTINGS,
-    SPINE,
-    VARIANCES,
-    ZEROS,
-    describe,
-    read_description,
-    write_measured,
-)
+from blue_solvers.results.store import ESTIMATES, OUTLINE, describe, read_description
+from blue_solvers.results.stored_measurements import FACILITIES, SETTINGS, SPINE, VARIANCES, ZEROS, write_measured
 from blue_solvers.streaming.job import CHECKSUMS, Job
 from blue_solvers.streaming.manifest import MANIFEST
 from blue_solvers.streaming.part_files import PartitionError
@@ -183,8 +172,8 @@ def estimate_measurements(
     require_limit(memory)
     if memory <= READER:
         raise MemoryError(f"reading files alone needs {format_bytes(READER)} and the limit is {format_bytes(memory)}")
-    kept = keep_variables(settings, variables)
-    return _Run(files, kept, Path(out), memory - READER, desired, within, totals, certify, progress).estimate()
+    kept, report = keep_variables(settings, variables), progress or (lambda *_: None)
+    return _Run(files, kept, Path(out), memory - READER, desired, within, totals, certify, report).estimate()
 
 
 @dataclass(frozen=True)
@@ -199,7 +188,7 @@ class _Run:
     within: Sequence[str] | None
     totals: Sequence[ExactTotal]
     certify: bool
-    progress: Progress | None
+    progress: Progress
 
     @property
     def settings(self) -> Settings:
@@ -224,13 +213,14 @@ class _Run:
         self.place.clear_ended()
         self.place.require_free()
         seen = InputFiles.of(self.files, self.settings.geolevels)
-        wishes: dict[str, Any] = {
+        wishes = {
             "settings": self.kept.source.text,
             "variables": self.settings.schema.names,
             "desired tables": self.desired,
+            "geounits": self.within,
+            "proof": self.certify,
+            "exact totals": [[list(known.codes), known.total, known.together] for known in self.totals],
         }
-        wishes["geounits"], wishes["proof"] = self.within, self.certify
-        wishes["exact totals"] = [[list(known.codes), known.total, known.together] for known in self.totals]
         with naming_place(self.out), self.place.held({"files": seen.digests, **wishes}):
             known = self._read_before() or self._read(seen)
             if not self._is_done():
@@ -241,7 +231,7 @@ class _Run:
 
     def _read_before(self) -> Reading | None:
         """What an earlier run read, if all that it made of that is intact."""
-        known: Reading | None = self.place.kept(READ, Reading)
+        known = self.place.kept(READ, Reading)
         if known is None:
             return None
         made = {self.out / name: digest for name, digest in known.files.items()}
@@ -263,25 +253,28 @@ class _Run:
         for path in (values, measured):
             path.mkdir(parents=True)
         store = ValueFiles(values)
-        outline = self._outline(store)
+        outline = read_outline(
+            self.files,
+            self.kept,
+            store.write,
+            within=self.within,
+            totals=self.totals,
+            memory=self.memory,
+            progress=lambda level, *counts: self.progress(f"reading {level}", *counts),
+        )
         spine, schema = outline.spine, self.settings.schema
         layout = spine_layout(schema, spine, list(outline.zeros))
         zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None
         taken = READER + outline.bytes + (0 if zeros is None else zeros.empty.nbytes)
         memory, parts = READER + self.memory, folder / PARTS
-
-        def cut(memory: float) -> None:
-            observed = outline.observed
-            partition_source(
-                parts, schema, spine, observed, self.desired, store.read, zeros=zeros, memory=memory, reserved=taken
-            )
-
+        source = parts, schema, spine, outline.observed, self.desired, store.read
+        cut = partial(partition_source, *source, zeros=zeros, reserved=taken)
         try:
-            cut(min(memory, LARGEST + taken))
+            cut(memory=min(memory, LARGEST + taken))
         except MemoryError:
             if memory <= LARGEST + taken:
                 raise
-            cut(memory)
+            cut(memory=memory)
         write_measured(measured, self.settings, spine, outline.observed, zeros, outline.facilities)
         seen.require_unchanged()
         files = {path.name: sha256(path) for path in sorted(measured.iterdir())}
@@ -292,21 +285,6 @@ class _Run:
         self.place.keep(READ, known)
         shutil.rmtree(folder)
         return known
-
-    def _outline(self, store: ValueFiles) -> Outline:
-        def report(level: str, done: int, count: int) -> None:
-            if self.progress is not None:
-                self.progress(f"reading {level}", done, count)
-
-        return read_outline(
-            self.files,
-            self.kept,
-            store.write,
-            within=self.within,
-            totals=self.totals,
-            memory=self.memory,
-            progress=report,
-        )
 
     def _is_done(self) -> bool:
         """Whether an earlier run ended, but for removing its work."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+Kept = TypeVar("Kept")
 CHUNK = 1 << 30  # bytes that stand together: MessagePack has none longer than 2**32 - 1
 
 
@@ -16,7 +17,7 @@ def pack(thing: Any) -> bytes:
     return msgspec.msgpack.encode(thing, enc_hook=_plain)
 
 
-def unpack(data: bytes, kind: Any) -> Any:
+def unpack(data: bytes, kind: type[Kept]) -> Kept:
     """The thing that `pack` was given, of this type."""
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_array)
 

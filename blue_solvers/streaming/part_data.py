@@ -150,11 +150,17 @@ class Part:
     combinations: sparse.csr_array | None = None
     areas: sparse.csr_array | None = None
 
-    def share(self, count: int) -> sparse.csr_array:
-        """Its share of so many combinations, (count, cells of all `values`); 0 where it has none."""
-        if self.combinations is None:
-            return sparse.csr_array((count, sum(values.size for values in self.values)))
-        return self.combinations
+    def combined(self, i: int) -> sparse.csr_array:
+        """What combinations take of the cells of a table by its number, (k, cells)."""
+        first, count = sum(values.size for values in self.values[:i]), self.values[i].size
+        return sparse.csr_array(
+            (0, count) if self.combinations is None else self.combinations[:, first : first + count]
+        )
+
+    def noise(self, i: int) -> Float:
+        """Variance of the noise of every cell of a table by its number, (cells,); 0 where it was not measured."""
+        known = np.where(np.isfinite(self.variances[i]), self.variances[i], 0.0)
+        return np.repeat(known, self.values[i].shape[1])
 
     @property
     def least(self) -> float:
@@ -176,6 +182,11 @@ class Part:
         """Number of geounits of a geolevel."""
         place = self.members(level)
         return place.stop - place.start
+
+    def numbers(self, level: int, positions: Sequence[int] | Index) -> Index:
+        """Numbers within a geolevel of those geounits at some positions that are of it."""
+        place, positions = self.members(level), np.asarray(positions, dtype=np.intp)
+        return positions[(positions >= place.start) & (positions < place.stop)] - place.start
 
 
 @dataclass(frozen=True)
@@ -230,22 +241,9 @@ class Estimates:
         For every geounit whose branches were cut off, by its position.
     responses : dict of int to ndarray, (geounits of its level, cells, k)
         Covariances with the combinations that are known exactly; empty without any.
-    contradiction : str
-        A table known exactly that the estimate does not reproduce, because others contradict it; empty if there is
-        none.
     """
 
     cells: dict[int, Float]
     variances: dict[int, Float]
     below: dict[int, Downward]
     responses: dict[int, Float]
-    contradiction: str = ""
-
-    def agreed(self) -> Estimates:
-        """These estimates; `ValueError` if values known exactly contradict one another."""
-        if self.contradiction:
-            raise ValueError(
-                f"values known exactly contradict one another: {self.contradiction}: correct them, or give one a "
-                "variance above 0"
-            )
-        return self

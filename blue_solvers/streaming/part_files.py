@@ -57,7 +57,6 @@ NOT_ARRAYS = (KeyError, IndexError, ValueError, TypeError, EOFError, RuntimeErro
 BUFFERS = 8 << 20  # bytes of files and of blocks of geounits in cache, whatever the size of a part
 
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
-Beside: TypeAlias = Mapping[str, sparse.csr_array]
 
 
 class PartitionError(ValueError):
@@ -143,7 +142,7 @@ class Partitions:
                 part = self._part(arrays, tables)
         except NOT_ARRAYS as error:
             raise DamagedError(f"{self.folder / path} is not what the manifest says: {error}") from None
-        geounits, combined = len(part.geocodes), part.share(len(self.design.equal_to)).shape[0]
+        geounits, combined = len(part.geocodes), 0 if part.combinations is None else part.combinations.shape[0]
         if geounits != entry.geounits:
             raise DamagedError(f"{entry} has {geounits:,} geounits, and {entry.geounits:,} by the manifest")
         if combined != len(self.design.equal_to):
@@ -212,19 +211,21 @@ class Sources:
         Of every observed table of the design.
     read : callable
         Called with a level, the name of an observed table and the numbers of geounits in that level.
-    empty : ndarray of bool, (geounits, cells), or None
+    empty : ndarray of bool, (geounits, cells), optional
         Structural zeros, of all that the cut has.
-    beside : callable
-        Called with the design of the parts, the name of one, its geounits in order and those that are in no other part:
-        matrices by name, which are written beside its tables.
+    equalities : csr_array, (k, observed cells), optional
+        Combinations that are known exactly, over every observed table with all geounits of its level.
+    leaves : csr_array, (geounits, leaves), optional
+        With which weight every leaf counts in areas that cross inside parts, of all that the cut has.
     """
 
     design: Design
     cut: CutSpine
     variances: Sequence[Float]
     read: Read
-    empty: NDArray[np.bool_] | None
-    beside: Callable[[Design, str, Index, Index], Beside]
+    empty: NDArray[np.bool_] | None = None
+    equalities: sparse.csr_array | None = None
+    leaves: sparse.csr_array | None = None
 
     def write(self, folder: Path, name: str, geounits: Index, own: Index, leaf: int) -> PartEntry:
         """Write one part; `geounits` are positions in the spine, of which `own` are in no other part."""
@@ -253,9 +254,29 @@ class Sources:
             known = self.variances[i][tree.rank_in_level[here]]
             yield f"variances{i}", known[:1] if (known == known[:1]).all() else known
             yield f"values{i}", _small(self._measured(i, here)) if here.size else np.zeros((0, table.size))
-        for what, matrix in self.beside(self.design, name, ordered, own).items():
+        for what, matrix in self._matrices(name, ordered, own):
             fields = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
             yield from ((f"{what}.{field}", np.asarray(array)) for field, array in fields.items())
+
+    def _matrices(self, name: str, ordered: Index, own: Index) -> Iterator[tuple[str, sparse.csr_array]]:
+        """Its share of what is known exactly, and its areas."""
+        if self.equalities is not None:
+            yield COMBINATIONS, self._share(self.equalities, ordered, own)
+        if self.leaves is not None and name != TOP:
+            rows = self.leaves[ordered]
+            yield AREAS, rows[:, np.sort(rows[[0]].indices)]
+
+    def _share(self, equalities: sparse.csr_array, ordered: Index, own: Index) -> sparse.csr_array:
+        """What combinations take of a part's tables, (k, cells), in geounits that are in no other part."""
+        first, columns, counted, tree = 0, [], [], self.cut.tree
+        for level, table in self.design.observed:
+            here = ordered[tree.level_of[ordered] == level]
+            columns.append((first + tree.rank_in_level[here][:, None] * table.size + np.arange(table.size)).ravel())
+            counted.append(np.repeat(np.isin(here, own).astype(float), table.size))
+            first += tree.members[level].size * table.size
+        share = sparse.csr_array(equalities[:, np.concatenate(columns)] @ sparse.diags_array(np.concatenate(counted)))
+        share.eliminate_zeros()
+        return share
 
     def _measured(self, number: int, geounits: Index) -> NDArray:
         """Values of a table, (G, cells), int32 where they came so; 0 where nothing was measured."""

@@ -5,26 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import cut_areas, refusal_of_areas
-from blue_solvers.streaming.cutting import cut_with_siblings
-from blue_solvers.streaming.equalities import share_of
-from blue_solvers.streaming.manifest import TOP
+from blue_solvers.streaming.cutting import CutSpine, cut_with_siblings
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
-    AREAS,
     BUFFERS,
-    COMBINATIONS,
-    Beside,
     Partitions,
     Read,
     Sources,
@@ -36,12 +31,14 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.description.zeros import EmptyCells, StructuralZeros
-from constraint_builders.estimability import undetermined_refusal
-from constraint_builders.relations.spine_constraints import SpineConsistency
-from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
+from constraint_builders.estimability import lacks, undetermined_refusal
+from constraint_builders.measured import Measured
+from constraint_builders.relations.spine_tables import read_desired, spine_layout
 from constraint_builders.schema_order import in_schema_order
 
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
@@ -86,29 +83,24 @@ def partition(
     reason = reason or _unmeasured_in_equalities(problem) or undetermined_refusal(problem)
     if reason is not None:
         raise UnsupportedProblemError(f"this problem cannot be streamed: {reason}")
-    values = np.array(problem.observed.flat(y, "y"))
+    values = problem.observed.flat(y, "y")
     problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
-    values[problem.unmeasured] = 0
     problem, values = order.problem, values[order.observed]
-    tables, variances = problem.observed.tables(values), equal_variances(problem)
+    places, variances = problem.domain.places, equal_variances(problem)
 
     def read(level: str, table: str, ranks: Index) -> Float:
-        return tables[problem.observed.names[problem.observed.index((level, table))]][ranks]
+        members = places.members[places.level_index(level)]
+        return values[problem.observed.slice((level, table))].reshape(members.size, -1)[ranks]
 
     if problem.areas is not None:
         design, cut, leaves = cut_areas(problem, memory, at)
-
-        def areas(_: Design, name: str, ordered: Index, __: Index) -> Beside:
-            rows = leaves[ordered]
-            return {} if name == TOP else {AREAS: rows[:, np.sort(rows[[0]].indices)]}
-
-        return write_parts(folder, Sources(design, cut, variances, read, None, areas))
-    spine = problem.domain.spine
-    design = Design.of(problem, spine.levels)
+        return write_parts(folder, Sources(design, cut, variances, read, leaves=leaves))
+    design = Design.of(problem, places.levels)
     design = replace(design, ties=_ties(design, problem))
+    cut, empty = _cut_spine(design, problem.domain.spine, problem.zeros, memory, at)
     equalities = None if problem.equalities is None else problem.equalities[0]
-    return _cut_spine(folder, design, spine, variances, read, problem.zeros, memory, at, equalities)
+    return write_parts(folder, Sources(design, cut, variances, read, empty, equalities))
 
 
 def _ties(design: Design, problem: Problem) -> Ties | None:
@@ -187,24 +179,16 @@ def partition_source(
     """
     names = [(level, table) for level, tables in observed.items() for table in tables]
     given = [parse_table(schema, table) for _, table in names]
-    tables = [
-        (spine.level_index(level), table.in_schema_order()) for (level, _), table in zip(names, given, strict=True)
-    ]
+    tables = [(spine.level_index(level), own.in_schema_order()) for (level, _), own in zip(names, given, strict=True)]
     _refuse_repeats("observed", tables)
-    given_variances = [value for own in observed.values() for value in own.values()]
     variances = [
-        _geounit_variances(name, value, spine.members[level].size)
-        for name, (level, _), value in zip(names, tables, given_variances, strict=True)
+        _geounit_variances((level, table), value, spine.members[spine.level_index(level)].size)
+        for level, own in observed.items()
+        for table, value in own.items()
     ]
-    consistency = SpineConsistency(
-        schema, spine, [level for level, _ in tables], [table for _, table in tables], variances
-    )
-
-    def lacks(level: int, table: Table) -> int | None:
-        return undetermined(consistency, table, spine.members[level])
-
-    wanted = _desired(schema, spine, desired, names, tables, lacks)
-    checked = tuple(own for own in tables if own not in wanted and lacks(*own) is None)
+    open_at = partial(lacks, _TablesAlone.of(schema, spine, tables, variances))
+    wanted = _desired(schema, spine, desired, names, tables, open_at)
+    checked = tuple(own for own in tables if own not in wanted and open_at(*own) is None)
     design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
@@ -225,7 +209,34 @@ def partition_source(
 
     if isinstance(zeros, Mapping):
         zeros = StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
-    return _cut_spine(folder, design, spine, variances, read_as_named, zeros, memory, at, reserved=reserved)
+    design = design.with_zeros(zeros)
+    cut, empty = _cut_spine(design, spine, zeros, memory, at, reserved)
+    return write_parts(folder, Sources(design, cut, variances, read_as_named, empty))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _TablesAlone(Measured):
+    """Measurements of more cells than a layout can have: with the variances of tables in every geounit."""
+
+    by_geounit: list[Float]
+
+    @classmethod
+    def of(cls, schema: Schema, spine: Spine, own: Sequence[LevelTable], variances: list[Float]) -> _TablesAlone:
+        """Of tables at geolevels of a spine."""
+        levels, tables = zip(*own, strict=True)
+        return cls(
+            observed=Layout([], []),
+            noise=IndependentNoise("gaussian", np.zeros(0)),
+            schema=schema,
+            spine=spine,
+            observed_tables=tables,
+            observed_levels=levels,
+            by_geounit=variances,
+        )
+
+    def typical_variances(self) -> list[Float]:
+        """Variances of every table, (geounits,)."""
+        return self.by_geounit
 
 
 def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
@@ -246,14 +257,14 @@ def _desired(
     desired: Desired,
     names: Sequence[tuple[str, str]],
     tables: Sequence[LevelTable],
-    lacks: Callable[[int, Table], int | None],
+    open_at: Callable[[int, Table], int | None],
 ) -> list[LevelTable]:
     """The desired tables, all estimable."""
-    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], lacks)
+    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], open_at)
     found = [(spine.level_index(level), parse_table(schema, table).in_schema_order()) for level, table in wanted]
     _refuse_repeats("desired", found)
     for level, table in found:
-        geounit = lacks(level, table)
+        geounit = open_at(level, table)
         if geounit is not None:
             raise ValueError(
                 f"table {table.name!r} is not estimable at {spine.levels[level]} {spine.geocodes[geounit]!r}: nothing "
@@ -263,28 +274,12 @@ def _desired(
 
 
 def _cut_spine(
-    folder: str | os.PathLike[str],
-    design: Design,
-    spine: Spine,
-    variances: list[Float],
-    read: Read,
-    zeros: EmptyCells | None,
-    memory: float | None,
-    at: str | None,
-    equalities: sparse.csr_array | None = None,
-    reserved: float = 0.0,
-) -> Partitions:
-    """Cut a spine, write its parts, and the share of each in combinations that are known exactly."""
-    design = design.with_zeros(zeros)
+    design: Design, spine: Spine, zeros: EmptyCells | None, memory: float | None, at: str | None, reserved: float = 0.0
+) -> tuple[CutSpine, NDArray[np.bool_] | None]:
+    """Where a spine is cut, and the structural zeros of all that is cut."""
     flags = None if zeros is None else zeros.empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
     cut = cut_with_siblings(spine, own, memory, at, BUFFERS + reserved)
     if flags is not None:  # above siblings cells are empty that are so in all of them
         flags = np.concatenate([flags, *(flags[lot].all(axis=0, keepdims=True) for lot in cut.together)])
-
-    def shares(design: Design, _: str, ordered: Index, own: Index) -> Beside:
-        if equalities is None:
-            return {}
-        return {COMBINATIONS: share_of(design, cut.tree, equalities, ordered, own)}
-
-    return write_parts(folder, Sources(design, cut, variances, read, flags, shares))
+    return cut, flags

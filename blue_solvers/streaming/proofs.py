@@ -117,7 +117,6 @@ def _summed_up(
     claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
     sheets = list[Sheet]()
     values = claim.values or part.values
-    places = np.cumsum([0, *(part.count(level) * table.size for level, table in design.observed)])
     for i, (level, table) in enumerate(design.observed):
         if not part.count(level):
             continue
@@ -125,9 +124,8 @@ def _summed_up(
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
         sheet = Sheet(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
-        if claim.multipliers is not None and part.combinations is not None:
-            share = part.combinations[:, places[i] : places[i + 1]]
-            sheet.tied = TiedCells.of(share, claim.multipliers)
+        if claim.multipliers is not None:
+            sheet.tied = TiedCells.of(part.combined(i), claim.multipliers)
         sheets.append(sheet)
     for (level, table), x in claimed.items():
         silent = Sheet.silent(level, table, part.count(level))
@@ -166,10 +164,11 @@ def proof_of_run(parts: Partitions, place: Workplace) -> StoredProof:
         If what a part said of it is damaged.
     """
     claimed = place.kept(CLAIMED, Claimed)
-    proofs = {name: place.kept(f"{PROOFS}/{name}", PartProof) for name in parts.parts}
-    lost = next((name for name, own in proofs.items() if own is None or claimed is None), None)
-    if lost is not None:
-        raise DamagedError(f"{place.work / PROOFS / lost} or {CLAIMED} is damaged: run again")
+    kept = {name: place.kept(f"{PROOFS}/{name}", PartProof) for name in parts.parts}
+    proofs = {name: own for name, own in kept.items() if own is not None and claimed is not None}
+    lost = [name for name in kept if name not in proofs]
+    if claimed is None or lost:
+        raise DamagedError(f"{place.work / PROOFS / lost[0]} or {CLAIMED} is damaged: run again")
     return proof_of_all(parts, proofs, ResultToProve(*claimed))
 
 

@@ -10,7 +10,7 @@ they were exact. Their covariance is then put in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -68,20 +68,21 @@ class Subproblem(StructuredProblem):
         """
         present = np.unique(part.level_of).tolist()
         number = {level: i for i, level in enumerate(present)}
-        inside = [(i, *own) for i, own in enumerate(design.observed) if part.count(own[0])]
+        inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
         wanted = [i for i in wanted if part.count(design.desired[i][0])]
         desired = [design.desired[i] for i in wanted]
+        measured = [design.observed[i] for i in inside]
         # All tables take part in how recodes divide the variables: others are listed, never measured.
         # Components fall apart the same in all of them, whatever these have.
-        own_names = {table.name for _, _, table in inside}
+        own_names = {table.name for _, table in measured}
         listed = [*(table for _, table in (*design.observed, *design.desired)), design.finest]
         others = {table.name: table for table in listed if table.name not in own_names}
         anchor_levels = np.unique(part.level_of[[0, *anchored]]).tolist()
-        observed = [(level, table) for _, level, table in inside] + [(present[0], table) for table in others.values()]
+        observed = [*measured, *((present[0], table) for table in others.values())]
         observed += [(level, design.finest) for level in anchor_levels]
-        names = [(level, table.name) for _, level, table in inside] + [(-1, name) for name in others]
-        own = [_without(part.variances[i], part, level, anchored) for i, level, _ in inside]
-        anchors = [_anchor_variances(part, level, anchored) for level in anchor_levels]
+        names = [(level, table.name) for level, table in measured] + [(-1, name) for name in others]
+        own = [_anchored(part.variances[i], np.inf, part, design.observed[i][0], anchored) for i in inside]
+        anchors = [_anchored(np.full(part.count(level), np.inf), 0.0, part, level, anchored) for level in anchor_levels]
         levels = np.searchsorted(present, part.level_of).astype(np.intp)
         return cls(
             schema=design.schema,
@@ -94,29 +95,22 @@ class Subproblem(StructuredProblem):
             desired=_layout([(level, table.name) for level, table in desired], desired, part),
             desired_tables=tuple(table for _, table in desired),
             desired_levels=tuple(number[level] for level, _ in desired),
-            inside=[i for i, _, _ in inside],
+            inside=inside,
             wanted=wanted,
         )
 
     def lay_out(self, part: Part, anchors: Mapping[int, Float], columns: int) -> Float:
         """Measurements and the cells of anchored geounits over the observed layout, (n, columns)."""
         y = np.zeros((self.observed.size, columns))
-        starts = np.cumsum([0, *(values.size for values in part.values)])
         for block, i in enumerate(self.inside):
             y[self.observed.block(block), 0] = part.values[i].ravel()
-            if part.combinations is not None:
-                own = part.combinations[:, starts[i] : starts[i + 1]].T.toarray()
-                y[self.observed.block(block), 1:] = own * _by_cell(part.variances[i], part.values[i])[:, None]
+            if columns > 1:
+                y[self.observed.block(block), 1:] = part.combined(i).T.toarray() * part.noise(i)[:, None]
         for position, cells in anchors.items():
             level = int(part.level_of[position])
             place = y[self.observed.slice((level, ANCHOR))].reshape(part.count(level), -1, columns)
             place[position - part.members(level).start] = cells
         return y
-
-
-def _by_cell(variances: Float, values: Float) -> Float:
-    """Variance of the noise of every cell of a table, flat; 0 where it was not measured."""
-    return np.repeat(np.where(np.isfinite(variances), variances, 0.0), values.shape[1])
 
 
 def _silent(design: Design) -> frozenset[str]:
@@ -129,18 +123,11 @@ def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part
     return Layout(names, [(part.count(level), *table.shape) for level, table in tables])
 
 
-def _without(variances: Float, part: Part, level: int, anchored: Sequence[int]) -> Float:
-    """Variances of a table, none of it measured in anchored geounits."""
-    rows = [p - part.members(level).start for p in anchored if part.level_of[p] == level]
-    kept = variances.copy()
-    kept[rows] = np.inf
-    return kept
-
-
-def _anchor_variances(part: Part, level: int, anchored: Sequence[int]) -> Float:
-    exact = np.full(part.count(level), np.inf)
-    exact[[p - part.members(level).start for p in anchored if part.level_of[p] == level]] = 0
-    return exact
+def _anchored(variances: Float, at_anchors: float, part: Part, level: int, anchored: Sequence[int]) -> Float:
+    """Variances of a table of a level with others in anchored geounits."""
+    changed = variances.copy()
+    changed[part.numbers(level, anchored)] = at_anchors
+    return changed
 
 
 class SubtreeForm(TreeForm):
@@ -197,11 +184,10 @@ class SubtreeForm(TreeForm):
         return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients], self._least)
 
     def estimates(self, variances: bool = True) -> Estimates:
-        """Go up and down."""
+        """Go up and down; `ValueError` if values known exactly contradict one another."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         X = np.empty((self._subproblem.desired.size, self._columns))
         below = {}
-        contradictions: list[str] = []
         levels = np.unique(self._part.level_of).tolist()
         for number, cells in self._passes(Y, X):
             place = self._part.members(levels[number])
@@ -211,30 +197,31 @@ class SubtreeForm(TreeForm):
                     entry = int(self.plan.posterior_of[position])
                     roots = [coefficients.matrices["posterior"].at(entry) for coefficients in self.coefficients]
                     below[position] = Downward(own, roots, self._least)
-            contradictions += self._contradictions(levels[number], cells)
+            self._refuse_contradictions(levels[number], cells)
         return Estimates(
             self._cut(X[:, 0]),
             self._cut(without_rounding(self.variances(), NOTHING * self._least)) if variances else {},
             below,
             self._cut(X[:, 1:]) if self._columns > 1 else {},
-            next(iter(contradictions), ""),
         )
 
-    def _contradictions(self, level: int, cells: Float) -> Iterator[str]:
-        """Tables of a level that are known exactly and that its final cells differ from."""
+    def _refuse_contradictions(self, level: int, cells: Float) -> None:
+        """Refuse tables of a level that are known exactly and that its final cells differ from."""
         for i, (own, table) in enumerate(self._design.observed):
-            if own != level or i not in self._compared:
-                continue
             exact = np.flatnonzero(self._part.variances[i] == 0)
-            if exact.size:
-                values = self._part.values[i][exact]
-                (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
-                gaps = abs(found.reshape(values.shape) - values).max(axis=1)
-                worst = int(gaps.argmax())
-                if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
-                    code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
-                    where = f"{self._design.levels[level]} {code!r}"
-                    yield f"others put table {table.name!r} of {where} off by {gaps[worst]:.6g}"
+            if own != level or i not in self._compared or not exact.size:
+                continue
+            values = self._part.values[i][exact]
+            (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
+            gaps = abs(found.reshape(values.shape) - values).max(axis=1)
+            worst = int(gaps.argmax())
+            if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
+                code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
+                raise ValueError(
+                    f"values known exactly contradict one another: others put table {table.name!r} of "
+                    f"{self._design.levels[level]} {code!r} off by {gaps[worst]:.6g}: correct them, or give one a "
+                    "variance above 0"
+                )
 
     def _cut(self, vectors: Float) -> dict[int, Float]:
         """The wanted tables by their number in the design, (geounits, cells, ...) of vectors (m, ...)."""

@@ -1,4 +1,4 @@
-"""The folder of a run that may be killed and resumed: whose work it is, and what is done.
+"""The folder of a run that may be killed and resumed: who is at work there, whose work it is, and what is done.
 
 ::
 
@@ -10,23 +10,39 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
 import json
 import os
+import platform
 import secrets
 import shutil
+import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import cache
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy
+import polars
+import scipy
+
+import blue_solvers
+import constraint_builders
 from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_bytes, seal_json, unseal_bytes
-from blue_solvers.streaming.folder_lock import LOCK, locked
-from blue_solvers.streaming.packing import pack, unpack
-from blue_solvers.streaming.versions import difference, versions
+from blue_solvers.streaming.packing import Kept, pack, unpack
+from constraint_builders.compiled import has_numba
 from constraint_builders.files.new_files import inside
 
-WORK, RUN, TEMPORARY = ".work", "run.json", "temporary"
+WORK, RUN, TEMPORARY, LOCK = ".work", "run.json", "temporary", "lock"
 VERSIONS = "versions"
+ATTEMPTS = 1000  # at a lock: each fails only if another run ends between two of our steps
+IN_USE = (errno.EAGAIN, errno.EACCES)
 
 
 class Workplace:
@@ -168,7 +184,7 @@ class Workplace:
         """Keep a thing of a type that `packing` knows."""
         self.seal(name, pack(thing))
 
-    def kept(self, name: str, kind: Any) -> Any:
+    def kept(self, name: str, kind: type[Kept]) -> Kept | None:
         """The thing of this type that was kept under a name; None if it is missing or damaged."""
         known = self.sealed(name)
         return None if known is None else unpack(known, kind)
@@ -217,3 +233,110 @@ def _difference(known: Mapping[str, Any], said: Mapping[str, Any]) -> str:
         return difference(now, before)
     name = next(name for name in {**now, **before} if before.get(name) != now.get(name))
     return f"{name} differs"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What bytes depend on beside the input: versions of Python and the packages at work, a digest of our own source.
+
+    Compiled loops add in another order than their references, so that sums with and without numba differ in rounding.
+    """
+    return {
+        "Python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "polars": polars.__version__,
+        "numba": metadata.version("numba") if has_numba() else "not installed",
+        "blue_solvers": _source_digest(blue_solvers),
+        "constraint_builders": _source_digest(constraint_builders),
+    }
+
+
+def difference(here: dict[str, str], there: dict[str, str]) -> str:
+    """The first package whose versions differ, with both; empty if all agree."""
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            return f"{name} {there.get(name)} instead of {here.get(name)}"
+    return ""
+
+
+def _source_digest(package: ModuleType) -> str:
+    folder = Path(package.__path__[0])
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return f"source {digest.hexdigest()[:12]}"
+
+
+@contextmanager
+def locked(folder: Path, what: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made where it is missing.
+
+    The lock is the system's, on an open file: it ends with the process, however that ends. What the file says is for
+    the message to others only.
+
+    Parameters
+    ----------
+    folder : Path
+    what : Path
+        What is locked, for messages.
+
+    Raises
+    ------
+    BlockingIOError
+        If another run holds it, which is named.
+    OSError
+        If the folder or the lock cannot be made.
+    """
+    path = folder / LOCK
+    descriptor = _acquire(path, what)
+    try:
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now().isoformat(" ", "seconds")}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield
+    finally:
+        if _is_at(path, descriptor):  # and nobody else removes it, since we hold it
+            path.unlink()
+        os.close(descriptor)
+
+
+def _acquire(path: Path, what: Path) -> int:
+    """A descriptor that holds the lock of the file that is at `path` now."""
+    for _ in range(ATTEMPTS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:  # the run before is just removing its folder
+            continue
+        except FileExistsError:  # it was there when it was to be made, and gone when it was looked at; or it is a file
+            if os.path.lexists(path.parent) and not path.parent.is_dir():
+                raise
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, descriptor):
+                return descriptor
+        except OSError as error:
+            message = f"{what}: {_holder(descriptor)} is at work there: wait for its end, or choose another folder"
+            os.close(descriptor)
+            if error.errno in IN_USE:
+                raise BlockingIOError(message) from None
+            raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(path)) from None
+        os.close(descriptor)  # the run before removed it meanwhile
+    raise BlockingIOError(f"{what}: other runs come and go there: choose another folder")
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    return False
+
+
+def _holder(descriptor: int) -> str:
+    """Who holds the lock, as far as they have said."""
+    try:
+        said = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {said['pid']} on {said['host']}, since {said['since']},"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -12,14 +12,13 @@ import pytest
 
 from blue_solvers.results.checksums import DamagedError, read_sealed_json, seal_bytes, seal_json, unseal_bytes
 from blue_solvers.streaming import workplace
-from blue_solvers.streaming.folder_lock import locked
-from blue_solvers.streaming.workplace import Workplace
+from blue_solvers.streaming.workplace import Workplace, locked
 from tests.helpers.places import ROOT
 
 CONTEND = """
 import os, sys
 from pathlib import Path
-from blue_solvers.streaming.folder_lock import locked
+from blue_solvers.streaming.workplace import locked
 folder, alone, held = Path(sys.argv[1]), Path(sys.argv[1] + ".alone"), 0
 while held < 30:
     try:
@@ -40,7 +39,7 @@ print(held)
 HOLD = """
 import sys, time
 from pathlib import Path
-from blue_solvers.streaming.folder_lock import locked
+from blue_solvers.streaming.workplace import locked
 with locked(Path(sys.argv[1]), Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
