@@ -13,13 +13,12 @@ from constraint_builders.description.table import Table
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.bases import factors_cross
-from constraint_builders.relations.compositions import compose
-from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.constraints import SelfConsistency
+from constraint_builders.relations.equations import TableRelations
 from constraint_builders.relations.marginals import refines
 from constraint_builders.relations.placed import consistency_of
 from constraint_builders.relations.spine_tables import undetermined
-from constraint_builders.relations.tabulation import is_small
+from constraint_builders.relations.tabulation import compose, is_small
 
 INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
 ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right, each being new information

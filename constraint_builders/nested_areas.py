@@ -11,11 +11,11 @@ from scipy import sparse
 
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.areas import Areas
+from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.nested_layers import layers_cross, nested_layers, sets_of_layers

@@ -16,18 +16,22 @@ from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
+from constraint_builders.description.domain import Places, StructuralZeros
 from constraint_builders.description.labelled import Nodes, aligned, refuse_sets, row_labels
 from constraint_builders.description.layout import Layout, by_table
-from constraint_builders.description.linear import read_matrix, read_vector
 from constraint_builders.description.noise import IndependentNoise, Noise
 from constraint_builders.description.noise_covariance import read_noise, read_repeated_noise
-from constraint_builders.description.reals import real_array, refuse_masked
+from constraint_builders.description.reals import (
+    checked_variances,
+    plain_variances,
+    read_matrix,
+    read_vector,
+    real_array,
+    refuse_masked,
+)
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import ONE_PLACE, Spine
-from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.variances import checked_variances, plain_variances
-from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.estimability import ASSUMED_VARIANCE, lacks, refuse_unestimable, undetermined_cells
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.equality import equal
+from constraint_builders.description.described import equal
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.source_values import SourceValues
+from constraint_builders.description.source_values import SourceValues, Understood
 from constraint_builders.description.table import Table, factors_of
-from constraint_builders.description.understood import Understood
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation, Wanted
 

@@ -40,9 +40,9 @@ from blue_solvers.results.outline import Description
 from blue_solvers.results.proof import StoredProof
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
+from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
 from constraint_builders.files.new_folder import new_folder
 from constraint_builders.files.noisy_measurements import Release

@@ -32,10 +32,10 @@ from blue_solvers.results.store import (
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
-from constraint_builders.description.counted_parts import CountedParts
+from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.source_values import Understood
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.understood import Understood
 from constraint_builders.files.naming import naming
 from constraint_builders.files.parquet import read_parquet, scan_files
 from constraint_builders.files.remarks import doubtful

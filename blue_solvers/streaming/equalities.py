@@ -22,7 +22,7 @@ from blue_solvers.components.conditioning import orthonormal, pivots
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.spine import LevelledTree
 
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is

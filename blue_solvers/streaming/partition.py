@@ -36,11 +36,11 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.domain import EmptyCells, StructuralZeros
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.zeros import EmptyCells, StructuralZeros
 from constraint_builders.estimability import undetermined_refusal
-from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.placed import SpineConsistency
 from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
 from constraint_builders.schema_order import in_schema_order
 

@@ -15,13 +15,13 @@ from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.area_layers import (
     BETWEEN,
     AreaLayer,
+    columns_of,
     crossed,
     read_labels,
     read_layer,
     read_leaves,
 )
 from constraint_builders.description.described import Described
-from constraint_builders.description.frame_columns import columns_of
 from constraint_builders.description.spine import Spine
 
 LEAF = "Leaf"

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from constraint_builders.description.noise_laws import require_law
+from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.documents import read_document

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index
+from constraint_builders.description.domain import Places
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.functional_rows import Component, FunctionalRows
+from constraint_builders.relations.bases import Component, FunctionalRows
 from constraint_builders.relations.marginals import cell_map, refines
 
 INT8_CELL_BYTES = 1 + 4

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.domain import Places
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.memory import require_memory
 

@@ -11,10 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from constraint_builders.arrays import Int32
+from constraint_builders.arrays import Int32, distinct_numbers
 from constraint_builders.compiled import compiled
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.relations.summing import NestedNodes
 
 MANY = 1 << 22  # places of leaves in layers from which loading the compiled loop pays

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.domain import Places
 from constraint_builders.description.labelled import Dimension, aligned, refuse_sets
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.reals import checked_variances, real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.variances import checked_variances
 from constraint_builders.memory import require_cells
 from constraint_builders.relations.constraints import SelfConsistency
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from blue_solvers import TwoPass, blue, column_units, thread_limit
+from blue_solvers import TwoPass, blue, over_layouts, thread_limit
 from blue_solvers.components import LatticeForm
 from blue_solvers.components.lattice import form, sweeps
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -67,7 +67,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     problem = CASES[name]()
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
     monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
-    monkeypatch.setattr(column_units, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
+    monkeypatch.setattr(over_layouts, "WORTH_BYTES", np.inf)  # else the look at the values is shared anyway
     monkeypatch.setattr(form, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
@@ -138,7 +138,7 @@ def test_values_are_looked_at_in_parts_alike(row: int, monkeypatch: pytest.Monke
     far[0], far[row] = 1.0, 1e130
     P = blue(problem)
     expected = P @ far
-    monkeypatch.setattr(column_units, "WORTH_BYTES", 0)
+    monkeypatch.setattr(over_layouts, "WORTH_BYTES", 0)
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
     looked, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: looked.append(own) or submit(own, *item))

@@ -14,8 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers import blue
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, SparseNoise
-from constraint_builders.description.operator_noise import OperatorNoise
+from constraint_builders.description.noise import IndependentNoise, Noise
+from constraint_builders.description.noise_covariance import LowRankNoise, OperatorNoise, SparseNoise
 
 RNG = np.random.default_rng(3)
 ROOT = RNG.normal(size=(6, 6))
