@@ -17,7 +17,6 @@ from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.equations import TableRelations
 from constraint_builders.relations.marginals import refines
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.spine_tables import undetermined
 from constraint_builders.relations.tabulation import compose, is_small
 
 INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
@@ -33,7 +32,7 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
     """
     schema, members = measured.domain.schema, measured.domain.places.members[level]
     if not factors_cross(schema, [*measured.observed_tables, table]):
-        return undetermined(_components_with(measured, table.factors), table, members)
+        return _components_with(measured, table.factors).undetermined(table, members)
     places = measured.domain.places
     known = np.zeros(places.size, dtype=bool)
     observed = zip(measured.observed_levels, measured.observed_tables, measured.typical_variances(), strict=True)

@@ -25,7 +25,6 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import SourceValues, Understood
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.problem import Problem
-from constraint_builders.relations.spine_tables import spine_layout
 
 Name: TypeAlias = tuple[str, str]
 Measured: TypeAlias = tuple[str, str, Float]
@@ -253,15 +252,14 @@ def _by_layers(observed: Sequence[Measured], sizes: Sequence[int]) -> Index:
 
 def _in_order(problem: Problem, names: Sequence[Name], cells: Index) -> Problem:
     """The same problem with its observed tables in another order, whose cells are at some positions in its own."""
-    own = list(problem.observed.names)
-    if own == list(names):
+    if list(problem.observed.names) == list(names):
         return problem
-    tables = [own.index(name) for name in names]
+    layout, tables, levels = problem.names.tables(names)
     equalities = problem.equalities
     return problem.replace(
-        observed=spine_layout(problem.domain.schema, problem.domain.places, names),
-        observed_tables=tuple(problem.observed_tables[i] for i in tables),
-        observed_levels=tuple(problem.observed_levels[i] for i in tables),
+        observed=layout,
+        observed_tables=tables,
+        observed_levels=levels,
         noise=problem.noise.at(cells),
         equalities=None if equalities is None else (sparse.csr_array(equalities[0][:, cells]), equalities[1]),
         assumed=np.flatnonzero(np.isin(cells, problem.assumed)),

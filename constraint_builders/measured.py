@@ -13,13 +13,14 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.areas import Areas
-from constraint_builders.description.domain import Domain, Places, StructuralZeros
+from constraint_builders.description.areas import Areas, Places
+from constraint_builders.description.domain import Domain, StructuralZeros
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import ONE_PLACE, Spine
 from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import TableNames
 from constraint_builders.memory import SURE_CELLS
 from constraint_builders.relations.equations import Relations, relations_of
 from constraint_builders.relations.summing import SummingMatrix
@@ -78,6 +79,11 @@ class Measured:
         if self.schema is None:
             raise NoTablesError("a problem made from a matrix has no schema: this needs the tables of one")
         return Domain(self.schema, self.places or ONE_PLACE)
+
+    @property
+    def names(self) -> TableNames:
+        """What its tables are called: with their level where there is a geography."""
+        return TableNames(self.domain.schema, self.domain.places, self.is_placed)
 
     @property
     def variances(self) -> Float:

@@ -16,10 +16,10 @@ from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import TableNames
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.nested_layers import layers_cross, nested_layers, sets_of_layers
-from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing import NestedNodes, SummingMatrix
 
 
@@ -97,10 +97,10 @@ class NestedAreas:
         observed = self._blocks(record.observed_levels, record.observed_tables)
         desired = self._blocks(record.desired_levels, record.desired_tables)
         schema = record.domain.schema
-        layout = spine_layout(schema, self.spine, [(self.spine.levels[depth], t.name) for depth, t in observed])
-        wanted = layout
+        names = TableNames.of(schema, self.spine)
+        layout, tables, levels = wanted = names.tables(names.called(depth, table.name) for depth, table in observed)
         if record.desired is not record.observed:
-            wanted = spine_layout(schema, self.spine, [(self.spine.levels[depth], t.name) for depth, t in desired])
+            wanted = names.tables(names.called(depth, table.name) for depth, table in desired)
         places = self._places(record.observed_levels, record.observed_tables, observed)
         variances = np.full(layout.size, np.inf)
         variances[places] = record.variances
@@ -109,8 +109,8 @@ class NestedAreas:
             noise=read_noise(layout, variances, None, record.noise.law),
             schema=schema,
             spine=self.spine,
-            observed_tables=tuple(table for _, table in observed),
-            observed_levels=tuple(depth for depth, _ in observed),
+            observed_tables=tables,
+            observed_levels=levels,
             zeros=None if record.zeros is None else self._zeros(schema, record.zeros),
         )
         if record.equalities is not None:
@@ -119,11 +119,7 @@ class NestedAreas:
             shape = E.shape[0], layout.size
             spread = sparse.csr_array((entries.data, (entries.row, places[entries.col])), shape=shape)
             measured = replace(measured, equalities=(spread, b))
-        tables = {
-            "desired_tables": tuple(t for _, t in desired),
-            "desired_levels": tuple(depth for depth, _ in desired),
-        }
-        made = Record.of(measured, desired=wanted, **tables)
+        made = Record.of(measured, wanted)
         asked = places
         if record.desired is not record.observed:
             asked = self._places(record.desired_levels, record.desired_tables, desired)

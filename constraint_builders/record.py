@@ -17,6 +17,7 @@ from constraint_builders.description.described import equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.source_values import SourceValues, Understood
 from constraint_builders.description.table import Table, factors_of
+from constraint_builders.description.table_names import NamedTables
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation, Wanted
 
@@ -37,9 +38,11 @@ class Record(Measured):
     sources: SourceValues | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, measured: Measured, **wanted: Any) -> Record:
-        """Measurements, with what they have worked out already, and what is wanted from them."""
-        record = cls(**_values(measured, Measured), **wanted)
+    def of(cls, measured: Measured, wanted: NamedTables, **others: Any) -> Record:
+        """Measurements, with what they have worked out already, the tables that are wanted from them, other fields."""
+        desired, tables, levels = wanted
+        own = {"desired": desired, "desired_tables": tables, "desired_levels": levels, **others}
+        record = cls(**_values(measured, Measured), **own)
         vars(record).update(vars(measured))
         return record
 

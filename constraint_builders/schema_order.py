@@ -16,7 +16,6 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
 from constraint_builders.problem import Problem
-from constraint_builders.relations.spine_tables import spine_layout, table_layout
 
 AS_IT_IS = slice(None)  # cells of tables none of which is turned
 
@@ -71,15 +70,9 @@ def _at(cells: Index, values: Any) -> Any:
 
 def _turned(problem: Problem, layout: Layout, tables: Sequence[Table]) -> tuple[tuple[Table, ...], Layout, Index]:
     """Tables in the schema's order, how they lie, and for every cell its position in the layout that was given."""
-    turned, domain = tuple(table.in_schema_order() for table in tables), problem.domain
-    names = [table.name for table in tables]
-    if problem.is_placed:
-        levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
-        ordered = spine_layout(domain.schema, domain.places, list(zip(levels, names, strict=True)))
-    else:
-        ordered = table_layout(domain.schema, names, turned)
+    ordered, turned, _ = problem.names.tables(map(problem.names.canonical, layout.names))
     cells = np.split(np.arange(layout.size), layout.offsets[1:-1])
     for index, (table, own) in enumerate(zip(tables, turned, strict=True)):
-        if own is not table:
+        if table.is_turned:
             cells[index] = cells[index].reshape(-1, table.size)[:, own.places_in(table)].ravel()
     return turned, ordered, np.concatenate(cells)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.areas import Areas
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import Areas, Places
 from constraint_builders.description.source_values import Understood
 from constraint_builders.problem import Problem
 from constraint_builders.relations.equations import TableRelations

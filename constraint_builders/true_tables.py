@@ -12,8 +12,8 @@ from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import TableNames
 from constraint_builders.problem import Problem
-from constraint_builders.relations.spine_tables import TableDimensions
 
 
 def true_vector(problem: Problem, counts: ArrayLike) -> Float:
@@ -39,7 +39,7 @@ def true_vector(problem: Problem, counts: ArrayLike) -> Float:
         raise ValueError("true tables are summed up a spine: this problem has none")
     schema, leaves = problem.domain.schema, problem.domain.leaves
     codes = tuple(problem.domain.places.geocodes[i] for i in leaves.tolist())
-    axes = Dimension("geocode", codes), *TableDimensions(schema)("detailed")
+    axes = Dimension("geocode", codes), *TableNames.of(schema, None).dimensions("detailed")
     given = real_array(aligned(counts, lambda: axes, "counts"), "counts")
     if given.shape != (leaves.size, *schema.shape):
         raise ValueError(f"counts must have shape {(leaves.size, *schema.shape)}, one row a leaf: got {given.shape}")

@@ -53,6 +53,7 @@ from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
 from constraint_builders import Schema
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.table import parse_table
+from constraint_builders.description.table_names import TableNames
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.kept_variables import KeptVariables, keep_variables
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
@@ -61,7 +62,6 @@ from constraint_builders.files.new_folder import require_new
 from constraint_builders.files.replacing import naming_place
 from constraint_builders.files.safe_paths import inside
 from constraint_builders.memory import format_bytes, require_limit
-from constraint_builders.relations.spine_tables import spine_layout
 
 READER = 40 << 20  # bytes that the Parquet library keeps once it has read and written, however little at a time
 LARGEST = 2 << 30  # bytes of a part where smaller ones will do: arrays that are larger cost more, to clear their memory
@@ -267,8 +267,7 @@ class _Run:
         store = ValueFiles(values)
         outline = self._outline(store)
         spine, schema = outline.spine, self.settings.schema
-        layout = spine_layout(schema, spine, list(outline.zeros))
-        zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None
+        zeros = StructuralZeros(TableNames.of(schema, spine), outline.zeros) if outline.zeros else None
         taken = READER + outline.bytes + (0 if zeros is None else zeros.empty.nbytes)
         memory, parts = READER + self.memory, folder / PARTS
 

@@ -39,9 +39,9 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells, StructuralZeros
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.table_names import TableNames, read_desired
 from constraint_builders.estimability import undetermined_refusal
 from constraint_builders.relations.placed import SpineConsistency
-from constraint_builders.relations.spine_tables import read_desired, spine_layout, undetermined
 from constraint_builders.schema_order import in_schema_order
 
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
@@ -201,7 +201,7 @@ def partition_source(
     )
 
     def lacks(level: int, table: Table) -> int | None:
-        return undetermined(consistency, table, spine.members[level])
+        return consistency.undetermined(table, spine.members[level])
 
     wanted = _desired(schema, spine, desired, names, tables, lacks)
     checked = tuple(own for own in tables if own not in wanted and lacks(*own) is None)
@@ -224,7 +224,7 @@ def partition_source(
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
     if isinstance(zeros, Mapping):
-        zeros = StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
+        zeros = StructuralZeros(TableNames.of(schema, spine), zeros)
     return _cut_spine(folder, design, spine, variances, read_as_named, zeros, memory, at, reserved=reserved)
 
 
@@ -249,7 +249,9 @@ def _desired(
     lacks: Callable[[int, Table], int | None],
 ) -> list[LevelTable]:
     """The desired tables, all estimable."""
-    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], lacks)
+    wanted = names
+    if desired is not None:
+        wanted = read_desired(TableNames.of(schema, spine), desired, [table for _, table in tables], lacks)
     found = [(spine.level_index(level), parse_table(schema, table).in_schema_order()) for level, table in wanted]
     _refuse_repeats("desired", found)
     for level, table in found:

@@ -29,7 +29,7 @@ from blue_solvers.verification.weighed_noise import (
 from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import Places
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import whole_number
 from constraint_builders.description.source_values import SourceValues

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.area_layers import AreaLayer
-from constraint_builders.description.areas import LEAF, Areas
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import LEAF, Areas, Places
 from constraint_builders.description.schema import Recode, Schema
 from constraint_builders.description.table import parse_table
 

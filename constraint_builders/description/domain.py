@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Flags, Index
-from constraint_builders.description.areas import Areas
+from constraint_builders.description.areas import Areas, Places
 from constraint_builders.description.described import Described, equal
-from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table, parse_table
-
-Places: TypeAlias = Spine | Areas
+from constraint_builders.description.table import Table, axes_of
+from constraint_builders.description.table_names import TableNames
 
 
 class OtherPlacesError(ValueError):
@@ -132,11 +130,7 @@ class StructuralZeros(EmptyCells):
 
     Parameters
     ----------
-    schema : Schema
-    places : Spine or Areas
-        A spine of one geounit where the problem has none.
-    layout : Layout
-        Shapes of the tables that `zeros` names; with a spine the first axis is the geounit.
+    names : TableNames
     zeros : mapping of name to ndarray of bool
         For tables, whether or not they were measured, which cells are empty. Counts are not negative, so every finer
         cell of an empty cell is empty too, in its geounit and in all below, in its area and all leaves there.
@@ -153,12 +147,12 @@ class StructuralZeros(EmptyCells):
         If an array is not of truth values or not of its table's shape.
     """
 
-    def __init__(self, schema: Schema, places: Places, layout: Layout, zeros: Mapping[Any, Any]) -> None:
-        tables = [parse_table(schema, str(name[1] if isinstance(name, tuple) else name)) for name in layout.names]
-        axes = tuple(sorted({axis for table in tables for axis in table.axes}))
+    def __init__(self, names: TableNames, zeros: Mapping[Any, Any]) -> None:
+        schema, places, (layout, tables, levels) = names.schema, names.places, names.tables(zeros)
+        axes = tuple(axes_of(tables))
         super().__init__(axes, np.zeros((places.size, *(schema.shape[axis] for axis in axes)), dtype=bool))
         self._schema = schema
-        for name, table in zip(layout.names, tables, strict=True):
+        for name, table, level in zip(zeros, tables, levels, strict=True):
             refuse_masked(zeros[name], f"zeros of {name!r}")
             flags = np.asarray(layout.by_position(zeros[name], name, f"zeros of {name!r}"))
             if flags.dtype != bool or flags.shape != layout.shape(name):
@@ -166,7 +160,7 @@ class StructuralZeros(EmptyCells):
                     f"zeros of {name!r} must be truth values of shape {layout.shape(name)}: "
                     f"got {flags.dtype} {flags.shape}"
                 )
-            members = places.members[places.level_index(name[0])] if isinstance(name, tuple) else np.zeros(1, np.intp)
+            members = places.members[level]
             cells = flags.reshape(members.size, *table.shape)
             for position, factor in enumerate(table.factors, start=1):
                 cells = np.take(cells, schema.groups_of(factor), axis=position)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -280,15 +280,6 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     if not np.allclose(variances[given], noise.variances[given], rtol=1e-9, atol=0):
         raise ValueError("observed variances differ from the covariance's diagonal: give None for them, or one value")
     return noise
-
-
-def read_repeated_noise(observed: Layout, variances: Sequence[Float], law: str) -> Noise:
-    """Independent noise of tables, (geounits, *shape) each, whose variances are spread over the cells of a geounit."""
-    by_geounit = np.concatenate([own.reshape(len(own), -1)[:, 0] for own in variances])
-    if np.isnan(by_geounit).any():
-        return read_noise(observed, np.concatenate(variances, axis=None), None, law)
-    cells = [own.size // len(own) for own in variances]
-    return IndependentNoise(law, by_geounit, np.repeat(cells, [len(own) for own in variances]))
 
 
 def _correlated(law: str, covariance: Any, observed: Layout) -> Noise:

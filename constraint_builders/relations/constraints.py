@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import Places
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
@@ -136,6 +136,14 @@ class SelfConsistency(ABC):
         if key not in self._determined:
             self._determined[key] = self._determined_by(has)
         return self._determined[key]
+
+    def undetermined(self, table: Table, members: Index) -> int | None:
+        """A place among `members` where the measurements do not determine a table, or None."""
+        for component, _ in self._functionals.components(table):
+            missing = np.flatnonzero(~self.determined(component)[members])
+            if missing.size:
+                return int(members[missing[0]])
+        return None
 
     @cached_property
     def rank(self) -> int:

@@ -14,7 +14,7 @@ from constraint_builders.description.domain import Domain
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import Elimination, eliminate, relations_between_rows
-from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix
 from constraint_builders.relations.node_tree import NodeTree
 from constraint_builders.relations.placed import consistency_of
 from constraint_builders.relations.summing import NO_NODES, NestedNodes, SummingMatrix
@@ -311,9 +311,7 @@ class TableRelations(Relations):
     def marginal_matrix(self) -> sparse.csr_array:
         """The 0/1 matrix from the detailed histograms, of leaves, to all observed cells."""
         m = self._measured
-        if m.is_placed:
-            return placed_marginal_matrix(self._schema, self._domain.places, m.observed_levels, m.observed_tables)
-        return marginal_matrix(self._schema, m.observed_tables)
+        return marginal_matrix(self._schema, m.observed_tables, self._domain.places, m.observed_levels)
 
     @property
     def must_be_completed(self) -> bool:

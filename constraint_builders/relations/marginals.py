@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import Places
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.spine import ONE_PLACE
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.memory import require_memory
 
@@ -129,29 +130,18 @@ def margin_matrix(schema: Schema, fine: Table, coarse: Table) -> sparse.csr_arra
     return _indicator(cell_map(schema, fine, coarse), coarse.size)
 
 
-def marginal_matrix(schema: Schema, tables: tuple[Table, ...]) -> sparse.csr_array:
-    """The 0/1 matrix from the detailed histogram to all cells of the tables, one block of rows for each.
-
-    Raises
-    ------
-    MemoryError
-        If it would not fit, with the bytes that it needs.
-    """
-    detailed = make_table(schema, schema.names)
-    # The stacked result, and the blocks that it is copied from.
-    needed = 2.0 * len(tables) * detailed.size * (VALUE_BYTES + INDEX_BYTES)
-    require_memory(
-        needed,
-        f"the marginal matrix of {len(tables)} tables over {detailed.size:.4g} detailed cells",
-        "use fewer tables",
-    )
-    return sparse.csr_array(sparse.vstack([margin_matrix(schema, detailed, table) for table in tables], format="csr"))
-
-
-def placed_marginal_matrix(
-    schema: Schema, places: Places, levels: Sequence[int], tables: Sequence[Table]
+def marginal_matrix(
+    schema: Schema, tables: Sequence[Table], places: Places = ONE_PLACE, levels: Sequence[int] | None = None
 ) -> sparse.csr_array:
-    """As `marginal_matrix`, from the detailed histograms of all leaves to tables at levels of a spine or of areas.
+    """The 0/1 matrix from the detailed histograms of all leaves to all cells of tables, a block of rows for each.
+
+    Parameters
+    ----------
+    schema : Schema
+    tables : sequence of Table
+    places : Spine or Areas
+    levels : sequence of int, optional
+        Of the tables, by default the first.
 
     Raises
     ------
@@ -159,12 +149,14 @@ def placed_marginal_matrix(
         If it would not fit, with the bytes that it needs.
     """
     detailed = make_table(schema, schema.names)
-    memberships = {level: places.leaves_of(level) for level in dict.fromkeys(levels)}
-    entries = sum(memberships[level].nnz * float(detailed.size) for level in levels)
-    what = f"the marginal matrix of {len(tables)} tables over {entries:.4g} entries of detailed cells"
-    require_memory(2 * entries * (VALUE_BYTES + INDEX_BYTES), what, "use fewer")
-    blocks = [
-        sparse.kron(memberships[level], margin_matrix(schema, detailed, table), format="csr")
-        for level, table in zip(levels, tables, strict=True)
-    ]
+    levels = [0] * len(tables) if levels is None else levels
+    leaves = {level: places.leaves_of(level) for level in dict.fromkeys(levels)} if places.size > 1 else {}
+    entries = float(sum(leaves[level].nnz if leaves else 1 for level in levels)) * detailed.size
+    count = float(leaves[levels[0]].shape[1] if leaves else 1) * detailed.size
+    what = f"the marginal matrix of {len(tables)} tables over {count:.4g} detailed cells"
+    # The stacked result, and the blocks that it is copied from.
+    require_memory(2.0 * entries * (VALUE_BYTES + INDEX_BYTES), what, "use fewer tables")
+    blocks = [margin_matrix(schema, detailed, table) for table in tables]
+    if leaves:
+        blocks = [sparse.kron(leaves[level], own, format="csr") for level, own in zip(levels, blocks, strict=True)]
     return sparse.csr_array(sparse.vstack(blocks, format="csr"))

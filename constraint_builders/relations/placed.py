@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float
-from constraint_builders.description.areas import Areas
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import Areas, Places
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table

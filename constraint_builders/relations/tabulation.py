@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float
-from constraint_builders.description.areas import Areas
-from constraint_builders.description.domain import Places
+from constraint_builders.description.areas import Areas, Places
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import LevelledTree
 from constraint_builders.description.table import Table
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.elimination import eliminate, relations_between_rows
-from constraint_builders.relations.marginals import Margin, cell_map, margin_matrix, placed_marginal_matrix, refines
+from constraint_builders.relations.marginals import Margin, cell_map, margin_matrix, marginal_matrix, refines
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.spine_tables import spine_layout
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
@@ -206,7 +204,7 @@ class SpineSums:
 
     def _relations_of_possible_cells(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
         """The same by eliminating the detailed cells, but for structural zeros."""
-        M = placed_marginal_matrix(self.schema, self.places, (*self.levels, *levels), (*self.tables, *tables))
+        M = marginal_matrix(self.schema, (*self.tables, *tables), self.places, (*self.levels, *levels))
         return relations_between_rows(M if self.possible is None else M[:, np.flatnonzero(self.possible)])
 
 
@@ -332,9 +330,8 @@ class Tabulation:
                 f"table {lost!r} is not estimable: no observed table contains it, and its detailed "
                 f"cells are more than {MOST_ELIMINATED:,}, too many to find out whether several do together"
             )
-        layout = spine_layout(m.domain.schema, m.domain.spine, [("all", str(name)) for name in w.layout.names])
         try:
-            return self._sums().matrix(layout, w.levels, w.tables)
+            return self._sums().matrix(w.layout, w.levels, w.tables)
         except ValueError:
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, nor do several together"
