@@ -346,17 +346,13 @@ def joined_covariance(noises: Mapping[str, Noise]) -> sparse.csr_array | LowRank
     if not correlated:
         return None
     for name, own in correlated.items():
-        if own.shared is None and not own.has_entries:
+        if not (own.is_shared or own.has_entries):
             raise ValueError(
                 f"problem {name!r} has correlated noise of which only products with vectors are known: give a matrix, "
                 "or LowRankPlusDiagonal"
             )
-    if all(own.covariance is None or own.shared is not None for own in noises.values()):
-        shared = {name: own.shared for name, own in noises.items()}
-        diagonals = [noises[name].variances if own is None else own.diagonal for name, own in shared.items()]
-        factors = [
-            np.zeros((noises[name].variances.size, 0)) if own is None else own.factor for name, own in shared.items()
-        ]
+    if all(own.covariance is None or own.is_shared for own in noises.values()):
+        diagonals, factors = [own.own.variances for own in noises.values()], [own.sources for own in noises.values()]
         return LowRankPlusDiagonal(np.concatenate(diagonals), linalg.block_diag(*factors))
     blocks = [_entries(name, own, next(iter(correlated))) for name, own in noises.items()]
     return sparse.csr_array(sparse.block_diag(blocks))

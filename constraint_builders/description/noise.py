@@ -19,7 +19,6 @@ from scipy.sparse.linalg import LinearOperator
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.described import Described, equal
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.reals import shown
 
 # By name, where the class is, ``module:class``; it is imported by `noise_mechanisms.laws.kind_of` alone.
@@ -52,6 +51,8 @@ class Noise(Described, ABC):
     ----------
     has_entries : bool
         Whether `entries` gives a matrix.
+    is_shared : bool
+        Whether Sigma is that of independent noise and a few sources that cells share: `own` and `sources`.
     is_singular : bool
         Whether Sigma is known to have no inverse: combinations of noisy cells are known exactly.
 
@@ -62,6 +63,7 @@ class Noise(Described, ABC):
     """
 
     has_entries: ClassVar[bool] = True
+    is_shared: ClassVar[bool] = False
     is_singular: ClassVar[bool] = False
 
     def __init__(self, law: str, variances: Float) -> None:
@@ -121,11 +123,6 @@ class Noise(Described, ABC):
         """The noise of the cells at some positions, in that order."""
 
     @property
-    def shared(self) -> LowRankPlusDiagonal | None:
-        """Sigma as independent noise and a few sources that cells share; None where it is not of that form."""
-        return None
-
-    @property
     def sources(self) -> Float:
         """U with Sigma = D + U U', D being what is `own`: a column for every source that cells share, (n, k)."""
         return np.zeros((self.variances.size, 0))
@@ -134,11 +131,6 @@ class Noise(Described, ABC):
     def own(self) -> Noise:
         """The noise without the sources that cells share."""
         return self
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether cells share sources of it."""
-        return self.shared is not None
 
     @property
     def factor(self) -> Float:

@@ -95,6 +95,7 @@ class LowRankNoise(Noise):
     """Noise that is independent but for a few sources that many cells share."""
 
     has_entries = False
+    is_shared = True
 
     def __init__(self, law: str, covariance: LowRankPlusDiagonal) -> None:
         super().__init__(law, covariance.variances)
@@ -102,11 +103,6 @@ class LowRankNoise(Noise):
 
     @property
     def covariance(self) -> LowRankPlusDiagonal:
-        """The covariance D + U U'."""
-        return self._covariance
-
-    @property
-    def shared(self) -> LowRankPlusDiagonal:
         """The covariance D + U U'."""
         return self._covariance
 

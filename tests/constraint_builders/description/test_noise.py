@@ -66,8 +66,8 @@ def require_covariance(noise: Noise, Sigma: np.ndarray) -> None:
     assert noise.has_entries == (entries is not None)
     if entries is not None:
         np.testing.assert_allclose(entries.toarray(), Sigma, rtol=1e-12)
-    if noise.shared is not None:
-        own, U = noise.shared.diagonal, noise.shared.factor
+    if noise.is_shared:
+        own, U = noise.own.variances, noise.sources
         np.testing.assert_allclose(np.diag(own) + U @ U.T, Sigma, rtol=1e-12)
 
 
