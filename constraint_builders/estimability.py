@@ -124,14 +124,7 @@ def _some_lack(record: Record) -> bool:
 def _rests_on_several_levels(record: Record) -> bool:
     """Whether only elimination can tell which desired cells are determined."""
     crossing = factors_cross(record.domain.schema, [*record.observed_tables, *record.desired_tables])
-    return _measured_in_part(record) or (crossing and _some_lack(record))
-
-
-def _measured_in_part(record: Record) -> bool:
-    """Whether some cells of a table of a geounit were measured and others not."""
-    typical = zip(record.observed_tables, record.typical_variances(), strict=True)
-    whole = sum(table.size * int(np.isinf(variances).sum()) for table, variances in typical)
-    return int(record.unmeasured.sum()) > whole
+    return record.is_measured_in_part or (crossing and _some_lack(record))
 
 
 def _rests_on_zeros(record: Record) -> bool:

@@ -214,6 +214,13 @@ class Measured:
         return typical
 
     @property
+    def is_measured_in_part(self) -> bool:
+        """Whether some cells of a table of a place were measured and others not."""
+        typical = zip(self.observed_tables, self.typical_variances(), strict=True)
+        whole = sum(table.size * int(np.isinf(variances).sum()) for table, variances in typical)
+        return int(self.unmeasured.sum()) > whole
+
+    @property
     def assumptions(self) -> Assumptions:
         """Which of the paper's assumptions hold."""
         finite = bool(np.isfinite(self.variances).all())

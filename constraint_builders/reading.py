@@ -68,7 +68,23 @@ def read_problem(
         )
     _refuse_places(spine, areas)
     names = TableNames.of(schema, areas if spine is None else spine)
-    measured = _read_measured(names, observed, covariance, noise)
+    given = dict(_by_name(names, observed)) if names.by_level else observed
+    return read_tables(names, given, desired, covariance, zeros, equalities, noise, truth, undetermined)
+
+
+def read_tables(
+    names: TableNames,
+    given: Mapping[Any, Any],
+    desired: Any,
+    covariance: Any,
+    zeros: Mapping[Any, Any] | None,
+    equalities: tuple[Any, ArrayLike] | None,
+    noise: str,
+    truth: Any,
+    undetermined: str,
+) -> Record:
+    """The same, where each table is given by its whole name."""
+    measured = _read_measured(names, given, covariance, noise)
     if zeros is not None:
         empty = StructuralZeros(names, by_table(zeros) if names.by_level else zeros)
         measured = replace(measured, zeros=empty)
@@ -103,9 +119,8 @@ def _refuse_places(spine: Any, areas: Any) -> None:
         )
 
 
-def _read_measured(names: TableNames, observed: Mapping, covariance: Any, noise: str) -> Measured:
+def _read_measured(names: TableNames, given: Mapping[Any, Any], covariance: Any, noise: str) -> Measured:
     """The observed tables and their noise."""
-    given = dict(_by_name(names, observed)) if names.by_level else observed
     if not given:
         raise ValueError("a problem needs at least one observed table: got none")
     layout, tables, levels = named = names.tables(given)
@@ -132,8 +147,10 @@ def _by_name(names: TableNames, observed: Mapping) -> Iterator[tuple[Any, Any]]:
 def _read_noise(names: TableNames, named: NamedTables, given: Sequence[Any], covariance: Any, law: str) -> Noise:
     """The noise of tables, by what is given of the variances of each."""
     layout, tables, levels = named
-    geounits = [names.places.members[level].size for level in levels]
-    counts = np.repeat([table.size for table in tables], geounits) if names.by_level else layout.sizes
+    geounits, counts = [1] * len(tables), layout.sizes
+    if names.by_level:
+        geounits = [names.places.members[level].size for level in levels]
+        counts = np.repeat([table.size for table in tables], geounits)
     plain = None if covariance is not None else plain_variances(given)
     if plain is not None:
         return IndependentNoise(law, np.repeat(plain, geounits) if names.by_level else plain, counts)
@@ -203,9 +220,9 @@ def _empty_cells(measured: Measured) -> Flags:
 
 def _read_desired(measured: Measured, desired: Any) -> NamedTables:
     """The tables that are wanted: by default those that were observed."""
-    names = measured.names
     if desired is None and not measured.has_unmeasured:
         return NamedTables(measured.observed, measured.observed_tables, measured.observed_levels)
+    names = measured.names
     if desired is None:
         return names.tables(measured.observed.names)
     lacking = partial(lacks if names.by_level else _not_measured, measured)

@@ -19,7 +19,7 @@ from constraint_builders.description.source_values import SourceValues, Understo
 from constraint_builders.description.table import Table, factors_of
 from constraint_builders.description.table_names import NamedTables
 from constraint_builders.measured import Measured
-from constraint_builders.relations.tabulation import Tabulation, Wanted
+from constraint_builders.relations.tabulation import Tabulation
 
 NOTHING_ASSUMED: Mapping[str, Any] = MappingProxyType({"assumed": np.zeros(0, dtype=np.intp), "undetermined": None})
 
@@ -82,7 +82,7 @@ class Record(Measured):
     @cached_property
     def sums(self) -> Tabulation:
         """How desired cells are summed from observed ones."""
-        return Tabulation(self, Wanted(self.desired, self.desired_tables, self.desired_levels))
+        return Tabulation(self, NamedTables(self.desired, self.desired_tables, self.desired_levels))
 
     @property
     def tabulation(self) -> sparse.csr_array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +12,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.domain import Domain
+from constraint_builders.description.table import Table
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import Elimination, eliminate, relations_between_rows
@@ -18,11 +20,11 @@ from constraint_builders.relations.marginals import marginal_matrix
 from constraint_builders.relations.node_tree import NodeTree
 from constraint_builders.relations.placed import consistency_of
 from constraint_builders.relations.summing import NO_NODES, NestedNodes, SummingMatrix
-from constraint_builders.relations.tabulation import UNOBSERVED_VARIANCE
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
 
+UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 Equations = tuple[sparse.csr_array, Float]
 
 
@@ -203,9 +205,13 @@ class TableRelations(Relations):
         m = self._measured
         return consistency_of(self._schema, self._domain.places, m.observed_levels, m.observed_tables, variances)
 
-    def _structure_of_all(self) -> SelfConsistency:
-        """The same of tables that were not measured too."""
-        return self._structure([np.minimum(v, UNOBSERVED_VARIANCE) for v in self._measured.typical_variances()])
+    def structure_of_all(self, levels: Sequence[int] = (), tables: Sequence[Table] = ()) -> SelfConsistency:
+        """The same of tables that were not measured too, and of further ones at some levels."""
+        m, places = self._measured, self._domain.places
+        variances = [np.minimum(variance, UNOBSERVED_VARIANCE) for variance in m.typical_variances()]
+        variances += [np.full(places.members[level].size, UNOBSERVED_VARIANCE) for level in levels]
+        every = (*m.observed_levels, *levels), (*m.observed_tables, *tables)
+        return consistency_of(self._schema, places, *every, variances)
 
     @cached_property
     def recodes_cross(self) -> bool:
@@ -223,13 +229,7 @@ class TableRelations(Relations):
         m = self._measured
         if self._special or not m.has_unmeasured:
             return m.has_unmeasured
-        if m.is_placed:
-            sizes = [table.size for table in m.observed_tables]
-            typical = zip(sizes, m.typical_variances(), strict=True)
-            whole = sum(size * int(np.isinf(v).sum()) for size, v in typical)
-        else:
-            whole = int(m.observed.sizes[~m.measured_tables].sum())
-        return int(m.unmeasured.sum()) > whole
+        return m.is_measured_in_part
 
     @property
     def is_structural(self) -> bool:
@@ -260,12 +260,12 @@ class TableRelations(Relations):
             return _homogeneous(self._between_possible_cells(rows))
         if not m.has_equalities or not m.has_unmeasured:
             return _homogeneous(self.structure.matrix(rows))
-        return _homogeneous(self._structure_of_all().matrix(rows))
+        return _homogeneous(self.structure_of_all().matrix(rows))
 
     def _between_any_cells(self) -> sparse.csr_array:
         if self._measured.has_zeros or self.recodes_cross:
             return self._between_possible_cells("independent")
-        return self._structure_of_all().matrix()
+        return self.structure_of_all().matrix()
 
     def _between_possible_cells(self, rows: str) -> sparse.csr_array:
         """What holds between observed cells where some are empty: self-consistency, and that these are 0.
@@ -275,13 +275,13 @@ class TableRelations(Relations):
         """
         first = self._detailed_cells()
         if self.recodes_cross or (first < 0).any():
-            return self._of_possible_cells()
+            return self.of_possible_cells()
         numbers, cells = self._domain.leaves, np.arange(self._domain.size // first.size)
         empty = (first[:, None] + cells).ravel()[self._measured.known_empty.detailed(numbers)]
         size = self._measured.observed.size
         possible = np.ones(size)
         possible[empty] = 0
-        between = sparse.csr_array(self._structure_of_all().matrix(rows) @ sparse.diags_array(possible))
+        between = sparse.csr_array(self.structure_of_all().matrix(rows) @ sparse.diags_array(possible))
         between.eliminate_zeros()
         units = sparse.csr_array((np.ones(empty.size), (np.arange(empty.size), empty)), shape=(empty.size, size))
         return sparse.csr_array(sparse.vstack([between, units], format="csr"))
@@ -300,10 +300,14 @@ class TableRelations(Relations):
             first[places.indices[own]] = m.observed.offsets[index] + alone * table.size
         return first
 
-    def _of_possible_cells(self) -> sparse.csr_array:
-        """What holds between observed cells: the detailed cells, but for structural zeros, are eliminated."""
+    def of_possible_cells(self, levels: Sequence[int] = (), tables: Sequence[Table] = ()) -> sparse.csr_array:
+        """What holds between observed cells, and those of further tables at some levels.
+
+        The detailed cells, but for structural zeros, are eliminated.
+        """
         m = self._measured
-        M = self.marginal_matrix()
+        every = (*m.observed_tables, *tables), self._domain.places, (*m.observed_levels, *levels)
+        M = marginal_matrix(self._schema, *every)
         if m.has_zeros:
             M = M[:, np.flatnonzero(~m.known_empty.detailed(self._domain.leaves))]
         return relations_between_rows(M)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,20 +11,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float
-from constraint_builders.description.areas import Areas, Places
-from constraint_builders.description.layout import Layout
-from constraint_builders.description.schema import Schema
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.spine import LevelledTree
 from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import NamedTables
 from constraint_builders.relations.bases import factors_cross
-from constraint_builders.relations.elimination import eliminate, relations_between_rows
-from constraint_builders.relations.marginals import Margin, cell_map, margin_matrix, marginal_matrix, refines
-from constraint_builders.relations.placed import consistency_of
+from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.equations import TableRelations
+from constraint_builders.relations.marginals import Margin, cell_map, margin_matrix, refines
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
 
-UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables determine together
 
 
@@ -64,39 +61,21 @@ def compose(spine: LevelledTree, known: Flags) -> tuple[sparse.csr_array, NDArra
         known = known | sums | rest
 
 
-@dataclass(frozen=True)
-class SpineSums:
-    """Measured tables at levels, and what can be summed from them.
+class SumsOfMeasured:
+    """Wanted tables as sums and differences of measured ones, of any level.
 
-    Attributes
+    Parameters
     ----------
-    schema : Schema
-    places : Spine or Areas
-    layout : Layout
-        Of the observed tables.
-    levels : tuple of int
-        Their geolevels.
-    tables : tuple of Table
-    variances : list of ndarray (geounits,)
-        A typical variance of each in every geounit, ``inf`` where it was not measured.
-    unmeasured : ndarray of bool, (n,)
-    recodes_cross : bool
-        Whether recodes cross so that relations must come from the detailed cells.
-    possible : ndarray of bool (leaves * detailed cells,) or None
-        Detailed cells that may be other than empty, if some may not.
+    measured : Measured
+    wanted : NamedTables
     """
 
-    schema: Schema
-    places: Places
-    layout: Layout
-    levels: tuple[int, ...]
-    tables: tuple[Table, ...]
-    variances: list[Float]
-    unmeasured: NDArray[np.bool_]
-    recodes_cross: bool
-    possible: NDArray[np.bool_] | None
+    def __init__(self, measured: Measured, wanted: NamedTables) -> None:
+        self._measured, self._wanted = measured, wanted
+        self._schema, self._places = measured.domain.schema, measured.domain.places
+        self._recodes_cross = factors_cross(self._schema, [*measured.observed_tables, *wanted.tables])
 
-    def matrix(self, desired: Layout, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
+    def matrix(self) -> sparse.csr_array:
         """Desired cells as combinations of measured ones, (m, n).
 
         Raises
@@ -104,68 +83,74 @@ class SpineSums:
         ValueError
             If nothing measured determines a cell, which is named.
         """
+        layout, tables, levels = self._wanted
         found = [self._of_one_table(level, table) for level, table in zip(levels, tables, strict=True)]
         missing = [i for i, block in enumerate(found) if block is None]
         if missing:
             wanted = [levels[i] for i in missing], [tables[i] for i in missing]
-            across = self._across_levels(self._relations_with(*wanted), *wanted)
-            if self.possible is not None and any(lost is not None for _, lost in across):
-                across = self._across_levels(self._relations_of_possible_cells(*wanted), *wanted)
+            relations = self._measured.relations
+            assert isinstance(relations, TableRelations)
+            possible = partial(relations.of_possible_cells, *wanted)
+            between = possible() if self._recodes_cross else relations.structure_of_all(*wanted).matrix()
+            across = self._across_levels(between, *wanted)
+            if self._measured.has_zeros and any(lost is not None for _, lost in across):
+                across = self._across_levels(possible(), *wanted)
             for i, (block, lost) in zip(missing, across, strict=True):
                 if lost is not None:
-                    cell = desired.describe(int(desired.offsets[i]) + lost)
+                    cell = layout.describe(int(layout.offsets[i]) + lost)
                     raise ValueError(f"{cell} is not estimable: nothing measured determines it")
                 found[i] = block
         return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
 
     def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
         own = self._at_level(level, table)
-        if own is None and isinstance(self.places, LevelledTree):
-            return self._of_relatives(self.places, level, table)
+        if own is None and isinstance(self._places, LevelledTree):
+            return self._of_relatives(self._places, level, table)
         return self._of_leaves(level, table) if own is None else own
 
     def _of_relatives(self, spine: LevelledTree, level: int, table: Table) -> sparse.csr_array | None:
         """A table as sums and differences of measured ones of the geounits, their children, parents and siblings."""
-        source = np.full(spine.size, -1)
-        for i in np.argsort([-observed.size for observed in self.tables], kind="stable").tolist():
-            if refines(self.schema, self.tables[i], table):
-                members = spine.members[self.levels[i]]
-                cells = self.unmeasured[self.layout.block(i)].reshape(members.size, -1)
+        m, source = self._measured, np.full(spine.size, -1)
+        for i in np.argsort([-observed.size for observed in m.observed_tables], kind="stable").tolist():
+            if refines(self._schema, m.observed_tables[i], table):
+                members = spine.members[m.observed_levels[i]]
+                cells = m.unmeasured[m.observed.block(i)].reshape(members.size, -1)
                 source[members[~cells.any(axis=1)]] = i
         composed, known = compose(spine, source >= 0)
         members = spine.members[level]
         if not known[members].all():
             return None
-        total = sparse.csr_array((members.size * table.size, self.layout.size))
+        total = sparse.csr_array((members.size * table.size, m.observed.size))
         composed = composed[members].tocsc()
         for i in np.unique(source[np.flatnonzero(np.diff(composed.indptr))]).tolist():
-            places = spine.members[self.levels[i]]
-            own = sparse.csr_array(composed[:, places] * (source[places] == i))
-            sums = sparse.kron(own, margin_matrix(self.schema, self.tables[i], table)).tocoo()
-            columns = sums.col + self.layout.offsets[i]
-            total = total + sparse.csr_array((sums.data, (sums.row, columns)), shape=total.shape)
+            places = spine.members[m.observed_levels[i]]
+            total = total + self._summed(sparse.csr_array(composed[:, places] * (source[places] == i)), i, table)
         return total
 
     def _at_level(self, level: int, table: Table) -> sparse.csr_array | None:
         """A table as sums of one observed table of its level, if one contains it and was measured everywhere."""
-        for i in np.argsort([observed.size for observed in self.tables], kind="stable").tolist():
-            fine = self.tables[i]
-            complete = not self.unmeasured[self.layout.block(i)].any()
-            if self.levels[i] == level and complete and refines(self.schema, fine, table):
-                geounits = sparse.eye_array(self.places.members[level].size)
-                sums = sparse.kron(geounits, margin_matrix(self.schema, fine, table)).tocoo()
-                columns = sums.col + self.layout.offsets[i]
-                return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], self.layout.size))
+        m = self._measured
+        for i in np.argsort([observed.size for observed in m.observed_tables], kind="stable").tolist():
+            holds = m.observed_levels[i] == level and refines(self._schema, m.observed_tables[i], table)
+            if holds and not m.unmeasured[m.observed.block(i)].any():
+                return self._summed(sparse.eye_array(self._places.members[level].size), i, table)
         return None
+
+    def _summed(self, places: sparse.sparray, i: int, table: Table) -> sparse.csr_array:
+        """A table as sums of an observed one of combinations of places, (cells, n)."""
+        m = self._measured
+        sums = sparse.kron(places, margin_matrix(self._schema, m.observed_tables[i], table)).tocoo()
+        columns = sums.col + m.observed.offsets[i]
+        return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], m.observed.size))
 
     def _of_leaves(self, level: int, table: Table) -> sparse.csr_array | None:
         """A table of areas as sums of one of the leaves, if one contains it and was measured everywhere."""
-        if not isinstance(self.places, Areas):
+        if not isinstance(self._places, Areas):
             return None
-        for other, name in enumerate(self.places.levels):
-            own = self._at_level(other, table) if other != level and self.places.layer(name).is_of_leaves else None
+        for other, name in enumerate(self._places.levels):
+            own = self._at_level(other, table) if other != level and self._places.layer(name).is_of_leaves else None
             if own is not None:
-                return sparse.csr_array(sparse.kron(self.places.leaves_of(level), sparse.eye_array(table.size)) @ own)
+                return sparse.csr_array(sparse.kron(self._places.leaves_of(level), sparse.eye_array(table.size)) @ own)
         return None
 
     def _across_levels(
@@ -175,9 +160,9 @@ class SpineSums:
 
         They are unknowns of an extended set of equations, and eliminated.
         """
-        n = self.layout.size
-        sizes = [self.places.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
-        unknown = np.concatenate([np.flatnonzero(self.unmeasured), np.arange(n, n + sum(sizes))])
+        n = self._measured.observed.size
+        sizes = [self._places.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
+        unknown = np.concatenate([np.flatnonzero(self._measured.unmeasured), np.arange(n, n + sum(sizes))])
         elimination = eliminate(relations, unknown)
         free = np.zeros(n + sum(sizes))
         free[elimination.free_columns] = 1
@@ -193,33 +178,10 @@ class SpineSums:
                 blocks.append((sparse.csr_array(-elimination.solved[rows][:, :n]), None))
         return blocks
 
-    def _relations_with(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
-        """What holds between all observed cells and those of further tables."""
-        all_levels, all_tables = (*self.levels, *levels), (*self.tables, *tables)
-        if self.recodes_cross:
-            return self._relations_of_possible_cells(levels, tables)
-        known = [np.minimum(variances, UNOBSERVED_VARIANCE) for variances in self.variances]
-        wanted = [np.full(self.places.members[level].size, UNOBSERVED_VARIANCE) for level in levels]
-        return consistency_of(self.schema, self.places, all_levels, all_tables, [*known, *wanted]).matrix()
-
-    def _relations_of_possible_cells(self, levels: Sequence[int], tables: Sequence[Table]) -> sparse.csr_array:
-        """The same by eliminating the detailed cells, but for structural zeros."""
-        M = marginal_matrix(self.schema, (*self.tables, *tables), self.places, (*self.levels, *levels))
-        return relations_between_rows(M if self.possible is None else M[:, np.flatnonzero(self.possible)])
-
 
 def is_small(measured: Measured) -> bool:
     """Whether detailed cells can be eliminated to find out what several tables determine together."""
     return measured.domain.size <= MOST_ELIMINATED
-
-
-@dataclass(frozen=True, eq=False)
-class Wanted:
-    """The tables that are wanted, with a geography each at a level of it, and where they sit in a vector."""
-
-    layout: Layout
-    tables: tuple[Table, ...]
-    levels: tuple[int, ...]
 
 
 class Tabulation:
@@ -228,10 +190,10 @@ class Tabulation:
     Parameters
     ----------
     measured : Measured
-    wanted : Wanted
+    wanted : NamedTables
     """
 
-    def __init__(self, measured: Measured, wanted: Wanted) -> None:
+    def __init__(self, measured: Measured, wanted: NamedTables) -> None:
         self._measured = measured
         self._wanted = wanted
         self._same = wanted.layout is measured.observed
@@ -318,35 +280,20 @@ class Tabulation:
     @cached_property
     def _matrix(self) -> sparse.csr_array:
         """Desired cells in terms of measured ones, (m, n), each perhaps of several tables."""
-        w = self._wanted
-        return self._sums().matrix(w.layout, w.levels, w.tables) if self._measured.is_placed else self._of_several()
+        sums = SumsOfMeasured(self._measured, self._wanted)
+        return sums.matrix() if self._measured.is_placed else self._of_several(sums)
 
-    def _of_several(self) -> sparse.csr_array:
+    def _of_several(self, sums: SumsOfMeasured) -> sparse.csr_array:
         """The matrix without a geography, where a table follows from several observed ones together."""
-        m, w = self._measured, self._wanted
-        lost = w.layout.names[len(self._sources)]
-        if not is_small(m):
+        lost = self._wanted.layout.names[len(self._sources)]
+        if not is_small(self._measured):
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, and its detailed "
                 f"cells are more than {MOST_ELIMINATED:,}, too many to find out whether several do together"
             )
         try:
-            return self._sums().matrix(w.layout, w.levels, w.tables)
+            return sums.matrix()
         except ValueError:
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, nor do several together"
             ) from None
-
-    def _sums(self) -> SpineSums:
-        m, w = self._measured, self._wanted
-        return SpineSums(
-            m.domain.schema,
-            m.domain.places,
-            m.observed,
-            m.observed_levels,
-            m.observed_tables,
-            m.typical_variances(),
-            m.unmeasured,
-            factors_cross(m.domain.schema, [*m.observed_tables, *w.tables]),
-            ~m.zeros.detailed(m.domain.leaves) if m.zeros else None,
-        )
