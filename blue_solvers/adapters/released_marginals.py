@@ -16,7 +16,6 @@ from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.estimability import refuse_unestimable
-from constraint_builders.record import NOTHING_ASSUMED
 
 Clique = tuple[str, ...]
 
@@ -197,9 +196,7 @@ class ExactMarginals:
 
     def _operator(self, clique: Clique) -> BlueOperator:
         if clique not in self._operators:
-            layout, tables, levels = self.problem.names.tables([_name(clique)])
-            own = {"desired": layout, "desired_tables": tables, "desired_levels": levels}
-            wanted = self.problem.replace(**own, **NOTHING_ASSUMED)
+            wanted = self.problem.wanting(self.problem.names.tables([_name(clique)]))
             refuse_unestimable(wanted)
             self._operators[clique] = blue(wanted)
         return self._operators[clique]
