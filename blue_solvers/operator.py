@@ -13,10 +13,18 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.about import logger
-from blue_solvers.adjustments import measured_places
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.contract.prepared import WithoutRounding, with_exact_zeros, without_rounding
-from blue_solvers.estimates import Estimate
+from blue_solvers.estimates import (
+    Estimate,
+    Judge,
+    bound_of,
+    certified,
+    is_exact,
+    measured_places,
+    proved,
+    where_measured,
+)
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.over_layouts import (
     OverLayouts,
@@ -28,7 +36,6 @@ from blue_solvers.over_layouts import (
     real_vector,
     require_dense,
 )
-from blue_solvers.proving import Judge, bound_of, certified, is_exact, proved, where_measured
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate, certify
 from blue_solvers.verification.weighed_noise import at_most

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from blue_solvers.contract import Info
-from blue_solvers.proving import is_exact
+from blue_solvers.estimates import is_exact
 from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256, untouched
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (

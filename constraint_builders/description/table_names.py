@@ -79,7 +79,12 @@ class TableNames:
         """Tables of some names, one after another, each an array of the shape of its `dimensions`."""
         names = tuple(names)
         levels, tables = zip(*map(self.read, names), strict=True) if names else ((), ())
-        keys, shapes = [table.name for table in tables], [table.shape for table in tables]
+        return self.laid_out(names, tables, levels)
+
+    def laid_out(self, names: Sequence[Any], tables: tuple[Table, ...], levels: tuple[int, ...]) -> NamedTables:
+        """The same of names that were read before."""
+        keys: list[Any] = [table.name for table in tables]
+        shapes = [table.shape for table in tables]
         if self.by_level:
             keys = [(self.places.levels[level], key) for level, key in zip(levels, keys, strict=True)]
             sizes = [self.places.members[level].size for level in levels]
