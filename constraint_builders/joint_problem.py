@@ -272,8 +272,8 @@ def _speaks_of_leaves(problem: Problem) -> bool:
     """Whether it has tables of the layer of areas that is always there."""
     places = problem.domain.places
     used = {*problem.observed_levels, *problem.desired_levels}
-    zeros = problem.zeros is not None and bool(problem.zeros.empty[places.members[-1]].any())
-    return places.levels[-1] == LEAF and (len(places.levels) - 1 in used or zeros)
+    zeros = problem.known_empty.empty[places.members[-1]]
+    return places.levels[-1] == LEAF and (len(places.levels) - 1 in used or bool(zeros.any()))
 
 
 def _variances(problem: Problem) -> list[Float]:
@@ -288,12 +288,10 @@ def _zeros(products: Mapping[str, Problem], common: CommonSchema, leaves: Common
     """Cells of areas that some problem knows to be empty, as `Problem` takes them."""
     found = {}
     for name, own in products.items():
-        if own.zeros is None:
-            continue
-        schema, places = own.domain.schema, own.domain.places
-        table = make_table(schema, tuple(schema.names[axis] for axis in own.zeros.axes))
+        schema, places, zeros = own.domain.schema, own.domain.places, own.known_empty
+        table = make_table(schema, tuple(schema.names[axis] for axis in zeros.axes))
         for level, members in zip(places.levels, places.members, strict=True):
-            if (empty := own.zeros.empty[members]).any():
+            if (empty := zeros.empty[members]).any():
                 found[leaves.layer(name, level), common.table(name, table)] = empty
     return found
 

@@ -196,9 +196,7 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
 
 def _refuse_filled_zeros(measured: Measured) -> None:
     """Refuse equalities that put something into cells known to be empty."""
-    if measured.zeros is None or measured.equalities is None:
-        return
-    (E, b), empty = measured.equalities, _empty_cells(measured)
+    (E, b), empty = measured.equality_rows, _empty_cells(measured)
     filled = np.flatnonzero((b != 0) & (abs(E) @ empty > 0) & (abs(E) @ ~empty == 0))
     if filled.size:
         row = int(filled[0])
@@ -211,11 +209,9 @@ def _refuse_filled_zeros(measured: Measured) -> None:
 
 def _empty_cells(measured: Measured) -> Flags:
     """Observed cells that structural zeros say are empty, (n,)."""
-    places, zeros = measured.domain.places, measured.zeros
+    members, zeros = measured.domain.places.members, measured.known_empty
     own = zip(measured.observed_levels, measured.observed_tables, strict=True)
-    if zeros is None:
-        return np.zeros(measured.observed.size, dtype=bool)
-    return np.concatenate([zeros.cells(table, places.members[level]).ravel() for level, table in own])
+    return np.concatenate([zeros.cells(table, members[level]).ravel() for level, table in own])
 
 
 def _read_desired(measured: Measured, desired: Any) -> NamedTables:
