@@ -218,8 +218,11 @@ class Problem(Record):
         if self.is_tree_of_sums:
             spine, tables, places = sums_over_spine(self)
             return ProblemOverSpine(Problem(Schema({"node": 1}), tables, spine=spine), places, places)
-        nested = over_spine(self) if self.has_areas else None
-        return ProblemOverSpine(Problem(nested[0]), *nested[1:]) if nested else None
+        found = over_spine(self) if self.has_areas else None
+        if found is None:
+            return None
+        record, observed, desired = found
+        return ProblemOverSpine(Problem(record), observed, desired)
 
     @property
     def nests(self) -> bool:

@@ -2,7 +2,7 @@
 
 Places are the geounits of a spine, of one where there is no geography, or areas. Along each variable, the sum over all
 its levels and the levels but one are a basis of functionals (`bases`); products of these are a basis for every table,
-in components that the same tables hold (`functional_rows`). For one component every place has as many measurements as
+in components that the same tables hold (`bases`). For one component every place has as many measurements as
 it has tables that hold it. They give one equation for each but the most precise, which keeps the equations' noise as
 little correlated as it can be. That one stands for the place in what holds between places, which is a matter of where
 the component was measured at all. Nothing else is related, so these equations are independent, and their number is the
