@@ -86,6 +86,14 @@ def bound_of(certificate: Certificate) -> float:
     return np.inf if certificate.bound is None else certificate.bound
 
 
+def tabulated(problem: Problem, x: Float) -> Float:
+    """The desired cells from consistent observed ones, NaN where nothing determines them."""
+    determined = problem.determined
+    places = measured_places(determined) if determined.is_placed else np.full(1, -1)
+    values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
+    return np.where(problem.lost, np.nan, values)
+
+
 def where_measured(problem: Problem, x: Float) -> Float:
     """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
     return np.where(problem.unmeasured, np.nan, x) if problem.has_unmeasured else x

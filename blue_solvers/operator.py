@@ -21,8 +21,8 @@ from blue_solvers.estimates import (
     bound_of,
     certified,
     is_exact,
-    measured_places,
     proved,
+    tabulated,
     where_measured,
 )
 from blue_solvers.normal_equations.noisy_equations import least_variance
@@ -226,7 +226,7 @@ class BlueOperator(OverLayouts):
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
             x, info, proof = P._proved(y, lambda x: self._judged(y, x))
-            values, observed = (x, x) if P is self else (self._tabulated(x), where_measured(self.problem, x))
+            values, observed = (x, x) if P is self else (tabulated(self.problem, x), where_measured(self.problem, x))
             observed.flags.writeable = False
         else:
             values, info = self._reported(y)
@@ -256,7 +256,7 @@ class BlueOperator(OverLayouts):
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
-        values = x if self._is_over_observed else self._tabulated(x)
+        values = x if self._is_over_observed else tabulated(self.problem, x)
         return self.certificate(y, values, x)
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
@@ -276,13 +276,6 @@ class BlueOperator(OverLayouts):
                         x, info, certificate = found, replace(told, reason=f"{info.reason}, then {told.reason}"), proof
         reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
         return x, replace(info, exact=is_exact(certificate), reason=reason, error_bound=certificate.bound), certificate
-
-    def _tabulated(self, x: Float) -> Float:
-        """The desired cells from consistent observed ones, NaN where nothing determines them."""
-        determined = self.problem.determined
-        places = measured_places(determined) if determined.is_placed else np.full(1, -1)
-        values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
-        return np.where(self.problem.lost, np.nan, values)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y with a report of how it went.
