@@ -1,21 +1,21 @@
-"""An estimate with everything that belongs to it: values, errors, how they were computed, and their proof."""
+"""An estimate with everything that belongs to it: values, errors, how they were computed, their proof, adjustments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from blue_solvers.adjustments import Adjustments, adjustments
 from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level
-from blue_solvers.verification import Certificate, Fit, fit_test
+from blue_solvers.verification import Certificate, Fit, certify, fit_test
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
-from constraint_builders.description.layout import Layout
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Layout, Name
 from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import draw
@@ -26,8 +26,150 @@ if TYPE_CHECKING:
 
     from blue_solvers.operator import BlueOperator
 
-
+PROMISE = 1e-9  # standard errors
+EXACT = 1e-8  # standard errors up to which an answer is called exact
+REFINEMENTS = 2
+Judge = Callable[[Float], Certificate]
 Frame = TypeVar("Frame")
+
+
+def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -> tuple[Float, Certificate]:
+    """The estimate of the observed cells with its certificate, refined by the solver that made it.
+
+    Parameters
+    ----------
+    y, x : ndarray, (n,)
+        What was measured, 0 where nothing was, and its estimate.
+    linear : callable
+        The linear part of the estimate of the observed cells, (n,) to (n,).
+    judge : callable
+        The certificate of x.
+
+    Returns
+    -------
+    x : ndarray, (n,)
+    certificate : Certificate
+        Of these values.
+    """
+    certificate = judge(x)
+    for _ in range(REFINEMENTS):
+        bound = bound_of(certificate)  # rounding may hide what is known exactly
+        if bound <= PROMISE:
+            break
+        refined = x + linear(y - x)
+        better = judge(refined)
+        if bound_of(better) >= bound and np.isfinite(bound):
+            break
+        gained = bound_of(better) <= bound / 2 < np.inf  # otherwise what is left is rounding
+        x, certificate = refined, better
+        if not gained:
+            break
+    return x, certificate
+
+
+def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
+    """As `certify`, of what is wanted: cells of x that were not measured may stay unjudged."""
+    certificate = certify(problem, y, x, desired)
+    if is_exact(certificate) or not problem.has_unmeasured:
+        return certificate
+    measured = certify(problem, y, where_measured(problem, x), desired)
+    return measured if bound_of(measured) < bound_of(certificate) else certificate
+
+
+def is_exact(certificate: Certificate) -> bool:
+    """Whether an answer is proved to be the best estimate, to 1e-8 standard errors."""
+    return bound_of(certificate) <= EXACT
+
+
+def bound_of(certificate: Certificate) -> float:
+    """Of how far an answer is from the best estimate; infinite where nothing is proved."""
+    return np.inf if certificate.bound is None else certificate.bound
+
+
+def tabulated(problem: Problem, x: Float) -> Float:
+    """The desired cells from consistent observed ones, NaN where nothing determines them."""
+    determined = problem.determined
+    places = measured_places(determined) if determined.is_placed else np.full(1, -1)
+    values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
+    return np.where(problem.lost, np.nan, values)
+
+
+def where_measured(problem: Problem, x: Float) -> Float:
+    """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
+    return np.where(problem.unmeasured, np.nan, x) if problem.has_unmeasured else x
+
+
+@dataclass(frozen=True)
+class Adjustments:
+    """Measurements of the desired cells beside their estimates; no array is writable in an `Estimate`'s.
+
+    Attributes
+    ----------
+    value, variance : ndarray, (m,)
+        What was measured, NaN where nothing was, and the variance of its noise, infinite there.
+    adjustment : ndarray, (m,)
+        Estimate less value; NaN where nothing was measured or estimated.
+    adjustment_z : ndarray, (m,)
+        The adjustment in its own standard errors, standard normal where the noise is as declared and normal; NaN where
+        no other measurement checks the cell, and where the estimate is not the best one.
+    """
+
+    value: Float
+    variance: Float
+    adjustment: Float
+    adjustment_z: Float
+
+
+def adjustments(problem: Problem, y: Float, noise: Float, values: Float, variances: Float, best: bool) -> Adjustments:
+    """Compare estimates with what was measured.
+
+    Parameters
+    ----------
+    problem : Problem
+    y, noise : ndarray, (n,)
+        What was measured over the observed layout, and the variances of its noise, infinite where nothing was.
+    values, variances : ndarray, (m,)
+        Estimates over the desired layout, and their variances.
+    best : bool
+        Whether they are the best linear unbiased estimates.
+
+    Returns
+    -------
+    Adjustments
+    """
+    place = measured_places(problem)
+    measured = (place >= 0) & np.isfinite(noise[place])
+    value, variance = np.full(place.size, np.nan), np.full(place.size, np.inf)
+    value[measured], variance[measured] = y[place[measured]], noise[place[measured]]
+    adjustment = values - value
+    z = np.full(place.size, np.nan)
+    if best:
+        left = np.where(measured, variance - variances, 0.0)
+        checked = left > LEAST_CHECKED * np.where(measured, variance, 0.0)
+        z[checked] = adjustment[checked] / np.sqrt(left[checked])
+    return Adjustments(value, variance, adjustment, z)
+
+
+def measured_places(problem: Problem) -> Index:
+    """For every desired cell its position in the observed layout, -1 where it was not measured, (m,)."""
+    place = np.full(problem.desired.size, -1, dtype=np.intp)
+    observed = np.arange(problem.observed.size)
+    for name, own in shared_tables(problem):
+        place[own] = observed[problem.observed.slice(name)]
+    place[problem.unmeasured[place]] = -1  # those at -1 stay there
+    return place
+
+
+def shared_tables(problem: Problem) -> list[tuple[Name, Index]]:
+    """The observed tables that are desired too, and where their cells sit in the desired layout, in their own order."""
+    cells = np.arange(problem.desired.size)
+    shared = []
+    for name in problem.observed.names:
+        try:
+            shared.append((name, problem.desired.turned(cells, name)))
+        except ValueError:  # it is not wanted
+            continue
+    return shared
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,19 +13,34 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.about import logger
-from blue_solvers.adjustments import measured_places
-from blue_solvers.column_units import finite_weights, in_range, read_weights, real_columns, require_dense, require_real
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
-from blue_solvers.contract.table_variances import WithoutRounding, with_exact_zeros, without_rounding
-from blue_solvers.estimates import Estimate
+from blue_solvers.contract.prepared import WithoutRounding, with_exact_zeros, without_rounding
+from blue_solvers.estimates import (
+    Estimate,
+    Judge,
+    bound_of,
+    certified,
+    is_exact,
+    proved,
+    tabulated,
+    where_measured,
+)
 from blue_solvers.normal_equations.noisy_equations import least_variance
-from blue_solvers.proving import Judge, bound_of, certified, is_exact, proved, where_measured
+from blue_solvers.over_layouts import (
+    OverLayouts,
+    ProductOverLayouts,
+    finite_weights,
+    in_range,
+    read_weights,
+    real_columns,
+    real_vector,
+    require_dense,
+)
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate, certify
 from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.over_layouts import OverLayouts, ProductOverLayouts
 from constraint_builders.vectors import refuse_not_finite, refuse_unusable
 
 ESTIMATES_A_PROOF = 10.0  # that a proof may take as long as, with preparing each
@@ -144,7 +159,6 @@ class BlueOperator(OverLayouts):
         self._prepared = prepared
         self.offset = prepared.offset
         self.offset.flags.writeable = False
-        self._has_unmeasured = problem.has_unmeasured
         self._require_finite = partial(refuse_not_finite, problem)
         self._seconds = 0.0  # of the processor, that preparing took
 
@@ -164,7 +178,7 @@ class BlueOperator(OverLayouts):
     def _readable(self, X: Float) -> Float:
         """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
         Y = real_columns(X)
-        if self._has_unmeasured:
+        if self.problem.has_unmeasured:
             Y = Y.copy()
             Y[self.problem.unmeasured] = 0
         return Y
@@ -175,7 +189,7 @@ class BlueOperator(OverLayouts):
             if isinstance(x, LinearOperator) or np.isscalar(x):
                 return super().dot(x)
             require_dense(x)
-        x = self._by_position(x)
+        x = real_vector(self.problem.observed, x)
         if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
             raise ValueError(
                 f"the estimate takes vectors of shape ({self.shape[1]},) or ({self.shape[1]}, K) over the observed "
@@ -185,11 +199,6 @@ class BlueOperator(OverLayouts):
 
     def __matmul__(self, x: Any) -> Any:
         return self.dot(x) if type(x) is np.ndarray else super().__matmul__(x)
-
-    def _by_position(self, x: Any) -> Float:
-        """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""
-        require_real(x)
-        return self.problem.observed.flat(x, "the vector over the observed layout", truth_values=True)
 
     @property
     def info(self) -> Info:
@@ -217,7 +226,7 @@ class BlueOperator(OverLayouts):
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
             x, info, proof = P._proved(y, lambda x: self._judged(y, x))
-            values, observed = (x, x) if P is self else (self._tabulated(x), where_measured(self.problem, x))
+            values, observed = (x, x) if P is self else (tabulated(self.problem, x), where_measured(self.problem, x))
             observed.flags.writeable = False
         else:
             values, info = self._reported(y)
@@ -247,7 +256,7 @@ class BlueOperator(OverLayouts):
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
-        values = x if self._is_over_observed else self._tabulated(x)
+        values = x if self._is_over_observed else tabulated(self.problem, x)
         return self.certificate(y, values, x)
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
@@ -268,13 +277,6 @@ class BlueOperator(OverLayouts):
         reason = info.reason if is_exact(certificate) else f"{info.reason}; {certificate}"
         return x, replace(info, exact=is_exact(certificate), reason=reason, error_bound=certificate.bound), certificate
 
-    def _tabulated(self, x: Float) -> Float:
-        """The desired cells from consistent observed ones, NaN where nothing determines them."""
-        determined = self.problem.determined
-        places = measured_places(determined) if determined.is_placed else np.full(1, -1)
-        values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
-        return np.where(self.problem.lost, np.nan, values)
-
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y with a report of how it went.
 
@@ -289,7 +291,7 @@ class BlueOperator(OverLayouts):
         info : Info
             Of the worst column.
         """
-        Y = self._by_position(Y)
+        Y = real_vector(self.problem.observed, Y)
         start = time.perf_counter()
         X, info = self._told(self._readable(Y.reshape(self.shape[1], -1)), self._require_finite)
         return X.reshape(-1, *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)
@@ -319,12 +321,12 @@ class BlueOperator(OverLayouts):
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
-        vector = self.problem.observed.vector(y) if isinstance(y, Mapping) else self._by_position(y)
+        vector = self.problem.observed.vector(y) if isinstance(y, Mapping) else real_vector(self.problem.observed, y)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
         vector = real_columns(vector)
         self.problem.check_vector(vector)
-        if self._has_unmeasured:
+        if self.problem.has_unmeasured:
             vector = np.where(self.problem.unmeasured, 0.0, vector)
         elif vector.flags.writeable or not vector.flags.owndata:  # somebody may write to it
             vector = vector.copy()

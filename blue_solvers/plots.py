@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.adjustments import shared_tables
+from blue_solvers.estimates import shared_tables
 from blue_solvers.operator import BlueOperator
 from blue_solvers.uncertainty.functionals import estimate
 from blue_solvers.uncertainty.intervals import intervals

@@ -1,4 +1,8 @@
-"""Names of the arrays that everything is made of, and rows of one without a copy."""
+"""Names of the arrays that everything is made of, rows of one without a copy, and distinct whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +13,37 @@ Index = NDArray[np.intp]
 Integers = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+APART = 4  # times as many numbers in their range: beyond, they are sorted
 
 
 def as_slice(rows: Index) -> slice | Index:
     """Consecutive rows as a slice, which copies nothing."""
     consecutive = rows.size and rows[-1] - rows[0] == rows.size - 1 and (rows[1:] > rows[:-1]).all()
     return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
+
+
+def distinct_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], Int32]:
+    """The distinct ones of some whole numbers, or truth values, in order, and the place of each among them.
+
+    Nothing is sorted where the numbers lie close together.
+    """
+    if numbers.size and numbers.dtype.kind != "b":
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low <= APART * numbers.size:
+            from_low = numbers if low == 0 else np.subtract(numbers, low, dtype=_wide(numbers.dtype))
+            places = from_low.astype(np.int32)
+            occurs = np.zeros(high - low + 1, dtype=bool)
+            occurs[places] = True
+            found = np.flatnonzero(occurs).astype(numbers.dtype) + numbers.dtype.type(low)
+            if found.size == occurs.size:
+                return found, places
+            rank = np.cumsum(occurs, dtype=np.int32)
+            rank -= 1
+            return found, rank[places]
+    found, inverse = np.unique(numbers, return_inverse=True)
+    return found, inverse.astype(np.int32)
+
+
+def _wide(kind: np.dtype[Any]) -> type[np.signedinteger[Any]] | np.dtype[Any]:
+    """Whole numbers in which differences of such do not overflow."""
+    return kind if kind.itemsize == 8 else np.int64

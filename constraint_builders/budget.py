@@ -40,8 +40,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from constraint_builders.description.exact_numbers import Rational, exact_number, in_digits
-from constraint_builders.description.variances import LARGEST, SMALLEST
+from constraint_builders.description.reals import LARGEST, SMALLEST, Rational, exact_number, in_digits
 
 __all__ = [
     "Budget",

@@ -13,13 +13,11 @@ from constraint_builders.description.table import Table
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.bases import factors_cross
-from constraint_builders.relations.compositions import compose
-from constraint_builders.relations.consistency import TableRelations
 from constraint_builders.relations.constraints import SelfConsistency
+from constraint_builders.relations.equations import TableRelations
 from constraint_builders.relations.marginals import refines
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.spine_tables import undetermined
-from constraint_builders.relations.tabulation import is_small
+from constraint_builders.relations.tabulation import compose, is_small
 
 INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
 ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right, each being new information
@@ -34,7 +32,7 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
     """
     schema, members = measured.domain.schema, measured.domain.places.members[level]
     if not factors_cross(schema, [*measured.observed_tables, table]):
-        return undetermined(_components_with(measured, table.factors), table, members)
+        return _components_with(measured, table.factors).undetermined(table, members)
     places = measured.domain.places
     known = np.zeros(places.size, dtype=bool)
     observed = zip(measured.observed_levels, measured.observed_tables, measured.typical_variances(), strict=True)
@@ -66,35 +64,43 @@ def refuse_unestimable(record: Record) -> None:
     """
     if record.desired is record.observed and not record.has_unmeasured:
         return
-    if record.places is None:
+    if not record.is_placed:
         record.tabulation  # noqa: B018  refuses, by name, what no observed tables contain
-    else:
-        _refuse_unestimable_geounits(record)
-    _refuse_undetermined_cells(record)
+        _refuse_undetermined_cells(record)
+    elif _some_lack(record) or record.is_measured_in_part:
+        record.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
 
 
-def _refuse_unestimable_geounits(record: Record) -> None:
-    schema, places = record.domain.schema, record.domain.places
+def _some_lack(record: Record) -> bool:
+    """Whether measurements alone leave a desired table open somewhere, which only elimination can then tell.
+
+    Raises
+    ------
+    ValueError
+        If neither cells known to be empty nor crossing recodes leave anything to tell.
+    """
+    schema, places, found = record.domain.schema, record.domain.places, False
     for level, table in zip(record.desired_levels, record.desired_tables, strict=True):
-        crossing = factors_cross(schema, [*record.observed_tables, table])
-        geounit = None if crossing else lacks(record, level, table)
-        if geounit is not None and (record.zeros is None or not is_small(record)):
+        geounit = lacks(record, level, table)
+        if geounit is None:
+            continue
+        found = factors_cross(schema, [*record.observed_tables, table]) or (record.has_zeros and is_small(record))
+        if not found:
             where = f"{places.levels[level]} {places.geocodes[geounit]!r}"
             raise ValueError(
                 f"table {table.name!r} is not estimable at {where}: no measurement there, below or above "
                 "determines it, and equalities between observed cells do not count towards it"
             )
+    return found
 
 
 def _refuse_undetermined_cells(record: Record) -> None:
-    """Refuse desired tables that depend on cells which neither were measured nor follow from the others.
+    """Refuse desired cells of one place that depend on some which neither were measured nor follow from the others.
 
     Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
     still be determined where cells that it is summed from are not.
     """
-    if record.places is not None and (_rests_on_several_levels(record) or _rests_on_zeros(record)):
-        record.tabulation  # noqa: B018  refuses, by name, what rests on undetermined cells
-    if record.places is not None or not record.relations.partly_measured:
+    if not record.relations.partly_measured:
         return
     if record.is_tree_of_sums:
         lost = record.relations.tree.undetermined(record.variances)
@@ -115,30 +121,6 @@ def _refuse_undetermined_cells(record: Record) -> None:
             f"table {name!r} is not estimable: {where} rests on cells that were not measured and that nothing "
             f"observed determines; {INSTEAD}"
         )
-
-
-def _some_lack(record: Record) -> bool:
-    """Whether the measurements alone leave a desired table open somewhere."""
-    lacking = zip(record.desired_levels, record.desired_tables, strict=True)
-    return any(lacks(record, *entry) is not None for entry in lacking)
-
-
-def _rests_on_several_levels(record: Record) -> bool:
-    """Whether only elimination can tell which desired cells are determined."""
-    crossing = factors_cross(record.domain.schema, [*record.observed_tables, *record.desired_tables])
-    return _measured_in_part(record) or (crossing and _some_lack(record))
-
-
-def _measured_in_part(record: Record) -> bool:
-    """Whether some cells of a table of a geounit were measured and others not."""
-    typical = zip(record.observed_tables, record.typical_variances(), strict=True)
-    whole = sum(table.size * int(np.isinf(variances).sum()) for table, variances in typical)
-    return int(record.unmeasured.sum()) > whole
-
-
-def _rests_on_zeros(record: Record) -> bool:
-    """Whether cells known to be empty determine what measurements alone do not."""
-    return record.zeros is not None and is_small(record) and _some_lack(record)
 
 
 def undetermined_cells(measured: Measured, determined: Record, assumed: NDArray[np.intp]) -> NDArray[np.bool_] | None:

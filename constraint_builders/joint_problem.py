@@ -6,22 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import LEAF
-from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.common_schema import CommonSchema, common_schema, require_known_factors
-from constraint_builders.description.counted_parts import CountedParts, Parts
-from constraint_builders.description.joined_noise import joined_covariance
+from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup
+from constraint_builders.description.common_schema import (
+    CommonSchema,
+    CountedParts,
+    Parts,
+    common_schema,
+    require_known_factors,
+)
 from constraint_builders.description.labelled import read_names
-from constraint_builders.description.leaves_by_group import LeavesByGroup
+from constraint_builders.description.low_rank import LowRankPlusDiagonal
+from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.source_values import SourceValues
+from constraint_builders.description.source_values import SourceValues, Understood
 from constraint_builders.description.table import make_table, parse_table
-from constraint_builders.description.understood import Understood
+from constraint_builders.description.table_names import TableNames
 from constraint_builders.problem import Problem
-from constraint_builders.relations.spine_tables import spine_layout
+from constraint_builders.reading import read_tables
 
 Name: TypeAlias = tuple[str, str]
 Measured: TypeAlias = tuple[str, str, Float]
@@ -90,7 +95,11 @@ def joint(
     >>> joint(coarse, fine, names=["PL94", "DHC"]).observed.names
     (('all (PL94)', 'adult'), ('all (PL94)', 'total'), ('all (DHC)', 'sex * age'))
     """
-    return _joint(problems, names, schema, recodes, desired, only, beside, undetermined)[0]
+    products = _products(problems, names)
+    schemas = {name: own.domain.schema for name, own in products.items()}
+    require_known_factors(recodes or {}, schemas, schema)
+    common = common_schema(schemas, schema, recodes or {})
+    return _joined(products, common, _leaves_of(products), desired, only, beside, undetermined)[0]
 
 
 def joint_parts(
@@ -110,23 +119,28 @@ def joint_parts(
     ValueError
         As `joint`; or if no problem has the variables of a desired table.
     """
-    common = parts.common({name: own.domain.schema for name, own in zip(names, problems, strict=True)}, recodes)
-    asked = None if desired is None else _asked_of_each(dict(zip(names, problems, strict=True)), common, desired)
-    problem, apart = _joint(problems, names, common.schema, recodes, asked, parts.only, parts.beside, "nan")
+    products = _products(problems, names)
+    schemas = {name: own.domain.schema for name, own in products.items()}
+    common, leaves = parts.common(schemas, recodes), _leaves_of(products)
+    require_known_factors(recodes, schemas, common.schema)
+    asked = None if desired is None else _asked_of_each(products, common, leaves, desired)
+    problem, apart = _joined(products, common, leaves, asked, parts.only, parts.beside, "nan")
     if apart is None:
         raise ValueError("only= names no product")
     return problem, apart
 
 
+def _leaves_of(products: Mapping[str, Problem]) -> CommonLeaves:
+    """The leaves that all products have, and the layers of each."""
+    places = {name: own.domain.places for name, own in products.items()}
+    return CommonLeaves(places, [name for name, own in products.items() if _speaks_of_leaves(own)])
+
+
 def _asked_of_each(
-    products: Mapping[str, Problem], common: CommonSchema, desired: Sequence[str]
-) -> dict[str, dict[str, None]]:
+    products: Mapping[str, Problem], common: CommonSchema, leaves: CommonLeaves, desired: Sequence[str]
+) -> dict[str, list[str]]:
     """Desired tables, named by the factors of the finer schema or of the problems, in the layers of these."""
-    leaves = CommonLeaves(
-        {name: own.domain.places for name, own in products.items()},
-        [name for name, own in products.items() if _speaks_of_leaves(own)],
-    )
-    found: list[tuple[str, str, None]] = []
+    found: list[Name] = []
     for table in desired:
         pairs = []
         for name, own in products.items():
@@ -135,30 +149,24 @@ def _asked_of_each(
             factors = [of.get(factor, factor) for factor in parse_table(common.schema, table).factors]
             if known.issuperset(map(common.schema.axis_of, factors)):
                 levels = dict.fromkeys(own.domain.places.levels[level] for level in own.desired_levels)
-                pairs += [(leaves.layer(name, level), " * ".join(factors) or "total", None) for level in levels]
+                pairs += [(leaves.layer(name, level), " * ".join(factors) or "total") for level in levels]
         if not pairs:
             raise ValueError(f"no input has all variables of the desired table {table!r}: ask for others")
         found += pairs
     return _by_layer(found)
 
 
-def _joint(
-    problems: Sequence[Problem],
-    names: Sequence[str] | None,
-    schema: Schema | None,
-    recodes: Mapping[str, str] | None,
+def _joined(
+    products: Mapping[str, Problem],
+    common: CommonSchema,
+    leaves: CommonLeaves,
     desired: Mapping[str, Any] | Sequence[str] | str | None,
     only: Parts | None,
     beside: Parts | None,
     undetermined: Literal["error", "nan"],
 ) -> tuple[Problem, LeavesByGroup | None]:
     """The joint problem, and which of its layers tell apart what products count, if some count a part."""
-    products = _products(problems, names)
-    schemas = {name: own.domain.schema for name, own in products.items()}
-    require_known_factors(recodes or {}, schemas, schema)
-    common = common_schema(schemas, schema, recodes or {})
-    places = {name: own.domain.places for name, own in products.items()}
-    leaves = CommonLeaves(places, [name for name, own in products.items() if _speaks_of_leaves(own)])
+    problems = list(products.values())
     observed: list[Measured] = []
     wanted: list[Name] = []
     for name, own in products.items():
@@ -167,8 +175,8 @@ def _joint(
             observed.append((leaves.layer(name, levels[level]), common.table(name, table), variances))
         for level, table in zip(own.desired_levels, own.desired_tables, strict=True):
             wanted.append((leaves.layer(name, levels[level]), common.table(name, table)))
-    asked = _by_layer((layer, table, None) for layer, table in wanted) if desired is None else desired
-    zeros, areas, over = _zeros(products, common, leaves), leaves.areas, common.schema
+    asked = _by_layer(wanted) if desired is None else desired
+    zeros, over = _zeros(products, common, leaves), TableNames.of(common.schema, leaves.areas)
     apart = None
     if beside and not only:
         raise ValueError("beside= is of problems in only=, which say whom they count: give only= too")
@@ -179,22 +187,22 @@ def _joint(
         observed = [apart.measured(*own) for own in observed]
         asked = _asked_apart(apart, asked)
         zeros = apart.empty(zeros)
-        areas, over = apart.areas(), apart.schema
-    order = _by_layers(observed, [size for own in problems for size in own.observed.sizes])
-    equalities = _equalities(problems)
-    truth = None if any(own.truth is None for own in problems) else np.concatenate([own.truth for own in problems])
+        over = TableNames.of(apart.schema, apart.areas())
+    rows = [own.equality_rows for own in problems]
+    E, b = sparse.block_diag([own for own, _ in rows], format="csr"), np.concatenate([own for _, own in rows])
     together = Problem(
-        over,
-        _by_layer(observed),
-        asked if isinstance(asked, str | Sequence) else {layer: list(tables) for layer, tables in asked.items()},
-        areas=areas,
-        zeros=zeros or None,
-        equalities=None if equalities is None else (equalities[0][:, order], equalities[1]),
-        noise=problems[0].noise.law,
-        truth=None if truth is None else truth[order],
-        undetermined=undetermined,
+        read_tables(
+            over,
+            {(layer, table): variances for layer, table, variances in observed},
+            asked,
+            None,
+            zeros or None,
+            (E, b) if b.size else None,
+            problems[0].noise.law,
+            None if any(own.truth is None for own in problems) else np.concatenate([own.truth for own in problems]),
+            undetermined,
+        )
     )
-    together = _in_order(together, [(layer, table) for layer, table, _ in observed], np.argsort(order))
     together = together.replace(understood=_understood(products), sources=_sources(products))
     covariance = joined_covariance({name: own.noise for name, own in products.items()})
     return together if covariance is None else together.with_covariance(covariance), apart
@@ -219,10 +227,10 @@ def _sources(products: Mapping[str, Problem]) -> SourceValues | None:
     return SourceValues.joined(found)
 
 
-def _by_layer(tables: Iterable[tuple[str, str, Any]]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for layer, table, own in tables:
-        found.setdefault(layer, {})[table] = own
+def _by_layer(tables: Iterable[Name]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for layer, table in dict.fromkeys(tables):
+        found.setdefault(layer, []).append(table)
     return found
 
 
@@ -232,37 +240,10 @@ def _require_known(option: str, parts: Parts, products: Mapping[str, Problem]) -
         raise ValueError(f"{option} names problem {unknown[0]!r}: there are {', '.join(map(repr, products))}")
 
 
-def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, dict[str, None]]:
+def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, list[str]]:
     if not isinstance(desired, Mapping) or any(isinstance(tables, str) for tables in desired.values()):
         raise ValueError("with only= desired tables are named by layer: desired={layer: [table, ...]}")
-    pairs = [apart.place(layer, table) for layer, tables in desired.items() for table in tables]
-    return _by_layer((layer, table, None) for layer, table, _ in pairs)
-
-
-def _by_layers(observed: Sequence[Measured], sizes: Sequence[int]) -> Index:
-    """Where the cells of tables, one after another, are once those of a layer come together."""
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    first = {layer: i for i, layer in reversed([(i, layer) for i, (layer, _, _) in enumerate(observed)])}
-    tables = sorted(range(len(observed)), key=lambda i: first[observed[i][0]])
-    return np.concatenate([np.arange(starts[i], starts[i + 1]) for i in tables])
-
-
-def _in_order(problem: Problem, names: Sequence[Name], cells: Index) -> Problem:
-    """The same problem with its observed tables in another order, whose cells are at some positions in its own."""
-    own = list(problem.observed.names)
-    if own == list(names):
-        return problem
-    tables = [own.index(name) for name in names]
-    equalities = problem.equalities
-    return problem.replace(
-        observed=spine_layout(problem.domain.schema, problem.domain.places, names),
-        observed_tables=tuple(problem.observed_tables[i] for i in tables),
-        observed_levels=tuple(problem.observed_levels[i] for i in tables),
-        noise=problem.noise.at(cells),
-        equalities=None if equalities is None else (sparse.csr_array(equalities[0][:, cells]), equalities[1]),
-        assumed=np.flatnonzero(np.isin(cells, problem.assumed)),
-        truth=None if problem.truth is None else problem.truth[cells],
-    )
+    return _by_layer(apart.place(layer, table)[:2] for layer, tables in desired.items() for table in tables)
 
 
 def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[str, Problem]:
@@ -291,8 +272,8 @@ def _speaks_of_leaves(problem: Problem) -> bool:
     """Whether it has tables of the layer of areas that is always there."""
     places = problem.domain.places
     used = {*problem.observed_levels, *problem.desired_levels}
-    zeros = problem.zeros is not None and bool(problem.zeros.empty[places.members[-1]].any())
-    return places.levels[-1] == LEAF and (len(places.levels) - 1 in used or zeros)
+    zeros = problem.known_empty.empty[places.members[-1]]
+    return places.levels[-1] == LEAF and (len(places.levels) - 1 in used or bool(zeros.any()))
 
 
 def _variances(problem: Problem) -> list[Float]:
@@ -307,20 +288,55 @@ def _zeros(products: Mapping[str, Problem], common: CommonSchema, leaves: Common
     """Cells of areas that some problem knows to be empty, as `Problem` takes them."""
     found = {}
     for name, own in products.items():
-        if own.zeros is None:
-            continue
-        schema, places = own.domain.schema, own.domain.places
-        table = make_table(schema, tuple(schema.names[axis] for axis in own.zeros.axes))
+        schema, places, zeros = own.domain.schema, own.domain.places, own.known_empty
+        table = make_table(schema, tuple(schema.names[axis] for axis in zeros.axes))
         for level, members in zip(places.levels, places.members, strict=True):
-            if (empty := own.zeros.empty[members]).any():
+            if (empty := zeros.empty[members]).any():
                 found[leaves.layer(name, level), common.table(name, table)] = empty
     return found
 
 
-def _equalities(problems: Sequence[Problem]) -> tuple[sparse.csr_array, Float] | None:
-    """Those of all problems, over their observed layouts one after another."""
-    if all(own.equalities is None for own in problems):
+def joined_covariance(noises: Mapping[str, Noise]) -> sparse.csr_array | LowRankPlusDiagonal | None:
+    """The covariance of the measurements of several products, one after another; None where none is correlated.
+
+    Parameters
+    ----------
+    noises : mapping of str to Noise
+        By the names of the products.
+
+    Raises
+    ------
+    ValueError
+        If the noise of one is given by an operator without a known form, or of one by a matrix and of another by
+        shared sources, exact values, or cells that were not measured. The product is named.
+    """
+    correlated = {name: own for name, own in noises.items() if own.covariance is not None}
+    if not correlated:
         return None
-    none = [(sparse.csr_array((0, own.observed.size)), np.zeros(0)) for own in problems]
-    pairs = [own.equalities or empty for own, empty in zip(problems, none, strict=True)]
-    return sparse.csr_array(sparse.block_diag([E for E, _ in pairs])), np.concatenate([b for _, b in pairs])
+    for name, own in correlated.items():
+        if not (own.is_shared or own.has_entries):
+            raise ValueError(
+                f"problem {name!r} has correlated noise of which only products with vectors are known: give a matrix, "
+                "or LowRankPlusDiagonal"
+            )
+    if all(own.covariance is None or own.is_shared for own in noises.values()):
+        diagonals, factors = [own.own.variances for own in noises.values()], [own.sources for own in noises.values()]
+        return LowRankPlusDiagonal(np.concatenate(diagonals), linalg.block_diag(*factors))
+    blocks = [_entries(name, own, next(iter(correlated))) for name, own in noises.items()]
+    return sparse.csr_array(sparse.block_diag(blocks))
+
+
+def _entries(name: str, noise: Noise, correlated: str) -> sparse.csr_array:
+    """The covariance of a product that is to be one block of a matrix that can be inverted."""
+    found = noise.entries()
+    why = "noise of shared sources"
+    if noise.covariance is None:
+        lost = np.isinf(noise.variances).any()
+        why = "cells that were not measured" if lost else "values known exactly"
+        found = found if (noise.variances > 0).all() and not lost else None
+    if found is None:
+        raise ValueError(
+            f"problem {name!r} has {why}, which cannot stand in one matrix beside the covariance of problem "
+            f"{correlated!r}: give covariances as LowRankPlusDiagonal, or leave such cells out"
+        )
+    return found

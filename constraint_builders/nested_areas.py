@@ -4,40 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.areas import Areas
+from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.table_names import NamedTables, TableNames
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
 from constraint_builders.relations.nested_layers import layers_cross, nested_layers, sets_of_layers
-from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.relations.summing import NestedNodes, SummingMatrix
 
-
-@dataclass(frozen=True)
-class OverSpine:
-    """A problem over a spine that another one is a part of.
-
-    Attributes
-    ----------
-    record : Record
-        What the problem is made from.
-    observed, desired : ndarray of int, (n,) and (m,)
-        Where the cells of the other problem sit in its layouts.
-    """
-
-    record: Record
-    observed: Index
-    desired: Index
+OverSpine = tuple[Record, Index, Index]  # and where the cells of another, which is a part of it, sit in its layouts
 
 
 def over_spine(record: Record) -> OverSpine | None:
@@ -94,14 +78,12 @@ class NestedAreas:
 
     def problem(self, record: Record) -> OverSpine:
         """A problem of these areas over the spine."""
-        observed = self._blocks(record.observed_levels, record.observed_tables)
-        desired = self._blocks(record.desired_levels, record.desired_tables)
         schema = record.domain.schema
-        layout = spine_layout(schema, self.spine, [(self.spine.levels[depth], t.name) for depth, t in observed])
-        wanted = layout
+        observed, places = self._over_spine(schema, record.observed_levels, record.observed_tables)
+        wanted, asked = observed, places
         if record.desired is not record.observed:
-            wanted = spine_layout(schema, self.spine, [(self.spine.levels[depth], t.name) for depth, t in desired])
-        places = self._places(record.observed_levels, record.observed_tables, observed)
+            wanted, asked = self._over_spine(schema, record.desired_levels, record.desired_tables)
+        layout, tables, levels = observed
         variances = np.full(layout.size, np.inf)
         variances[places] = record.variances
         measured = Measured(
@@ -109,8 +91,8 @@ class NestedAreas:
             noise=read_noise(layout, variances, None, record.noise.law),
             schema=schema,
             spine=self.spine,
-            observed_tables=tuple(table for _, table in observed),
-            observed_levels=tuple(depth for depth, _ in observed),
+            observed_tables=tables,
+            observed_levels=levels,
             zeros=None if record.zeros is None else self._zeros(schema, record.zeros),
         )
         if record.equalities is not None:
@@ -119,45 +101,32 @@ class NestedAreas:
             shape = E.shape[0], layout.size
             spread = sparse.csr_array((entries.data, (entries.row, places[entries.col])), shape=shape)
             measured = replace(measured, equalities=(spread, b))
-        tables = {
-            "desired_tables": tuple(t for _, t in desired),
-            "desired_levels": tuple(depth for depth, _ in desired),
-        }
-        made = Record.of(measured, desired=wanted, **tables)
-        asked = places
-        if record.desired is not record.observed:
-            asked = self._places(record.desired_levels, record.desired_tables, desired)
-        return OverSpine(made, places, asked)
+        return Record.of(measured, wanted), places, asked
 
     @cached_property
     def _depths(self) -> list[Index]:
         """Of every layer in use the depths of its areas."""
         return [self.spine.level_of[as_slice(self.node[own])] for own in self.areas.members]
 
-    def _blocks(self, levels: tuple[int, ...], tables: tuple[Table, ...]) -> list[tuple[int, Table]]:
-        """The tables, in the schema's order, at the depths where they are."""
-        found = {
-            (depth, table.in_schema_order().name): (depth, table.in_schema_order())
-            for level, table in zip(levels, tables, strict=True)
-            for depth in np.flatnonzero(np.bincount(self._depths[level])).tolist()
-        }
-        return list(found.values())
-
-    def _places(self, levels: tuple[int, ...], tables: tuple[Table, ...], blocks: list[tuple[int, Table]]) -> Index:
-        """Where every cell sits."""
-        sizes = [self.spine.members[depth].size * table.size for depth, table in blocks]
-        start = {(d, t.name): at for (d, t), (at, _) in zip(blocks, pairwise(np.cumsum([0, *sizes])), strict=True)}
+    def _over_spine(
+        self, schema: Schema, levels: tuple[int, ...], tables: tuple[Table, ...]
+    ) -> tuple[NamedTables, Index]:
+        """Tables, in the schema's order, at the depths where they are, and where every cell sits in them."""
+        names, depths = TableNames.of(schema, self.spine), range(len(self.spine.levels))
+        at = [np.flatnonzero(np.bincount(self._depths[level])).tolist() for level in levels]
+        each = zip(at, tables, strict=True)
+        named = names.tables(dict.fromkeys(names.called(depth, table.name) for own, table in each for depth in own))
+        start = dict(zip(named.layout.names, named.layout.offsets.tolist(), strict=False))
         found = [np.zeros(0, dtype=np.intp)]
         for level, table in zip(levels, tables, strict=True):
-            plain = table.in_schema_order()
             cells = np.empty(table.size, dtype=np.intp)
-            cells[plain.places_in(table)] = np.arange(table.size)
-            first = np.array([start.get((depth, plain.name), 0) for depth in range(len(self.spine.levels))])
+            cells[table.in_schema_order().places_in(table)] = np.arange(table.size)
+            first = np.array([start.get(names.called(depth, table.name), 0) for depth in depths])
             nodes = self.node[self.areas.members[level]]
             rows = self.spine.rank_in_level[as_slice(nodes)] * table.size
             rows += first[self._depths[level]]
             found.append((rows[:, None] + cells).ravel() if table.size > 1 else rows)
-        return np.concatenate(found)
+        return named, np.concatenate(found)
 
     def _zeros(self, schema: Schema, zeros: StructuralZeros) -> StructuralZeros:
         """A node is empty where all its leaves are."""

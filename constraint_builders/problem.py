@@ -15,6 +15,7 @@ from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.noise_covariance import read_noise, read_variances
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
+from constraint_builders.description.table_names import NamedTables
 from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
 from constraint_builders.nested_areas import over_spine, sums_over_spine
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
@@ -217,8 +218,11 @@ class Problem(Record):
         if self.is_tree_of_sums:
             spine, tables, places = sums_over_spine(self)
             return ProblemOverSpine(Problem(Schema({"node": 1}), tables, spine=spine), places, places)
-        nested = over_spine(self) if self.has_areas else None
-        return ProblemOverSpine(Problem(nested.record), nested.observed, nested.desired) if nested else None
+        found = over_spine(self) if self.has_areas else None
+        if found is None:
+            return None
+        record, observed, desired = found
+        return ProblemOverSpine(Problem(record), observed, desired)
 
     @property
     def nests(self) -> bool:
@@ -238,8 +242,13 @@ class Problem(Record):
 
     def observing(self) -> Problem:
         """The same problem with the observed tables desired; cells that were not measured may come out as anything."""
-        wanted = {"desired_tables": self.observed_tables, "desired_levels": self.observed_levels}
-        return self.replace(desired=self.observed, **wanted, **NOTHING_ASSUMED)
+        return self.wanting(NamedTables(self.observed, self.observed_tables, self.observed_levels))
+
+    def wanting(self, tables: NamedTables) -> Problem:
+        """The same problem with other tables desired, of which nobody has looked whether they are estimable."""
+        desired, desired_tables, levels = tables
+        wanted = {"desired": desired, "desired_tables": desired_tables, "desired_levels": levels}
+        return self.replace(**wanted, **NOTHING_ASSUMED)
 
     def with_variances(self, variances: ArrayLike) -> Problem:
         """The same problem with other variances of its noise, which is then uncorrelated.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,28 +14,26 @@ from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.labelled import Nodes, aligned, refuse_sets, row_labels
+from constraint_builders.description.domain import StructuralZeros
+from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout, by_table
-from constraint_builders.description.linear import read_matrix, read_vector
 from constraint_builders.description.noise import IndependentNoise, Noise
-from constraint_builders.description.noise_covariance import read_noise, read_repeated_noise
-from constraint_builders.description.reals import real_array, refuse_masked
+from constraint_builders.description.noise_covariance import read_noise
+from constraint_builders.description.reals import (
+    checked_variances,
+    plain_variances,
+    read_matrix,
+    read_vector,
+    real_array,
+    refuse_masked,
+)
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine import ONE_PLACE, Spine
-from constraint_builders.description.spine_or_areas import Places
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.variances import checked_variances, plain_variances
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.spine import Spine
+from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import NamedTables, TableNames, read_desired
 from constraint_builders.estimability import ASSUMED_VARIANCE, lacks, refuse_unestimable, undetermined_cells
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record
-from constraint_builders.relations.spine_tables import (
-    TableDimensions,
-    read_desired,
-    read_observed,
-    spine_layout,
-    table_layout,
-)
 from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.vectors import refuse_unreadable
 
@@ -70,12 +66,28 @@ def read_problem(
             "observed tables are given with the variance of their noise, as in {'sex': 2.0}, 0 where exact: "
             f"got {type(observed).__name__}"
         )
-    if not observed:
-        raise ValueError("a problem needs at least one observed table: got none")
     _refuse_places(spine, areas)
-    measured = _read_measured(schema, observed, spine, areas, covariance, noise)
+    names = TableNames.of(schema, areas if spine is None else spine)
+    given = dict(_by_name(names, observed)) if names.by_level else observed
+    return read_tables(names, given, desired, covariance, zeros, equalities, noise, truth, undetermined)
+
+
+def read_tables(
+    names: TableNames,
+    given: Mapping[Any, Any],
+    desired: Any,
+    covariance: Any,
+    zeros: Mapping[Any, Any] | None,
+    equalities: tuple[Any, ArrayLike] | None,
+    noise: str,
+    truth: Any,
+    undetermined: str,
+) -> Record:
+    """The same, where each table is given by its whole name."""
+    measured = _read_measured(names, given, covariance, noise)
     if zeros is not None:
-        measured = replace(measured, zeros=_read_zeros(schema, measured.places, zeros))
+        empty = StructuralZeros(names, by_table(zeros) if names.by_level else zeros)
+        measured = replace(measured, zeros=empty)
     if equalities is not None:
         measured = replace(measured, equalities=_read_equalities(measured.observed.size, *equalities))
         _refuse_filled_zeros(measured)
@@ -85,14 +97,13 @@ def read_problem(
     known = measured
     if assumed.size:
         known = replace(measured, noise=measured.noise.had_been_measured(assumed, ASSUMED_VARIANCE))
-    wanted = _read_desired(schema, known, desired)
-    if truth is not None:
-        wanted["truth"] = _read_truth(measured, truth)
-    record = Record.of(known, **wanted)
+    wanted = _read_desired(known, desired)
+    told = {} if truth is None else {"truth": _read_truth(measured, truth)}
+    record = Record.of(known, wanted, **told)
     refuse_unestimable(record)
     if assumed.size:
         lost = undetermined_cells(measured, record, assumed)
-        record = Record.of(measured, **wanted, assumed=assumed, undetermined=lost)
+        record = Record.of(measured, wanted, **told, assumed=assumed, undetermined=lost)
     return record
 
 
@@ -108,62 +119,63 @@ def _refuse_places(spine: Any, areas: Any) -> None:
         )
 
 
-def _read_measured(
-    schema: Schema, observed: Mapping, spine: Spine | None, areas: Areas | None, covariance: Any, noise: str
-) -> Measured:
+def _read_measured(names: TableNames, given: Mapping[Any, Any], covariance: Any, noise: str) -> Measured:
     """The observed tables and their noise."""
-    places = areas if spine is None else spine
-    if places is None:
-        tables = tuple(parse_table(schema, name) for name in observed)
-        levels = (0,) * len(tables)
-        layout = table_layout(schema, list(observed), tables)
-        by_table = None if covariance is not None else plain_variances(list(observed.values()))
-        if by_table is None:
-            own = zip(observed.items(), tables, strict=True)
-            given = np.concatenate([_table_variances(schema, name, table, value) for (name, value), table in own])
-            law: Noise = read_noise(layout, given, covariance, noise)
-        else:
-            law = IndependentNoise(noise, by_table, layout.sizes)
-    else:
-        names, by_level = read_observed(schema, places, observed)
-        tables = tuple(parse_table(schema, table) for _, table in names)
-        levels = tuple(places.level_index(level) for level, _ in names)
-        layout = spine_layout(schema, places, names)
-        alike = covariance is None and all(own.strides[1:] == (0,) * (own.ndim - 1) for own in by_level)
-        if alike:
-            law = read_repeated_noise(layout, by_level, noise)
-        else:
-            law = read_noise(layout, np.concatenate(by_level, axis=None), covariance, noise)
+    if not given:
+        raise ValueError("a problem needs at least one observed table: got none")
+    layout, tables, levels = named = names.tables(given)
     return Measured(
         observed=layout,
-        noise=law,
-        schema=schema,
-        spine=spine,
-        areas=areas,
+        noise=_read_noise(names, named, list(given.values()), covariance, noise),
+        schema=names.schema,
+        spine=names.places if names.by_level and isinstance(names.places, Spine) else None,
+        areas=names.places if isinstance(names.places, Areas) else None,
         observed_tables=tables,
         observed_levels=levels,
     )
 
 
-def _table_variances(schema: Schema, name: str, table: Table, value: Any) -> Float:
-    if value is None:
-        return np.full(table.size, np.nan)
+def _by_name(names: TableNames, observed: Mapping) -> Iterator[tuple[Any, Any]]:
+    """Names of tables with what is said of each as ``{level: {table: ...}}``."""
+    for level, tables in observed.items():
+        number = names.places.level_index(level)
+        if not isinstance(tables, Mapping):
+            raise ValueError(f"observed tables of {level!r} must be given as {{table: variance}}: got {tables!r}")
+        yield from ((names.called(number, table), own) for table, own in tables.items())
+
+
+def _read_noise(names: TableNames, named: NamedTables, given: Sequence[Any], covariance: Any, law: str) -> Noise:
+    """The noise of tables, by what is given of the variances of each."""
+    layout, tables, levels = named
+    geounits, counts = [1] * len(tables), layout.sizes
+    if names.by_level:
+        geounits = [names.places.members[level].size for level in levels]
+        counts = np.repeat([table.size for table in tables], geounits)
+    plain = None if covariance is not None else plain_variances(given)
+    if plain is not None:
+        return IndependentNoise(law, np.repeat(plain, geounits) if names.by_level else plain, counts)
+    each = zip(layout.names, tables, geounits, given, strict=True)
+    variances = [_cell_variances(names, name, (count, *table.shape), own) for name, table, count, own in each]
+    if covariance is None and all(own.strides[1:] == (0,) * (own.ndim - 1) for own in variances):
+        alike = np.concatenate([own.reshape(len(own), -1)[:, 0] for own in variances])
+        if not np.isnan(alike).any():
+            return IndependentNoise(law, alike, counts)
+    return read_noise(layout, np.concatenate(variances, axis=None), covariance, law)
+
+
+def _cell_variances(names: TableNames, name: Any, shape: tuple[int, ...], value: Any) -> Float:
+    """Variances of a table, (geounits, *cells): given as a number, of every cell, or of every geounit."""
     what = f"variance of table {name!r}"
-    variances = real_array(aligned(value, partial(TableDimensions(schema), name), what), what)
-    if variances.shape not in ((), table.shape):
-        raise ValueError(
-            f"variance of table {name!r} must be a number or have shape {table.shape}: got {variances.shape}"
-        )
-    return checked_variances(np.broadcast_to(variances, table.shape).ravel(), what)
-
-
-def _read_zeros(schema: Schema, places: Places | None, zeros: Mapping[Any, Any]) -> StructuralZeros:
-    if places is not None:
-        zeros = by_table(zeros)
-        return StructuralZeros(schema, places, spine_layout(schema, places, list(zeros)), zeros)
-    names = list(zeros)
-    layout = table_layout(schema, names, [parse_table(schema, name) for name in names])
-    return StructuralZeros(schema, ONE_PLACE, layout, zeros)
+    if value is None:
+        return np.broadcast_to(np.nan, shape)
+    variances = real_array(aligned(value, partial(names.dimensions, name), what), what)
+    if names.by_level and variances.shape not in ((), shape[:1], shape):
+        raise ValueError(f"{what} must have shape (), {shape[:1]} or {shape}: got {variances.shape}")
+    if not names.by_level and variances.shape not in ((), shape[1:]):
+        raise ValueError(f"{what} must be a number or have shape {shape[1:]}: got {variances.shape}")
+    if names.by_level and variances.shape == shape[:1]:
+        variances = variances.reshape(-1, *[1] * (len(shape) - 1))
+    return np.broadcast_to(checked_variances(variances, what), shape)  # checked before they are spread over all cells
 
 
 def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
@@ -184,9 +196,7 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
 
 def _refuse_filled_zeros(measured: Measured) -> None:
     """Refuse equalities that put something into cells known to be empty."""
-    if measured.zeros is None or measured.equalities is None:
-        return
-    (E, b), empty = measured.equalities, _empty_cells(measured)
+    (E, b), empty = measured.equality_rows, _empty_cells(measured)
     filled = np.flatnonzero((b != 0) & (abs(E) @ empty > 0) & (abs(E) @ ~empty == 0))
     if filled.size:
         row = int(filled[0])
@@ -199,62 +209,28 @@ def _refuse_filled_zeros(measured: Measured) -> None:
 
 def _empty_cells(measured: Measured) -> Flags:
     """Observed cells that structural zeros say are empty, (n,)."""
-    places, zeros = measured.domain.places, measured.zeros
+    members, zeros = measured.domain.places.members, measured.known_empty
     own = zip(measured.observed_levels, measured.observed_tables, strict=True)
-    if zeros is None:
-        return np.zeros(measured.observed.size, dtype=bool)
-    return np.concatenate([zeros.cells(table, places.members[level]).ravel() for level, table in own])
+    return np.concatenate([zeros.cells(table, members[level]).ravel() for level, table in own])
 
 
-def _read_desired(schema: Schema, measured: Measured, desired: Any) -> dict[str, Any]:
-    """The fields of a record that say what is wanted."""
-    places, observed = measured.places, measured.observed
+def _read_desired(measured: Measured, desired: Any) -> NamedTables:
+    """The tables that are wanted: by default those that were observed."""
     if desired is None and not measured.has_unmeasured:
-        tables, levels = measured.observed_tables, measured.observed_levels
-        return {"desired": observed, "desired_tables": tables, "desired_levels": levels}
-    if places is None:
-        names = _desired_names(schema, measured, desired)
-        wanted_tables = tuple(parse_table(schema, name) for name in names)
-        return {
-            "desired": table_layout(schema, names, wanted_tables),
-            "desired_tables": wanted_tables,
-            "desired_levels": (0,) * len(names),
-        }
-    wanted = [(str(name[0]), str(name[1])) for name in observed.names if isinstance(name, tuple)]
-    if desired is not None:
-        wanted = read_desired(schema, places, desired, measured.observed_tables, partial(lacks, measured))
-    return {
-        "desired": spine_layout(schema, places, wanted),
-        "desired_tables": tuple(parse_table(schema, table) for _, table in wanted),
-        "desired_levels": tuple(places.level_index(level) for level, _ in wanted),
-    }
-
-
-def _desired_names(schema: Schema, measured: Measured, desired: Sequence[str] | str | None) -> list[str]:
+        return NamedTables(measured.observed, measured.observed_tables, measured.observed_levels)
+    names = measured.names
     if desired is None:
-        return [str(name) for name in measured.observed.names]
-    if isinstance(desired, str):
-        if desired != "all":
-            raise ValueError(f"desired must be a list of tables, or 'all': got {desired!r}")
-        return _all_names(schema, measured)
-    refuse_sets(desired, "desired tables")
-    names = list(desired)
-    if not names:
-        raise ValueError("no table is desired: name at least one, or leave it out for the observed ones")
-    return names
+        return names.tables(measured.observed.names)
+    lacking = partial(lacks if names.by_level else _not_measured, measured)
+    return names.tables(read_desired(names, desired, measured.observed_tables, lacking))
 
 
-def _all_names(schema: Schema, of: Measured) -> list[str]:
-    """Every plain marginal of some measured table in order of size, and the observed tables."""
-    plain: dict[str, Table] = {}
-    for table, measured in zip(of.observed_tables, of.measured_tables, strict=True):
-        plain.setdefault(table.name, table)
-        kept = [factor for factor in table.factors if factor in schema.names] if measured else []
-        for chosen in product((False, True), repeat=len(kept)):
-            name = " * ".join(f for f, keep in zip(kept, chosen, strict=True) if keep) or "total"
-            marginal = parse_table(schema, name)
-            plain.setdefault(marginal.name, marginal)
-    return [table.name for table in sorted(plain.values(), key=attrgetter("sort_key"))]
+def _not_measured(measured: Measured, level: int, table: Table) -> int | None:
+    """0 of a table without a geography that is neither observed nor a margin of one that was measured."""
+    if not measured.has_unmeasured or table in measured.observed_tables:
+        return None
+    told = zip(measured.observed_tables, measured.measured_tables, strict=True)
+    return None if any(known and set(own.factors).issuperset(table.factors) for own, known in told) else 0
 
 
 def _read_truth(measured: Measured, truth: Any) -> Float:
@@ -301,7 +277,7 @@ def read_summing_matrix(S: Any, variances: Any, covariance: Any) -> Record:
 
 def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any) -> Record:
     """A problem of the one table "x", and its noise."""
-    layout = Layout(["x"], [(size,)], dimensions=Nodes(size, labels))
+    layout = Layout(["x"], [(size,)], Nodes(size, labels))
     refuse_masked(covariance, what)
     if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
         noise = read_noise(layout, np.full(size, np.nan), covariance)
@@ -313,6 +289,6 @@ def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | N
             f"{what} must be a number or have shape ({size},) or ({size}, {size}): got {np.shape(covariance)}"
         )
     measured = Measured(observed=layout, noise=noise, **given)
-    record = Record.of(measured, desired=layout)
+    record = Record.of(measured, NamedTables(layout, (), ()))
     refuse_unestimable(record)
     return record

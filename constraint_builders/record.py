@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.equality import equal
+from constraint_builders.description.described import equal
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.source_values import SourceValues
+from constraint_builders.description.source_values import SourceValues, Understood
 from constraint_builders.description.table import Table, factors_of
-from constraint_builders.description.understood import Understood
+from constraint_builders.description.table_names import NamedTables
 from constraint_builders.measured import Measured
-from constraint_builders.relations.tabulation import Tabulation, Wanted
+from constraint_builders.relations.tabulation import Tabulation
 
 NOTHING_ASSUMED: Mapping[str, Any] = MappingProxyType({"assumed": np.zeros(0, dtype=np.intp), "undetermined": None})
 
@@ -38,9 +38,11 @@ class Record(Measured):
     sources: SourceValues | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, measured: Measured, **wanted: Any) -> Record:
-        """Measurements, with what they have worked out already, and what is wanted from them."""
-        record = cls(**_values(measured, Measured), **wanted)
+    def of(cls, measured: Measured, wanted: NamedTables, **others: Any) -> Record:
+        """Measurements, with what they have worked out already, the tables that are wanted from them, other fields."""
+        desired, tables, levels = wanted
+        own = {"desired": desired, "desired_tables": tables, "desired_levels": levels, **others}
+        record = cls(**_values(measured, Measured), **own)
         vars(record).update(vars(measured))
         return record
 
@@ -80,7 +82,7 @@ class Record(Measured):
     @cached_property
     def sums(self) -> Tabulation:
         """How desired cells are summed from observed ones."""
-        return Tabulation(self, Wanted(self.desired, self.desired_tables, self.desired_levels))
+        return Tabulation(self, NamedTables(self.desired, self.desired_tables, self.desired_levels))
 
     @property
     def tabulation(self) -> sparse.csr_array | None:

@@ -6,7 +6,6 @@ the schema's, the same problem in the schema's order has the same cells at other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +14,8 @@ from scipy import sparse
 from constraint_builders.arrays import Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import NamedTables, TableNames
 from constraint_builders.problem import Problem
-from constraint_builders.relations.spine_tables import spine_layout, table_layout
 
 AS_IT_IS = slice(None)  # cells of tables none of which is turned
 
@@ -43,10 +42,11 @@ def in_schema_order(problem: Problem) -> SchemaOrder:
     """The same problem with all tables in the schema's order: itself, vectors as they are, if nothing is turned."""
     if not problem.has_turned_tables:
         return SchemaOrder(problem)
-    observed_tables, observed_layout, observed = _turned(problem, problem.observed, problem.observed_tables)
-    desired_tables, desired_layout, desired = observed_tables, observed_layout, observed
+    own = NamedTables(problem.observed, problem.observed_tables, problem.observed_levels)
+    desired_layout, desired_tables, desired = observed_layout, observed_tables, observed = _turned(problem.names, own)
     if problem.desired is not problem.observed:
-        desired_tables, desired_layout, desired = _turned(problem, problem.desired, problem.desired_tables)
+        asked = NamedTables(problem.desired, problem.desired_tables, problem.desired_levels)
+        desired_layout, desired_tables, desired = _turned(problem.names, asked)
     matrix, b = problem.equality_rows
     changes: dict[str, Any] = {"equalities": (sparse.csr_array(matrix[:, observed]), b)} if b.size else {}
     turned = problem.replace(
@@ -69,17 +69,12 @@ def _at(cells: Index, values: Any) -> Any:
     return values if values is None else values[cells]
 
 
-def _turned(problem: Problem, layout: Layout, tables: Sequence[Table]) -> tuple[tuple[Table, ...], Layout, Index]:
-    """Tables in the schema's order, how they lie, and for every cell its position in the layout that was given."""
-    turned, domain = tuple(table.in_schema_order() for table in tables), problem.domain
-    names = [table.name for table in tables]
-    if problem.is_placed:
-        levels = [str(name[0]) for name in layout.names if isinstance(name, tuple)]
-        ordered = spine_layout(domain.schema, domain.places, list(zip(levels, names, strict=True)))
-    else:
-        ordered = table_layout(domain.schema, names, turned)
-    cells = np.split(np.arange(layout.size), layout.offsets[1:-1])
-    for index, (table, own) in enumerate(zip(tables, turned, strict=True)):
+def _turned(names: TableNames, given: NamedTables) -> tuple[Layout, tuple[Table, ...], Index]:
+    """How tables in the schema's order lie, these, and for every cell its position in the layout that was given."""
+    called = list(map(names.called, given.levels, (table.name for table in given.tables)))
+    turned = tuple(table.in_schema_order() for table in given.tables)
+    cells = np.split(np.arange(given.layout.size), given.layout.offsets[1:-1])
+    for index, (table, own) in enumerate(zip(given.tables, turned, strict=True)):
         if own is not table:
             cells[index] = cells[index].reshape(-1, table.size)[:, own.places_in(table)].ravel()
-    return turned, ordered, np.concatenate(cells)
+    return names.laid_out(called, turned, given.levels).layout, turned, np.concatenate(cells)

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.reals import checked_variances, real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.variances import checked_variances
 from constraint_builders.problem import Problem
 
 

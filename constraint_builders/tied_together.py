@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.areas import Areas
-from constraint_builders.description.spine_or_areas import Places
-from constraint_builders.description.understood import Understood
+from constraint_builders.description.areas import Areas, Places
+from constraint_builders.description.source_values import Understood
 from constraint_builders.problem import Problem
-from constraint_builders.relations.consistency import TableRelations
+from constraint_builders.relations.equations import TableRelations
 
 MOST_ELIMINATED = 20_000  # cells up to which equations are counted by eliminating those that were not measured
 MOST_NAMED = 3  # tables, sources or labels

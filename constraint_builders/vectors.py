@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.variances import LARGEST_VALUE
-from constraint_builders.relations.adding_up import largest_gap
+from constraint_builders.description.reals import LARGEST_VALUE
+from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 from constraint_builders.relations.equations import Equations
-from constraint_builders.relations.measurements import Measurements
 
+if TYPE_CHECKING:
+    from constraint_builders.measured import Measured
+
+MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 PIECE = 1 << 20  # values looked at together
 MOST_NAMED = 5  # cells of one table in a message
 CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
 
 
-def refuse_unreadable(measured: Measurements, y: Float) -> None:
+class Gap(NamedTuple):
+    """The largest difference between the sums of two observed tables, and their numbers."""
+
+    size: float
+    first: int
+    second: int
+
+
+def largest_gap(measured: Measured, values: Float) -> Gap | None:
+    """Of values over the observed layout, (n,); None where more is known than the sums of whole plain tables."""
+    if not (measured.is_tabular and measured.has_only_tables):
+        return None
+    layout, schema = measured.observed, measured.domain.schema
+    lacking = np.add.reduceat(measured.unmeasured.astype(int), layout.offsets[:-1])
+    names = set(schema.names)
+    plain = all(names.issuperset(table.factors) and not table.is_turned for table in measured.observed_tables)
+    if not plain or ((lacking > 0) & (lacking < layout.sizes)).any():
+        return None
+    keys = tuple(table.axes for table in measured.observed_tables)
+    try:
+        tables = ClosedTables.of(schema.shape, keys, MOST_CELLS * layout.size + 1e6)
+    except TooManyTablesError:
+        return None
+    cells, source = np.zeros(tables.cells), np.full(tables.sizes.size, -1)
+    cells[: values.size] = values
+    source[: lacking.size] = np.where(lacking == 0, np.arange(lacking.size), -1)
+    worst = Gap(0.0, 0, 0)
+    for table, without, _, before, levels, after in tables.up.tolist():
+        if source[table] < 0:
+            continue
+        start, end, size = tables.offsets[table], tables.offsets[without], before * after
+        sums = cells[start : start + size * levels].reshape(before, levels, after).sum(axis=1).ravel()
+        known = cells[end : end + size]
+        if source[without] < 0:
+            known[...], source[without] = sums, source[table]
+        elif (gap := float(abs(sums - known).max())) > worst.size:
+            worst = Gap(gap, int(source[table]), int(source[without]))
+    return worst
+
+
+def refuse_unreadable(measured: Measured, y: Float) -> None:
     """Raise `ValueError` for a vector over the observed layout with values that are missing or unusable."""
     y = measured.observed.flat(y, "y")
     if _all_usable(y):
@@ -31,7 +75,7 @@ def refuse_unreadable(measured: Measurements, y: Float) -> None:
     refuse_large_values(measured, y)
 
 
-def refuse_not_finite(measured: Measurements, Y: Float) -> None:
+def refuse_not_finite(measured: Measured, Y: Float) -> None:
     """Raise `ValueError` for columns over the observed layout, (n, K), with values that are NaN or infinite."""
     finite = np.isfinite(Y)
     if not finite.all():
@@ -40,13 +84,13 @@ def refuse_not_finite(measured: Measurements, Y: Float) -> None:
         raise ValueError(f"{where} is {Y[position][~finite[position]][0]}: give a finite number")
 
 
-def refuse_unusable(measured: Measurements, Y: Float) -> None:
+def refuse_unusable(measured: Measured, Y: Float) -> None:
     """As `refuse_not_finite` and `refuse_large_values`."""
     refuse_not_finite(measured, Y)
     refuse_large_values(measured, Y)
 
 
-def refuse_large_values(measured: Measurements, y: Float, what: str = "") -> None:
+def refuse_large_values(measured: Measured, y: Float, what: str = "") -> None:
     """Raise `ValueError` for values of measured cells whose squares, in units of some noise, would not be numbers."""
     if _all_usable(y):
         return
@@ -64,14 +108,14 @@ def _all_usable(y: Float) -> bool:
     return all((abs(y[start : start + PIECE]) <= LARGEST_VALUE).all() for start in range(0, len(y), PIECE))
 
 
-def refuse_contradictions(measured: Measurements, between_exact: Equations, y: Float) -> None:
+def refuse_contradictions(measured: Measured, between_exact: Equations, y: Float) -> None:
     """Raise `ValueError` for exact values that do not satisfy the equations between them."""
     values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
     wrong = "values known exactly contradict one another"
     _refuse_missed(measured, between_exact, values, wrong, "correct them, or give one a variance above 0")
 
 
-def refuse_untrue(measured: Measurements, equations: Callable[[], Equations], truth: Float) -> None:
+def refuse_untrue(measured: Measured, equations: Callable[[], Equations], truth: Float) -> None:
     """Raise `ValueError` for true values of measured cells that do not satisfy the equations between them."""
     wrong = "truth does not add up"
     instead = "sum all of them from the same cells, as problem.marginal_matrix() @ counts does"
@@ -84,7 +128,7 @@ def refuse_untrue(measured: Measurements, equations: Callable[[], Equations], tr
         raise ValueError(f"{wrong} by {gap.size:.6g} between {first!r} and {second!r}: {instead}")
 
 
-def _refuse_missed(measured: Measurements, equations: Equations, values: Float, wrong: str, instead: str) -> None:
+def _refuse_missed(measured: Measured, equations: Equations, values: Float, wrong: str, instead: str) -> None:
     A, b = equations
     if not A.shape[0]:
         return

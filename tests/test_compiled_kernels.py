@@ -222,15 +222,6 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
-def _layer(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Sets of leaves below others, some leaves in none; every other time one lies in two of them."""
-    latest = rng.integers(-1, 4, 30).astype(np.int32)
-    own = np.where(rng.random(30) < 0.8, 2 * (latest + 1) + rng.integers(0, 2, 30), -1).astype(np.int32)
-    if rng.random() < 0.5:
-        own[rng.integers(30, size=2)] = 0
-    return own, 4, latest, np.full(10, -2, dtype=np.int32), np.zeros(10, dtype=np.int32)
-
-
 def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     """Axes of a few groups, many short ones, and one that is of single levels."""
     groups = [np.array([2, 1, 3]), np.array([int(rng.integers(2, 12))]), np.ones(2, np.int64)]
@@ -248,7 +239,6 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
 
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.reflections.reflect_axes": (_arrays, 1e-14),
-    "constraint_builders.relations.nested_layers.place_layer": (_layer, 0),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),

@@ -29,7 +29,7 @@ from blue_solvers.solvers import registry
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.budget import Budget
-from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.files import (
     Format,
     add_format,

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from blue_solvers.cli import main
-from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.description.noise import NOISE_LAWS
 from tests.helpers.places import DOCS, README, ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]

@@ -16,9 +16,7 @@ from blue_solvers.quantiles import normal_multiple
 from constraint_builders import LowRankPlusDiagonal, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import read_names, refuse_labels
-from constraint_builders.description.linear import read_matrix
-from constraint_builders.description.reals import real_array, real_number
-from constraint_builders.description.variances import LARGEST
+from constraint_builders.description.reals import LARGEST, read_matrix, real_array, real_number
 
 BLOCK = 64  # series whose weights are held at once
 

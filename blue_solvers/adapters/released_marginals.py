@@ -15,10 +15,7 @@ from blue_solvers.operator import BlueOperator, blue
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
-from constraint_builders.description.table import parse_table
 from constraint_builders.estimability import refuse_unestimable
-from constraint_builders.record import NOTHING_ASSUMED
-from constraint_builders.relations.spine_tables import table_layout
 
 Clique = tuple[str, ...]
 
@@ -199,10 +196,7 @@ class ExactMarginals:
 
     def _operator(self, clique: Clique) -> BlueOperator:
         if clique not in self._operators:
-            schema, name = self.problem.domain.schema, _name(clique)
-            table = parse_table(schema, name)
-            own = {"desired": table_layout(schema, [name], [table]), "desired_tables": (table,), "desired_levels": (0,)}
-            wanted = self.problem.replace(**own, **NOTHING_ASSUMED)
+            wanted = self.problem.wanting(self.problem.names.tables([_name(clique)]))
             refuse_unestimable(wanted)
             self._operators[clique] = blue(wanted)
         return self._operators[clique]

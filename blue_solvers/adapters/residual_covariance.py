@@ -10,7 +10,7 @@ from scipy import sparse
 
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
-from constraint_builders.description.variances import LARGEST_VALUE
+from constraint_builders.description.reals import LARGEST_VALUE
 
 METHODS = ("ols", "wls_struct", "wls_var", "mint_cov", "mint_shrink")
 OF_RESIDUALS = ("wls_var", "mint_cov", "mint_shrink")

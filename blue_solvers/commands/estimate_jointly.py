@@ -39,7 +39,7 @@ from constraint_builders.files.reading_report import doubtful
 if TYPE_CHECKING:
     from constraint_builders import Problem, Schema
     from constraint_builders.arrays import Float
-    from constraint_builders.description.counted_parts import CountedParts
+    from constraint_builders.description.common_schema import CountedParts
     from constraint_builders.geography.joined_releases import JoinedReleases
 
 LEVEL = 0.95
@@ -216,7 +216,7 @@ def _part(text: str) -> tuple[str, str, list[str]]:
 
 def _parts(args: argparse.Namespace, names: Sequence[str]) -> CountedParts:
     """Which inputs count some people alone."""
-    from constraint_builders.description.counted_parts import CountedParts
+    from constraint_builders.description.common_schema import CountedParts
 
     found: dict[str, dict[str, dict[str, list[str]]]] = {"only": {}, "beside": {}}
     for option, own in found.items():

@@ -8,10 +8,10 @@ import numpy as np
 
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
+from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.spine import LevelledTree
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import EmptyCells
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,85 @@
-"""A solver made ready for one problem, and what it tells of its work."""
+"""A solver made ready for one problem, and what it tells of its work; also for other cells, and for shared noise."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.contract.table_variances import LaidOutVariances, TableVariances
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 
+NOTHING = 1e-18  # of the least that a figure may vary by: less is rounding, of a figure that is known exactly
 VARIANCE_BLOCK = 64  # columns of the adjoint held at once by the default `Prepared.variances`
 ADJOINT_COPIES = 3  # of the weights over the observed layout
+
+
+class TableVariances(Protocol):
+    """Variances of the cells of desired tables, some geounits at a time."""
+
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells), a new array."""
+
+
+@dataclass(frozen=True)
+class WithoutRounding:
+    """Variances of which those below `nothing` are 0, of figures that are known exactly."""
+
+    variances: TableVariances
+    nothing: float
+
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table at some of its geounits, (rows, cells)."""
+        return without_rounding(self.variances.of(table, rows), self.nothing)
+
+
+def without_rounding(variances: Float, nothing: float) -> Float:
+    """Variances, used up, of which those below `nothing` are 0."""
+    variances[variances < nothing] = 0.0
+    return variances
+
+
+def with_exact_zeros(covariance: Float, W: sparse.csc_array, nothing: float) -> Float:
+    """Covariance of functionals, used up, with 0 for those that are known exactly.
+
+    Parameters
+    ----------
+    covariance : ndarray, (K, K)
+    W : csc_array, (m, K)
+        Their weights over the desired layout: their variance is judged in units of the least of them, squared.
+    nothing : float
+        What a variance of a desired cell is at least that is not rounding.
+
+    Returns
+    -------
+    ndarray, (K, K)
+    """
+    sizes, least = abs(W.data), np.full(W.shape[1], np.inf)
+    np.minimum.at(least, np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), np.where(sizes > 0, sizes, np.inf))
+    known = covariance.diagonal() < nothing * np.where(np.isfinite(least), least, 0.0) ** 2
+    covariance[known] = covariance[:, known] = 0.0
+    return covariance
+
+
+@dataclass(frozen=True)
+class LaidOutVariances:
+    """Those of a vector over the desired layout, (m,)."""
+
+    problem: Problem
+    variances: Float
+
+    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+        """Of a table at some of its geounits, (rows, cells)."""
+        cells = self.variances[self.problem.desired.block(table)]
+        return np.array(cells.reshape(-1, self.problem.desired_tables[table].size)[rows])
 
 
 @dataclass(frozen=True)
@@ -129,3 +192,136 @@ def variances_from_weights(
         weights = adjoint(units)
         variances[start : start + own.size] = np.einsum("ij,ij->j", weights, Sigma @ weights)
     return variances
+
+
+class InOtherLayout(Prepared):
+    """An estimate read off that of a problem which has all of its cells; NaN in those that nothing determines.
+
+    Parameters
+    ----------
+    problem : Problem
+    prepared : Prepared
+        Of the problem that has them, all of them determined.
+    observed, desired : ndarray of int, (n,) and (m,)
+        Where they are in its layouts.
+    """
+
+    def __init__(self, problem: Problem, prepared: Prepared, observed: Index, desired: Index) -> None:
+        self.problem, self.info = problem, prepared.info
+        self._prepared, self._observed, self._desired = prepared, observed, desired
+        self._lost = np.flatnonzero(problem.lost)
+        self.offset = prepared.offset[desired]
+        self.offset[self._lost] = 0.0
+
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        return self._told(*self._prepared.apply(self._given(Y)))
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        return self._told(*self._prepared.apply_checked(self._given(Y)))
+
+    def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
+        return self._wanted(X), replace(info, reason=self.info.reason)
+
+    def _given(self, Y: Float) -> Float:
+        return _spread(Y, self._observed, self._prepared.problem.observed.size)
+
+    def _wanted(self, X: Float) -> Float:
+        """Cells from the other layout, with NaN in those that nothing determines."""
+        X = X.take(self._desired, axis=0)
+        X[self._lost] = np.nan
+        return X
+
+    def adjoint(self, V: Float) -> Float:
+        known = np.array(V)
+        known[self._lost] = 0
+        weights = self._prepared.adjoint(_spread(known, self._desired, self._prepared.problem.desired.size)).take(
+            self._observed, axis=0
+        )
+        weights[self.problem.assumed] = 0  # up to rounding already
+        weights[:, V[self._lost].any(axis=0)] = np.nan
+        return weights
+
+    def variances(self) -> Float:
+        return self._wanted(self._prepared.variances())
+
+    def functional_covariance(self, W: sparse.csc_array) -> Float:
+        lost, shape = self.problem.lost, (self._prepared.problem.desired.size, W.shape[1])
+        known = np.where(lost[W.indices], 0.0, W.data), self._desired[W.indices], W.indptr
+        covariance = np.array(self._prepared.functional_covariance(sparse.csc_array(known, shape=shape)))
+        unknown = abs(W).T @ lost > 0
+        covariance[unknown] = covariance[:, unknown] = np.nan
+        return covariance
+
+
+def _spread(X: Float, places: Index, size: int) -> Float:
+    """Cells, (n, K), at their places among more, 0 elsewhere."""
+    result = np.zeros((size, X.shape[1]))
+    result[places] = X
+    return result
+
+
+class SharedNoiseEstimate(Prepared):
+    """Noise that many cells share, a few sources of it, on top of any exact estimate that does without.
+
+    With noise e + U g, e independent of variances D and g of k independent units, let P be the estimate under D alone
+    and E = U - P U over the observed layout, what it leaves of the k sources. Given g the estimate is P (y - U g), and
+    the sources that make the fit best are
+
+        g = (I + E' D^-1 E)^-1 E' D^-1 (y - P y - P.offset),    Cov(x) = P D P' + (P U) (I + E' D^-1 E)^-1 (P U)'.
+
+    So the estimate stays as exact as that under D, since residuals are what it gives best, and as cheap: k columns are
+    added to each apply, and the estimate of the observed cells where others are wanted.
+
+    Parameters
+    ----------
+    problem : Problem
+        With noise that cells share.
+    desired, observed : Prepared
+        The BLUE under D of the desired and of the observed cells.
+    """
+
+    def __init__(self, problem: Problem, desired: Prepared, observed: Prepared) -> None:
+        self.problem = problem
+        self._desired, self._observed = desired, observed
+        D, U = problem.noise.own.variances, problem.noise.sources
+        weights = np.divide(1.0, D, out=np.zeros_like(D), where=D > 0)[:, None]
+        moved = desired.apply(U)[0]
+        E = U - (moved if observed is desired else observed.apply(U)[0])
+        units = np.eye(U.shape[1])
+        # of I + E' D^-1 E without its square, which loses I beside sources that are large
+        root = np.linalg.qr(np.vstack([np.sqrt(weights) * E, units]), mode="r")
+        inverse = solve_triangular(root, units)
+        # what residuals tell of the sources, and what these make of measurements and of the estimate, (..., k)
+        self._told, self._sources, self._moved = (X @ inverse for X in (weights * E, U, moved))
+        self.offset = desired.offset - self._change(-observed.offset)
+        self.info = self._corrected(desired.info)
+
+    def _change(self, residuals: Float) -> Float:
+        return self._moved @ (self._told.T @ residuals)
+
+    def apply(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self._desired.apply(Y)
+        estimate = X if self._observed is self._desired else self._observed.apply(Y)[0]
+        return X - self._change(Y - estimate), self._corrected(info)
+
+    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
+        X, info = self.apply(Y)
+        shared = self._sources @ (self._told.T @ (Y - self._observed.apply(Y)[0]))
+        return X, replace(info, violation=self._desired.violation(Y - shared))
+
+    def adjoint(self, V: Float) -> Float:
+        return self._desired.adjoint(V) - self._pulled @ (self._moved.T @ V)
+
+    @cached_property
+    def _pulled(self) -> Float:
+        """(I - P)' of what residuals tell of sources, (n, k)."""
+        return self._told - self._observed.adjoint(self._told)
+
+    def variances(self) -> Float:
+        own, shared = self._desired.variances(), np.einsum("ij,ij->i", self._moved, self._moved)
+        return np.where(own > 0, own + shared, 0.0)  # what is exact depends on exact cells alone
+
+    def _corrected(self, own: Info) -> Info:
+        sources = self._told.shape[1]
+        reason = f"{own.reason}; corrected exactly for the noise of {sources} shared source{'s'[: sources != 1]}"
+        return replace(own, reason=reason, error_bound=None)  # the sources have errors of their own

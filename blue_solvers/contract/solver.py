@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from blue_solvers.contract.other_layout import InOtherLayout
-from blue_solvers.contract.prepared import Prepared
-from blue_solvers.contract.shared_noise import SharedNoiseEstimate
+from blue_solvers.contract.prepared import InOtherLayout, Prepared, SharedNoiseEstimate
 from blue_solvers.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
 from constraint_builders.relations.equations import UnsolvableError

@@ -39,8 +39,8 @@ from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF, calls_others_leaves
+from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.zeros import StructuralZeros
 
 MOST_COMPONENTS = 4_096  # each has a factorisation
 LEAST_NOISE = 1e-90  # of the variances of measurements that several make one of, which may not be below 1e-100

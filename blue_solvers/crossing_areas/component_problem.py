@@ -26,9 +26,9 @@ from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
+from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import Table, factors_of, parse_table
-from constraint_builders.description.zeros import EmptyCells
 
 Contrasts: TypeAlias = frozenset[int]  # the variables along which a component has contrasts, by their axes
 Key: TypeAlias = tuple[Hashable, ...]

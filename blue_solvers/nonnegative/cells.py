@@ -9,7 +9,7 @@ from scipy import sparse
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix
 
 
 class Cells(ABC):
@@ -60,11 +60,8 @@ class DetailedCells(Cells):
         return sparse.csr_array(self._problem.marginal_matrix()[:, self.possible])
 
     def to_desired(self) -> sparse.csr_array:
-        p, schema = self._problem, self._problem.domain.schema
-        if p.places is None:
-            matrix = marginal_matrix(schema, p.desired_tables)
-        else:
-            matrix = placed_marginal_matrix(schema, p.places, p.desired_levels, p.desired_tables)
+        p, domain = self._problem, self._problem.domain
+        matrix = marginal_matrix(domain.schema, p.desired_tables, domain.places, p.desired_levels)
         return sparse.csr_array(matrix[:, self.possible])
 
     def equations(self) -> tuple[sparse.csr_array, Float]:

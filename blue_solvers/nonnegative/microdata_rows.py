@@ -15,7 +15,6 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import aligned
 from constraint_builders.description.reals import real_array
 from constraint_builders.extras import missing_extra
-from constraint_builders.relations.spine_tables import TableDimensions
 
 if TYPE_CHECKING:
     import polars
@@ -100,7 +99,7 @@ def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
         raise ValueError(
             f"records and rounded cells are of one geounit: this problem has {kind}. Give that of a geounit"
         )
-    along = partial(TableDimensions(problem.domain.schema), "detailed")
+    along = partial(problem.names.dimensions, "detailed")
     values = real_array(aligned(detail, along, "cells"), "cells")
     if values.shape != shape:
         raise ValueError(f"cells must have the schema's shape {shape}: got {values.shape}")

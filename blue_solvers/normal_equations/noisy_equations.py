@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers.contract import Refusal, UnsupportedProblemError
-from blue_solvers.contract.table_variances import NOTHING
+from blue_solvers.contract.prepared import NOTHING
 from blue_solvers.normal_equations.krylov import Sizes
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float

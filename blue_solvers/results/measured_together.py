@@ -9,9 +9,8 @@ from typing import Any
 from blue_solvers.results.stored_measurements import StoredMeasurements
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Flags, Float
-from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.counted_parts import CountedParts
-from constraint_builders.description.leaves_by_group import LeavesByGroup
+from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup
+from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.geography import by_tabulation

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from constraint_builders.description.counted_parts import CountedParts
+from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.tabulated_places import PlacesInPart
 

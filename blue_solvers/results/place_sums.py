@@ -23,7 +23,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.geography import Entities, NotComposableError, compositions
-from constraint_builders.relations.summing_out import Variances, sum_out
+from constraint_builders.relations.marginals import Variances, sum_out
 
 Source = tuple[Table, list[Float]]  # a table, and what is counted of each of its factors
 Covariance = Callable[[sparse.csr_array], Float]  # of signs, (P, N), that of all sums over the places, (P K, P K)

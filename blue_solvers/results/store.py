@@ -28,8 +28,8 @@ import msgspec
 import numpy as np
 
 from blue_solvers.contract import Info
+from blue_solvers.estimates import is_exact
 from blue_solvers.operator import BlueOperator
-from blue_solvers.proving import is_exact
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
 from blue_solvers.results.outline import Description, StoredReading

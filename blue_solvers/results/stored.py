@@ -31,8 +31,8 @@ from blue_solvers.results.stored_measurements import SPINE, ZEROS, StoredMeasure
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.source_values import Understood
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.understood import Understood
 from constraint_builders.files.arrow_files import read_parquet, scan_files
 from constraint_builders.files.naming import naming
 from constraint_builders.files.reading_report import PlacesInPart, doubtful

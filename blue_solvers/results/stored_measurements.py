@@ -14,9 +14,9 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.results.checksums import DamagedError
 from constraint_builders import Problem, Spine
 from constraint_builders.arrays import Float
+from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table
-from constraint_builders.description.zeros import StructuralZeros
 from constraint_builders.files.arrow_files import read_parquet, write_parquet
 from constraint_builders.files.naming import naming
 from constraint_builders.files.settings import Settings, parse_settings

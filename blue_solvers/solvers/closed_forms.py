@@ -16,7 +16,7 @@ from blue_solvers.components.tree.covariances import Weights, functional_covaria
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances
-from blue_solvers.contract.other_layout import InOtherLayout
+from blue_solvers.contract.prepared import InOtherLayout
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass

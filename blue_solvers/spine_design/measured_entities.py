@@ -18,7 +18,7 @@ from blue_solvers.solvers import SolverName
 from constraint_builders import Areas
 from constraint_builders.arrays import Float
 from constraint_builders.budget import split
-from constraint_builders.description.exact_numbers import Rational, exact_number, in_digits
+from constraint_builders.description.reals import Rational, exact_number, in_digits
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, Strategy, leaves

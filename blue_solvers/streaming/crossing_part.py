@@ -26,7 +26,7 @@ from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.tree.messages import Message
-from blue_solvers.contract.table_variances import NOTHING, without_rounding
+from blue_solvers.contract.prepared import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts, gathered
 from blue_solvers.streaming.cutting import names_not_in

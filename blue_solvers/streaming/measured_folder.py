@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from blue_solvers.contract import Info
-from blue_solvers.proving import is_exact
+from blue_solvers.estimates import is_exact
 from blue_solvers.results.checksums import DamagedError, is_intact, read_sealed_json, sha256, untouched
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import ESTIMATES, OUTLINE, describe, read_description
@@ -40,15 +40,15 @@ from blue_solvers.streaming.run import Progress, work_through
 from blue_solvers.streaming.value_files import ValueFiles
 from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
 from constraint_builders import Schema
+from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.table import parse_table
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.table_names import TableNames
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.kept_variables import KeptVariables, keep_variables
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders
 from constraint_builders.files.new_files import inside, naming_place, require_new
 from constraint_builders.files.noisy_measurements import Outline, read_outline
 from constraint_builders.memory import format_bytes, require_limit
-from constraint_builders.relations.spine_tables import spine_layout
 
 READER = 40 << 20  # bytes that the Parquet library keeps once it has read and written, however little at a time
 LARGEST = 2 << 30  # bytes of a part where smaller ones will do: arrays that are larger cost more, to clear their memory
@@ -263,8 +263,7 @@ class _Run:
             progress=lambda level, *counts: self.progress(f"reading {level}", *counts),
         )
         spine, schema = outline.spine, self.settings.schema
-        layout = spine_layout(schema, spine, list(outline.zeros))
-        zeros = StructuralZeros(schema, spine, layout, outline.zeros) if outline.zeros else None
+        zeros = StructuralZeros(TableNames.of(schema, spine), outline.zeros) if outline.zeros else None
         taken = READER + outline.bytes + (0 if zeros is None else zeros.empty.nbytes)
         memory, parts = READER + self.memory, folder / PARTS
         source = parts, schema, spine, outline.observed, self.desired, store.read

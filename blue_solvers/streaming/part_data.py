@@ -16,8 +16,8 @@ from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.ties import Ties
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.description.zeros import EmptyCells
 from constraint_builders.estimability import lacks
 
 

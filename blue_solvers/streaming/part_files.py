@@ -47,7 +47,7 @@ from blue_solvers.streaming.manifest import (
 )
 from blue_solvers.streaming.part_data import Design, Part
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.variances import LARGEST_VALUE
+from constraint_builders.description.reals import LARGEST_VALUE
 from constraint_builders.files import read_schema_file
 from constraint_builders.files.new_files import inside, new_folder, replacing
 

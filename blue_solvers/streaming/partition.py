@@ -31,14 +31,14 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.domain import EmptyCells, StructuralZeros
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.zeros import EmptyCells, StructuralZeros
+from constraint_builders.description.table_names import TableNames, read_desired
 from constraint_builders.estimability import lacks, undetermined_refusal
 from constraint_builders.measured import Measured
-from constraint_builders.relations.spine_tables import read_desired, spine_layout
 from constraint_builders.schema_order import in_schema_order
 
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
@@ -208,7 +208,7 @@ def partition_source(
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
     if isinstance(zeros, Mapping):
-        zeros = StructuralZeros(schema, spine, spine_layout(schema, spine, list(zeros)), zeros)
+        zeros = StructuralZeros(TableNames.of(schema, spine), zeros)
     design = design.with_zeros(zeros)
     cut, empty = _cut_spine(design, spine, zeros, memory, at, reserved)
     return write_parts(folder, Sources(design, cut, variances, read_as_named, empty))
@@ -260,7 +260,9 @@ def _desired(
     open_at: Callable[[int, Table], int | None],
 ) -> list[LevelTable]:
     """The desired tables, all estimable."""
-    wanted = names if desired is None else read_desired(schema, spine, desired, [table for _, table in tables], open_at)
+    wanted = names
+    if desired is not None:
+        wanted = read_desired(TableNames.of(schema, spine), desired, [table for _, table in tables], open_at)
     found = [(spine.level_index(level), parse_table(schema, table).in_schema_order()) for level, table in wanted]
     _refuse_repeats("desired", found)
     for level, table in found:

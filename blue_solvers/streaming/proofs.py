@@ -25,7 +25,7 @@ from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.zeros import StructuralZeros
+from constraint_builders.description.domain import StructuralZeros
 
 Rows = Float | Unread
 Claimed: Any = tuple[dict[int, Float], dict[int, Float], Float | None]  # the cells, variances and multipliers of one

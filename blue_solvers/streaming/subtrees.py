@@ -24,13 +24,13 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.contract.table_variances import NOTHING, without_rounding
+from blue_solvers.contract.prepared import NOTHING, without_rounding
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.spine import LevelledTree
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import EmptyCells
 from constraint_builders.memory import format_bytes
 
 LevelTable = tuple[int, Table]

@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.relations.marginals import marginal_matrix, placed_marginal_matrix
+from constraint_builders.relations.marginals import marginal_matrix
 
 MOST_COUNT = 20
 
@@ -39,11 +39,8 @@ class PossibleTruths:
             A, b = problem.equations("all")
             cells = sparse.csr_array(sparse.eye_array(A.shape[1]))
             return cls(cells, cells, A.toarray(), np.asarray(b, dtype=np.float64))
-        schema, places = problem.domain.schema, problem.places
-        if places is None:
-            desired = marginal_matrix(schema, problem.desired_tables)
-        else:
-            desired = placed_marginal_matrix(schema, places, problem.desired_levels, problem.desired_tables)
+        schema, places = problem.domain.schema, problem.domain.places
+        desired = marginal_matrix(schema, problem.desired_tables, places, problem.desired_levels)
         observed, possible = problem.marginal_matrix(), np.arange(problem.domain.size)
         if problem.zeros is not None:
             possible = np.flatnonzero(~problem.zeros.detailed(problem.domain.leaves))

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.column_units import read_weights
 from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.over_layouts import read_weights
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory

@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.quantiles import normal_multiple, read_level
 from constraint_builders.arrays import Index
-from constraint_builders.description.reals import real_array
-from constraint_builders.description.variances import refuse_no_covariance
+from constraint_builders.description.reals import real_array, refuse_no_covariance
 
 ROUNDING = 1e-10  # of two estimates: by less than that they do not differ
 

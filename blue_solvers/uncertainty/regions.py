@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.column_units import read_weights
 from blue_solvers.operator import BlueOperator
+from blue_solvers.over_layouts import read_weights
 from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
 from blue_solvers.uncertainty.functionals import (
     Functionals,

@@ -15,9 +15,9 @@ from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.domain import StructuralZeros
+from constraint_builders.description.spine import LevelledTree
 from constraint_builders.description.table import Table
-from constraint_builders.description.zeros import StructuralZeros
 
 
 def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:

@@ -29,10 +29,10 @@ from blue_solvers.verification.weighed_noise import (
 from blue_solvers.verification.wide import table_deviations
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.areas import Places
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import whole_number
 from constraint_builders.description.source_values import SourceValues
-from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.vectors import refuse_large_values
 
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides

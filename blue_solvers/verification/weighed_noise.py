@@ -160,8 +160,8 @@ class WeighedNoise:
         sd[problem.unmeasured] = 0.0
         if noise.covariance is None:
             return cls(noisy, sd, sd, None)
-        if noise.shared is not None:
-            return cls(noisy, sd, np.sqrt(np.where(noisy, noise.shared.diagonal, 0.0)), noise)
+        if noise.is_shared:
+            return cls(noisy, sd, np.sqrt(np.where(noisy, noise.own.variances, 0.0)), noise)
         if noise.is_singular:
             raise NotCertifiedError("its covariance is singular: residuals cannot be weighed by its inverse")
         entries = noise.entries()
@@ -209,14 +209,14 @@ class WeighedNoise:
         cells = np.flatnonzero(self.noisy)
         if self.correlated is None:
             return None
-        if self.correlated.shared is not None:
-            U = self.correlated.shared.factor[cells]
+        if self.correlated.is_shared:
+            U = self.correlated.sources[cells]
             return np.diag(self.least[cells] ** 2) + U @ U.T
         entries = self.correlated.entries()
         return None if entries is None else entries.toarray()[np.ix_(cells, cells)]
 
     def _solve(self, noise: Noise, q: Float) -> Float:
-        if noise.shared is None:
+        if not noise.is_shared:
             return np.asarray(_solve_of(noise)(q[:, None]))[:, 0]
         cells, found = np.flatnonzero(self.noisy), np.zeros_like(q)
         found[cells] = _solve_of(noise.at(cells))(q[cells])

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -15,13 +15,13 @@ from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.area_layers import (
     BETWEEN,
     AreaLayer,
+    columns_of,
     crossed,
     read_labels,
     read_layer,
     read_leaves,
 )
 from constraint_builders.description.described import Described
-from constraint_builders.description.frame_columns import columns_of
 from constraint_builders.description.spine import Spine
 
 LEAF = "Leaf"
@@ -286,6 +286,9 @@ class Areas(Described):
     def __repr__(self) -> str:
         counts = [f"{layer.size:,} {name}" for name, layer in self._layers.items() if name != LEAF]
         return f"Areas({self.leaves:,} leaves{'; ' if counts else ''}{', '.join(counts)})"
+
+
+Places: TypeAlias = Spine | Areas  # where tables are from, in levels
 
 
 def _leaves_of_their_own(count: int, labels: tuple[Hashable, ...] | None) -> AreaLayer:

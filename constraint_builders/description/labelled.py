@@ -157,7 +157,11 @@ class Nodes:
     size: int
     labels: tuple[str, ...] | None
 
-    def __call__(self, name: Any) -> tuple[Dimension, ...]:
+    def canonical(self, name: Any) -> Any:
+        """Names as they are."""
+        return name
+
+    def dimensions(self, name: Any) -> tuple[Dimension, ...]:
         """The one dimension, whatever the table is called."""
         return (Dimension(NODE, tuple(map(str, range(self.size))) if self.labels is None else self.labels),)
 

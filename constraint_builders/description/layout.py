@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,16 @@ from constraint_builders.memory import SURE_CELLS, require_cells
 
 Name = Hashable
 Place = slice
-Dimensions = Callable[[Any], tuple[Dimension, ...]]
+
+
+class Naming(Protocol):
+    """What names of blocks mean."""
+
+    def canonical(self, name: Any) -> Name:
+        """The one name of a block in all spellings; `ValueError` for a name that means nothing."""
+
+    def dimensions(self, name: Any) -> tuple[Dimension, ...]:
+        """The axes of a block in the order that this spelling of its name says."""
 
 
 class Layout:
@@ -39,12 +48,9 @@ class Layout:
         Names of the blocks, as the user asked for them.
     shapes : sequence of tuple of int
         Their shapes.
-    canonical : callable, optional
-        Turns any spelling of a name into a canonical one, so that ``"b * a"`` finds ``"a * b"``. It raises `ValueError`
-        for a name that means nothing.
-    dimensions : callable, optional
-        What the axes of a block are, in the order that some spelling of its name says: arrays given under another
-        spelling than the layout's are turned, arrays with labels are laid out by label.
+    naming : Naming, optional
+        What names mean, so that ``"b * a"`` finds ``"a * b"``: arrays given under another spelling than the layout's
+        are turned, arrays with labels are laid out by label.
     keys : sequence of str, optional
         The names in canonical form, where that is known already.
 
@@ -60,14 +66,12 @@ class Layout:
         self,
         names: Sequence[Name],
         shapes: Sequence[tuple[int, ...]],
-        canonical: Callable[[Any], Name] | None = None,
-        dimensions: Dimensions | None = None,
+        naming: Naming | None = None,
         keys: Sequence[Name] | None = None,
     ) -> None:
         self.names = tuple(names)
-        self._dimensions = dimensions
+        self.naming = naming
         self._shapes = tuple(tuple(map(int, shape)) for shape in shapes)
-        self._canonical = canonical
         sizes = [prod(shape) for shape in self._shapes]
         if sum(sizes) > SURE_CELLS:
             for name, size in zip(self.names, sizes, strict=True):
@@ -76,7 +80,7 @@ class Layout:
         self.sizes = np.array(sizes, dtype=np.int64)
         self.offsets = np.array([0, *accumulate(sizes)], dtype=np.int64)
         if keys is None:
-            keys = [canonical(name) for name in self.names] if canonical else self.names
+            keys = list(map(naming.canonical, self.names)) if naming else self.names
         self._index = dict(zip(keys, range(len(keys)), strict=True))
         if len(self._index) < len(keys):
             second = next(index for index, key in enumerate(keys) if key in keys[:index])
@@ -97,7 +101,7 @@ class Layout:
             If there is no such block.
         """
         try:
-            return self._index[self._canonical(name) if self._canonical else name]
+            return self._index[self.naming.canonical(name) if self.naming else name]
         except (KeyError, ValueError, TypeError):
             raise ValueError(f"no table {name!r} here: there are {_some(self.names)}") from None
 
@@ -109,10 +113,10 @@ class Layout:
 
     def _turn(self, name: Any, index: int) -> tuple[int, ...]:
         """For every axis of a block its position among those of an array given under some spelling of its name."""
-        if self._dimensions is None or name == self.names[index]:
+        if not self.naming or name == self.names[index]:
             return tuple(range(len(self._shapes[index])))
-        given = [dimension.name for dimension in self._dimensions(name)]
-        return tuple(given.index(dimension.name) for dimension in self._dimensions(self.names[index]))
+        given = [dimension.name for dimension in self.naming.dimensions(name)]
+        return tuple(given.index(dimension.name) for dimension in self.naming.dimensions(self.names[index]))
 
     def slice(self, name: Name) -> Place:
         """Where the block called `name` sits in the flat vector."""
@@ -224,10 +228,10 @@ class Layout:
         """
         own = getattr(values, "layout", None)
         if isinstance(own, Layout) and own != self:
-            if own._dimensions != self._dimensions:
+            if own.naming != self.naming:
                 raise ValueError(f"{what} is over tables of other cells: give numbers over {self!r}")
             return self.vector(own.tables(np.asarray(values)))
-        if isinstance(self._dimensions, Nodes):
+        if isinstance(self.naming, Nodes):
             values = self.by_position(values, NODE, what)
         return real_array(values, what, truth_values)
 
@@ -251,13 +255,13 @@ class Layout:
 
     def square(self, values: Any, what: str) -> Any:
         """A matrix over the whole layout both ways: by labels where the cells are nodes, as `flat` reads them."""
-        if not isinstance(self._dimensions, Nodes):
+        if not isinstance(self.naming, Nodes):
             return values
-        return aligned_both_ways(values, self._dimensions(NODE)[0], what)
+        return aligned_both_ways(values, self.naming.dimensions(NODE)[0], what)
 
     def by_position(self, values: Any, name: Any, what: str) -> Any:
         """Values given under some spelling of a block's name, in its order: by their labels where they have some."""
-        return values if self._dimensions is None else aligned(values, partial(self._dimensions, name), what)
+        return aligned(values, partial(self.naming.dimensions, name), what) if self.naming else values
 
     def turned(self, vector: NDArray[Any], name: Any) -> NDArray[Any]:
         """The cells of a block of a flat vector, flat, in the order of some spelling of its name."""
@@ -268,7 +272,7 @@ class Layout:
     def chosen(self, blocks: Sequence[int]) -> Layout:
         """The layout of some blocks alone, by their positions among `names`."""
         names, shapes = [self.names[i] for i in blocks], [self._shapes[i] for i in blocks]
-        return Layout(names, shapes, self._canonical, self._dimensions)
+        return Layout(names, shapes, self.naming)
 
     def cells(self, blocks: Sequence[int]) -> NDArray[np.intp]:
         """Where the cells of some blocks sit in the flat vector, block after block."""
@@ -289,15 +293,15 @@ class Layout:
     def labels(self, position: int) -> str:
         """The labels of a cell of the flat vector, for instance ``"(age=3, sex=male)"``; its indices without any."""
         name, cell = self.locate(position)
-        if self._dimensions is None:
+        if not self.naming:
             return str(cell)
-        along = zip(self._dimensions(name), cell, strict=True)
+        along = zip(self.naming.dimensions(name), cell, strict=True)
         return f"({', '.join(f'{dimension.name}={dimension.labels[i]}' for dimension, i in along)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
             return NotImplemented
-        own, others = ((x.names, x._shapes, x._canonical, x._dimensions) for x in (self, other))
+        own, others = ((x.names, x._shapes, x.naming) for x in (self, other))
         return self is other or own == others
 
     def __hash__(self) -> int:

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.description.equality import equal
-from constraint_builders.description.reals import real_array
-from constraint_builders.description.variances import LARGEST, checked_variances, refuse_large
+from constraint_builders.description.described import equal
+from constraint_builders.description.reals import LARGEST, checked_variances, real_array, refuse_large
 
 
 class LowRankPlusDiagonal(LinearOperator):

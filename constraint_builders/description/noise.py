@@ -9,19 +9,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, splu
+from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.described import Described
-from constraint_builders.description.equality import equal
+from constraint_builders.description.described import Described, equal
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.low_rank import LowRankPlusDiagonal
-from constraint_builders.description.noise_laws import require_law
+from constraint_builders.description.reals import shown
+
+# By name, where the class is, ``module:class``; it is imported by `noise_mechanisms.laws.kind_of` alone.
+NOISE_LAWS: dict[str, str] = {
+    "gaussian": "noise_mechanisms.laws.law_classes:Gaussian",
+    "discrete_gaussian": "noise_mechanisms.laws.law_classes:DiscreteGaussian",
+    "laplace": "noise_mechanisms.laws.law_classes:Laplace",
+    "discrete_laplace": "noise_mechanisms.laws.law_classes:DiscreteLaplace",
+}
+
+
+def require_law(name: Any, what: str = "noise") -> str:
+    """The name of a law as it is; `ValueError` for anything else, with `what` it was given for."""
+    if not isinstance(name, str) or name not in NOISE_LAWS:
+        raise ValueError(f"{what} must be one of {', '.join(NOISE_LAWS)}: got {shown(name)}")
+    return name
 
 
 class Noise(Described, ABC):
@@ -30,7 +43,7 @@ class Noise(Described, ABC):
     Parameters
     ----------
     law : str
-        A name in `noise_laws.NOISE_LAWS`.
+        A name in `NOISE_LAWS`.
     variances : ndarray, (n,)
         Diagonal of Sigma: 0 where a cell is known exactly, ``inf`` where it was not measured.
 
@@ -38,6 +51,8 @@ class Noise(Described, ABC):
     ----------
     has_entries : bool
         Whether `entries` gives a matrix.
+    is_shared : bool
+        Whether Sigma is that of independent noise and a few sources that cells share: `own` and `sources`.
     is_singular : bool
         Whether Sigma is known to have no inverse: combinations of noisy cells are known exactly.
 
@@ -48,6 +63,7 @@ class Noise(Described, ABC):
     """
 
     has_entries: ClassVar[bool] = True
+    is_shared: ClassVar[bool] = False
     is_singular: ClassVar[bool] = False
 
     def __init__(self, law: str, variances: Float) -> None:
@@ -107,11 +123,6 @@ class Noise(Described, ABC):
         """The noise of the cells at some positions, in that order."""
 
     @property
-    def shared(self) -> LowRankPlusDiagonal | None:
-        """Sigma as independent noise and a few sources that cells share; None where it is not of that form."""
-        return None
-
-    @property
     def sources(self) -> Float:
         """U with Sigma = D + U U', D being what is `own`: a column for every source that cells share, (n, k)."""
         return np.zeros((self.variances.size, 0))
@@ -120,11 +131,6 @@ class Noise(Described, ABC):
     def own(self) -> Noise:
         """The noise without the sources that cells share."""
         return self
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether cells share sources of it."""
-        return self.shared is not None
 
     @property
     def factor(self) -> Float:
@@ -279,103 +285,3 @@ class IndependentNoise(Noise):
     def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
         """Every cell's own."""
         return np.sqrt(self._finite)[:, None] * rng.standard_normal((self.variances.size, columns))
-
-
-class SparseNoise(Noise):
-    """Noise of a sparse covariance, positive definite."""
-
-    def __init__(self, law: str, covariance: sparse.csr_array) -> None:
-        super().__init__(law, covariance.diagonal())
-        self._covariance = covariance
-
-    @property
-    def covariance(self) -> sparse.csr_array:
-        """The matrix."""
-        return self._covariance
-
-    def __matmul__(self, X: Float) -> Float:
-        return self._covariance @ X
-
-    @property
-    def solve(self) -> Callable[[Float], Float] | None:
-        """By a sparse factorisation, each time anew."""
-        return lambda V: splu(sparse.csc_array(self._covariance)).solve(V)
-
-    def entries(self) -> sparse.csr_array:
-        """The matrix."""
-        return self._covariance
-
-    def at(self, cells: Index) -> SparseNoise:
-        """The noise of the cells at some positions."""
-        return SparseNoise(self.law, sparse.csr_array(self._covariance[cells][:, cells]))
-
-    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
-        """By a Cholesky factor of each block of connected cells."""
-        blocks, labels = sparse.csgraph.connected_components(self._covariance, directed=False)
-        noise = rng.standard_normal((self.variances.size, columns))
-        alone = np.bincount(labels)[labels] == 1
-        noise[alone] *= np.sqrt(self.variances[alone])[:, None]
-        order = np.argsort(labels, kind="stable")
-        for cells in np.split(order, np.cumsum(np.bincount(labels, minlength=blocks))[:-1]):
-            if cells.size > 1:
-                noise[cells] = np.linalg.cholesky(self._covariance[cells][:, cells].toarray()) @ noise[cells]
-        return noise
-
-
-class LowRankNoise(Noise):
-    """Noise that is independent but for a few sources that many cells share."""
-
-    has_entries = False
-
-    def __init__(self, law: str, covariance: LowRankPlusDiagonal) -> None:
-        super().__init__(law, covariance.variances)
-        self._covariance = covariance
-
-    @property
-    def covariance(self) -> LowRankPlusDiagonal:
-        """The covariance D + U U'."""
-        return self._covariance
-
-    @property
-    def shared(self) -> LowRankPlusDiagonal:
-        """The covariance D + U U'."""
-        return self._covariance
-
-    @property
-    def sources(self) -> Float:
-        """U of the covariance D + U U', (n, k)."""
-        return self._covariance.factor
-
-    @property
-    def own(self) -> IndependentNoise:
-        """That of the variances D."""
-        return IndependentNoise(self.law, np.array(self._covariance.diagonal))
-
-    def __matmul__(self, X: Float) -> Float:
-        return np.asarray(self._covariance @ X)
-
-    @property
-    def solve(self) -> Callable[[Float], Float]:
-        """By Woodbury's identity."""
-        return self._covariance.solve
-
-    def entries(self) -> None:
-        """None: every cell is correlated with every other."""
-        return None
-
-    def at(self, cells: Index) -> LowRankNoise:
-        """The noise of the cells at some positions."""
-        own = self._covariance
-        return LowRankNoise(self.law, LowRankPlusDiagonal(own.diagonal[cells], own.factor[cells]))
-
-    def had_been_measured(self, cells: Index, variance: float) -> LowRankNoise:
-        """The same with other variances of some cells' own noise."""
-        diagonal = np.array(self._covariance.diagonal)
-        diagonal[cells] = variance
-        return LowRankNoise(self.law, LowRankPlusDiagonal(diagonal, self._covariance.factor))
-
-    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
-        """Every cell's own, and what the sources make of theirs."""
-        D, U = self._covariance.diagonal[:, None], self._covariance.factor
-        own = np.sqrt(np.where(np.isinf(D), 0.0, D)) * rng.standard_normal((len(D), columns))
-        return own + U @ rng.standard_normal((U.shape[1], columns))

@@ -1,8 +1,8 @@
-"""Reading the noise of measurements, and refusing a covariance that is none."""
+"""Noise that is correlated between cells: the kinds of it, and reading what noise measurements have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,240 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, splu
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.linear import read_matrix
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
-from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, SparseNoise
-from constraint_builders.description.noise_laws import require_law
-from constraint_builders.description.operator_noise import OperatorNoise
-from constraint_builders.description.reals import refuse_masked
-from constraint_builders.description.singular_noise import SingularNoise, singular_factor
-from constraint_builders.description.variances import LARGEST, checked_variances, refuse_extreme
+from constraint_builders.description.noise import IndependentNoise, Noise, require_law
+from constraint_builders.description.reals import LARGEST, checked_variances, read_matrix, refuse_extreme, refuse_masked
 
+MOST_SINGULAR = 3_000  # cells of a covariance whose rank is found by dense algebra
+SINGULAR = 1e-15  # times cells: eigenvalues of correlations that rounding may leave of 0
 IN_OTHER_UNITS = "measure in smaller units, whose variances are larger"
 SYMMETRY_TOLERANCE = 1e-10
 SOLVE_TOLERANCE = 1e-6  # of what a solution leaves: an iterative one is good enough, a wrong one is far above
+
+
+class InOrder(LinearOperator):
+    """A covariance whose cells are at other positions."""
+
+    def __init__(self, covariance: LinearOperator, order: Index) -> None:
+        super().__init__(np.dtype(np.float64), covariance.shape)
+        self._covariance, self._order = covariance, order
+
+    def _back(self, X: Float) -> Float:
+        given = np.empty(X.shape)
+        given[self._order] = X
+        return given
+
+    def _matmat(self, X: Float) -> Float:
+        return self._covariance.matmat(self._back(X))[self._order]
+
+    def _adjoint(self) -> InOrder:
+        return self
+
+
+class SolvedInOrder(InOrder):
+    """The same of one that has its inverse too."""
+
+    def solve(self, V: Float) -> Float:
+        """The inverse times V, (n, K)."""
+        return np.asarray(self._covariance.solve(self._back(V)))[self._order]
+
+
+class SparseNoise(Noise):
+    """Noise of a sparse covariance, positive definite."""
+
+    def __init__(self, law: str, covariance: sparse.csr_array) -> None:
+        super().__init__(law, covariance.diagonal())
+        self._covariance = covariance
+
+    @property
+    def covariance(self) -> sparse.csr_array:
+        """The matrix."""
+        return self._covariance
+
+    def __matmul__(self, X: Float) -> Float:
+        return self._covariance @ X
+
+    @property
+    def solve(self) -> Callable[[Float], Float] | None:
+        """By a sparse factorisation, each time anew."""
+        return lambda V: splu(sparse.csc_array(self._covariance)).solve(V)
+
+    def entries(self) -> sparse.csr_array:
+        """The matrix."""
+        return self._covariance
+
+    def at(self, cells: Index) -> SparseNoise:
+        """The noise of the cells at some positions."""
+        return SparseNoise(self.law, sparse.csr_array(self._covariance[cells][:, cells]))
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """By a Cholesky factor of each block of connected cells."""
+        blocks, labels = sparse.csgraph.connected_components(self._covariance, directed=False)
+        noise = rng.standard_normal((self.variances.size, columns))
+        alone = np.bincount(labels)[labels] == 1
+        noise[alone] *= np.sqrt(self.variances[alone])[:, None]
+        order = np.argsort(labels, kind="stable")
+        for cells in np.split(order, np.cumsum(np.bincount(labels, minlength=blocks))[:-1]):
+            if cells.size > 1:
+                noise[cells] = np.linalg.cholesky(self._covariance[cells][:, cells].toarray()) @ noise[cells]
+        return noise
+
+
+class LowRankNoise(Noise):
+    """Noise that is independent but for a few sources that many cells share."""
+
+    has_entries = False
+    is_shared = True
+
+    def __init__(self, law: str, covariance: LowRankPlusDiagonal) -> None:
+        super().__init__(law, covariance.variances)
+        self._covariance = covariance
+
+    @property
+    def covariance(self) -> LowRankPlusDiagonal:
+        """The covariance D + U U'."""
+        return self._covariance
+
+    @property
+    def sources(self) -> Float:
+        """U of the covariance D + U U', (n, k)."""
+        return self._covariance.factor
+
+    @property
+    def own(self) -> IndependentNoise:
+        """That of the variances D."""
+        return IndependentNoise(self.law, np.array(self._covariance.diagonal))
+
+    def __matmul__(self, X: Float) -> Float:
+        return np.asarray(self._covariance @ X)
+
+    @property
+    def solve(self) -> Callable[[Float], Float]:
+        """By Woodbury's identity."""
+        return self._covariance.solve
+
+    def entries(self) -> None:
+        """None: every cell is correlated with every other."""
+        return None
+
+    def at(self, cells: Index) -> LowRankNoise:
+        """The noise of the cells at some positions."""
+        own = self._covariance
+        return LowRankNoise(self.law, LowRankPlusDiagonal(own.diagonal[cells], own.factor[cells]))
+
+    def had_been_measured(self, cells: Index, variance: float) -> LowRankNoise:
+        """The same with other variances of some cells' own noise."""
+        diagonal = np.array(self._covariance.diagonal)
+        diagonal[cells] = variance
+        return LowRankNoise(self.law, LowRankPlusDiagonal(diagonal, self._covariance.factor))
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """Every cell's own, and what the sources make of theirs."""
+        D, U = self._covariance.diagonal[:, None], self._covariance.factor
+        own = np.sqrt(np.where(np.isinf(D), 0.0, D)) * rng.standard_normal((len(D), columns))
+        return own + U @ rng.standard_normal((U.shape[1], columns))
+
+
+class OperatorNoise(Noise):
+    """Noise of a covariance that is known by its products only, and by a method ``solve`` where it has one."""
+
+    has_entries = False
+
+    def __init__(self, law: str, covariance: LinearOperator, variances: Float) -> None:
+        super().__init__(law, variances)
+        self._covariance = covariance
+
+    @property
+    def covariance(self) -> LinearOperator:
+        """The operator."""
+        return self._covariance
+
+    def __matmul__(self, X: Float) -> Float:
+        return np.asarray(self._covariance @ X)
+
+    @property
+    def solve(self) -> Callable[[Float], Float] | None:
+        """The operator's own method."""
+        return getattr(self._covariance, "solve", None)
+
+    def entries(self) -> None:
+        """None: they are not known."""
+        return None
+
+    def at(self, cells: Index) -> OperatorNoise:
+        """The noise of the same cells in another order."""
+        solves = self.solve is not None
+        turned = (SolvedInOrder if solves else InOrder)(self._covariance, cells)
+        return OperatorNoise(self.law, turned, self.variances[cells])
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """Refused."""
+        raise ValueError("correlated noise cannot be drawn from an operator: give the covariance as a sparse matrix")
+
+
+class SingularNoise(SparseNoise):
+    """Noise that some combinations of cells have none of: these are known exactly, as they were measured.
+
+    Parameters
+    ----------
+    law : str
+    covariance : csr_array, (n, n)
+    factor : ndarray, (n, k)
+        F with Sigma = F F'.
+    """
+
+    is_singular = True
+
+    def __init__(self, law: str, covariance: sparse.csr_array, factor: Float) -> None:
+        super().__init__(law, covariance)
+        self._factor = factor
+
+    @property
+    def factor(self) -> Float:
+        """F with Sigma = F F', (n, k)."""
+        return self._factor
+
+    @property
+    def solve(self) -> None:
+        """None: there is no inverse."""
+        return None
+
+    def at(self, cells: Index) -> SingularNoise:
+        """The noise of the cells at some positions."""
+        return SingularNoise(self.law, sparse.csr_array(self._covariance[cells][:, cells]), self._factor[cells])
+
+    def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
+        """By the factor."""
+        return self._factor @ rng.standard_normal((self._factor.shape[1], columns))
+
+
+def singular_factor(matrix: sparse.csr_array) -> Float:
+    """F, (n, k), of a singular covariance F F', k being its rank.
+
+    Raises
+    ------
+    ValueError
+        If a combination of cells would have a variance below 0, or there are too many cells.
+    """
+    size = matrix.shape[0]
+    if size > MOST_SINGULAR:
+        raise ValueError(
+            f"covariance is singular or not positive definite: of more than {MOST_SINGULAR:,} cells give every "
+            "combination a variance above 0, or LowRankPlusDiagonal"
+        )
+    deviations = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    inverse = np.divide(1.0, deviations, out=np.zeros(size), where=deviations > 0)
+    eigenvalues, vectors = np.linalg.eigh(matrix.toarray() * np.outer(inverse, inverse))
+    rounding = SINGULAR * size * max(float(eigenvalues[-1]), 1.0)
+    alone = matrix[np.flatnonzero(deviations == 0)]
+    if eigenvalues[0] < -rounding or (alone.nnz and abs(alone.data).max() > 0):
+        raise ValueError(
+            "covariance is not positive semi-definite: a combination of cells would have a variance below 0"
+        )
+    kept = eigenvalues > rounding
+    return deviations[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept])
 
 
 def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: str = "gaussian") -> Noise:
@@ -56,15 +276,6 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     if not np.allclose(variances[given], noise.variances[given], rtol=1e-9, atol=0):
         raise ValueError("observed variances differ from the covariance's diagonal: give None for them, or one value")
     return noise
-
-
-def read_repeated_noise(observed: Layout, variances: Sequence[Float], law: str) -> Noise:
-    """Independent noise of tables, (geounits, *shape) each, whose variances are spread over the cells of a geounit."""
-    by_geounit = np.concatenate([own.reshape(len(own), -1)[:, 0] for own in variances])
-    if np.isnan(by_geounit).any():
-        return read_noise(observed, np.concatenate(variances, axis=None), None, law)
-    cells = [own.size // len(own) for own in variances]
-    return IndependentNoise(law, by_geounit, np.repeat(cells, [len(own) for own in variances]))
 
 
 def _correlated(law: str, covariance: Any, observed: Layout) -> Noise:

@@ -1,19 +1,30 @@
-"""Reading real numbers, and arrays of them, that somebody gives: every kind alike, and nothing else."""
+"""Reading numbers, arrays, vectors and matrices that somebody gives: every kind alike, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any
+from numbers import Rational as AnyRational
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
+from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import refuse_labels
 
 LARGEST_SUM = 2.0**62
 MOST_SHOWN = 60  # characters of a value in a message
+SMALLEST, LARGEST = 1e-100, 1e150  # what precisions, and products of variances or with values, hold in float64
+ROUNDING = 1e-9  # of the largest entry of a covariance that was worked out
+LARGEST_VALUE = 1e100  # whose square, in units of any noise, float64 holds
+LARGEST_WEIGHT = 1e50  # of a cell in an equation or an area, whose square times any variance it holds
+Rational: TypeAlias = Fraction | int | str
+_UNWIELDY = re.compile(r".{200}|[eE][+-]?\d{4}")  # text whose Fraction would fill the memory
 
 
 def real_number(value: Any, what: str) -> float:
@@ -169,6 +180,7 @@ def shown(value: Any) -> str:
 
 _KINDS = {"b": "truth values", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
 
+
 _SINGULAR = {"b": "a truth value", "U": "text", "S": "text", "c": "a complex number", "M": "a date", "m": "a duration"}
 
 
@@ -205,3 +217,129 @@ def _kind(value: Any) -> str:
         return "a masked value"
     kind = np.dtype(type(value)).kind if isinstance(value, (bool, str, bytes, complex, np.generic)) else "O"
     return _SINGULAR.get(kind, type(value).__name__)
+
+
+def plain_variances(variances: Sequence[Any]) -> Float | None:
+    """Numbers of Python that are usable variances, as one array; None where some are anything else."""
+    if not set(map(type, variances)) <= {int, float, np.float64}:
+        return None
+    usable = all(SMALLEST <= own <= LARGEST or own == 0 or own == np.inf for own in variances)
+    return np.array(variances, dtype=np.float64) if usable else None
+
+
+def checked_variances(variances: ArrayLike, what: str) -> Float:
+    """A writable copy of variances.
+
+    Raises
+    ------
+    ValueError
+        If one is no number, negative, NaN, above 0 and below 1e-100, or finite and above 1e150; 0 is exact and
+        ``inf`` not measured.
+    """
+    variances = np.array(real_array(variances, what))
+    usable = variances >= 0
+    if not usable.all():
+        value = variances[~usable][0]
+        word = "NaN" if np.isnan(value) else "negative"
+        raise ValueError(f"{what} is {word} ({value}): give a number of 0 or more, or inf for a cell not measured")
+    refuse_extreme(variances, what)
+    return variances
+
+
+def refuse_extreme(variances: Float, what: str, instead: str = "give 0 for what is known exactly") -> None:
+    """Raise `ValueError` if a variance is so small or so large that estimates would not be finite numbers."""
+    small = variances[(variances > 0) & (variances < SMALLEST)]
+    if small.size:
+        raise ValueError(f"{what} is {small[0]:g}, below {SMALLEST:g}: {instead}")
+    large = variances[(variances > LARGEST) & (variances < np.inf)]
+    if large.size:
+        raise ValueError(f"{what} is {large[0]:g}, above {LARGEST:g}: give inf for what was not measured")
+
+
+def refuse_no_covariance(covariance: Float, what: str) -> None:
+    """Raise `ValueError` for a matrix, or several (..., n, n), that no random numbers have for a covariance."""
+    variances = np.diagonal(covariance, axis1=-2, axis2=-1)
+    rounding = ROUNDING * abs(covariance).max(axis=(-2, -1), keepdims=True, initial=0.0)
+    deviations = np.sqrt(np.maximum(variances, 0))
+    if (variances < -rounding[..., 0]).any():
+        raise ValueError(f"{what} holds negative variances: give covariance matrices")
+    if (abs(covariance - np.swapaxes(covariance, -1, -2)) > rounding).any():
+        raise ValueError(f"{what} is not symmetric: a covariance equals its transpose")
+    if (abs(covariance) > deviations[..., None] * deviations[..., None, :] + rounding).any():
+        raise ValueError(f"{what} holds more than the product of two standard deviations: correlations are 1 at most")
+
+
+def refuse_large(numbers: Float, what: str, largest: float) -> None:
+    """Raise `ValueError` if one of many finite numbers is so large that estimates would not be finite."""
+    if not numbers.size or -largest <= numbers.min() <= numbers.max() <= largest:
+        return
+    large = numbers[abs(numbers) > largest]
+    if large.size:
+        raise ValueError(f"{what} holds {large[0]:g}, beyond {largest:g}: scale it, or what it is of")
+
+
+def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> sparse.csr_array:
+    """A copy as a sparse matrix of finite numbers that are not too large.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if not sparse.issparse(A):
+        A = real_array(A, what, truth_values=True)
+    if A.ndim != 2 or not A.shape[1]:
+        raise ValueError(f"{what} must be a matrix with at least one column: got shape {A.shape}")
+    matrix = sparse.csr_array(in_floats(A), copy=True)
+    matrix.data = real_array(matrix.data, what, truth_values=True)
+    if not np.isfinite(matrix.data).all():
+        raise ValueError(f"{what} holds NaN or infinite entries: give finite numbers")
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    refuse_large(matrix.data, what, largest)
+    return matrix
+
+
+def in_floats(A: Any) -> Any:
+    """A matrix whose numbers are of few bits in floats, before entries of one place are summed in theirs."""
+    return A.astype(np.float64) if A.dtype.kind in "biu" or A.dtype.itemsize < 8 else A
+
+
+def read_vector(values: ArrayLike, size: int, what: str) -> Float:
+    """A copy as a vector of finite numbers, not too large ones, of the right length.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    vector = np.array(real_array(values, what))
+    if vector.shape != (size,):
+        raise ValueError(f"{what} must have shape ({size},): got {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{what} holds NaN or infinite values: give finite numbers")
+    refuse_large(vector, what, LARGEST_VALUE)
+    return vector
+
+
+def exact_number(value: Rational, what: str) -> Fraction:
+    """A number as a fraction; `TypeError` or `ValueError` that names what it is where it is none, or no exact one."""
+    if isinstance(value, (float, np.floating)):
+        raise TypeError(f"{what} is the float {value}, which is not exact: give a Fraction or a string such as '1/10'")
+    if isinstance(value, str) and _UNWIELDY.search(value):
+        raise ValueError(f"{what} is {value[:20]!r} and so on: give a number of fewer digits")
+    if not isinstance(value, (bool, np.timedelta64)) and isinstance(value, AnyRational):
+        return Fraction(int(value.numerator), int(value.denominator))  # numpy's integers would overflow
+    plain = not isinstance(value, str) or (value.isascii() and "_" not in value)
+    try:
+        if plain and isinstance(value, (str, Decimal)):
+            return Fraction(value)
+    except (ValueError, ArithmeticError):
+        pass
+    raise ValueError(f"{what} is {shown(value)}: give a Fraction or a string such as '104/4099'")
+
+
+def in_digits(number: Fraction) -> str:
+    """A fraction as a message shows it: exact where that is short."""
+    text = str(number)
+    return text if len(text) <= MOST_SHOWN else f"{Decimal(number.numerator) / number.denominator:.3g}"

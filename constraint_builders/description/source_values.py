@@ -1,4 +1,4 @@
-"""What each of several sources measured, of cells that a problem holds once."""
+"""Where the numbers of a problem are from: what each source measured, and what whoever read an input made of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,28 @@ from constraint_builders.description.noise import Noise
 
 FIELDS = ("cell", "values", "variances", "others")
 AGREES = 1e-9  # relative: by which values and variances may differ from the combination of what sources say
+
+
+@dataclass(frozen=True)
+class Understood:
+    """What whoever reads an input made of it; said beside the equations wherever an estimate is shown.
+
+    Attributes
+    ----------
+    sources : tuple of str
+        Who measured, where several did.
+    totals : tuple of str
+        Labels that were taken for totals, such as ``"sex 'Total:'"``.
+    places : str
+        Which geolevels lie in which, and by what that was told.
+    notes : tuple of str
+        What else was decided, each in a few words, such as ``"3 rows without numbers left out"``.
+    """
+
+    sources: tuple[str, ...] = ()
+    totals: tuple[str, ...] = ()
+    places: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

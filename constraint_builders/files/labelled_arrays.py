@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.source_values import Understood
 from constraint_builders.description.table import parse_table
-from constraint_builders.description.understood import Understood
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.columns import HOW_PRECISE, VALUES, plain_name, spreads_by_stem, with_unit
 from constraint_builders.files.hidden_totals import hidden_totals

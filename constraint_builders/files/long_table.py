@@ -16,8 +16,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Flags, Float
+from constraint_builders.description.common_leaves import LeavesByGroup
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.leaves_by_group import LeavesByGroup
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table

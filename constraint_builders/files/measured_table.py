@@ -34,9 +34,9 @@ import numpy as np
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
+from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.description.understood import Understood
 from constraint_builders.files.columns import SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.expected_rows import refuse_missing_children

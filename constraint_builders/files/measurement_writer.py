@@ -26,7 +26,6 @@ from constraint_builders.files.measurement_queries import (
 )
 from constraint_builders.files.new_files import new_folder, path_component
 from constraint_builders.problem import Problem
-from constraint_builders.relations.spine_tables import spine_layout
 from constraint_builders.schema_order import in_schema_order
 
 GROUP_CELLS = 1 << 21  # of a row group at most, so that files can be read in little memory
@@ -98,7 +97,7 @@ def write_noisy_measurements(
 def _by_position(problem: Problem, zeros: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], NDArray[np.bool_]]:
     """Structural zeros in the order of the geounits, and of the names of their tables."""
     named = by_table(zeros)
-    layout = spine_layout(problem.domain.schema, problem.domain.spine, list(named))
+    layout = problem.names.tables(named).layout
     return {name: np.asarray(layout.by_position(own, name, f"zeros of {name!r}")) for name, own in named.items()}
 
 

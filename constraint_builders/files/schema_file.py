@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from constraint_builders.description.noise_laws import require_law
+from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.naming import naming, shown

@@ -56,7 +56,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from constraint_builders.budget import Budget
-from constraint_builders.description.noise_laws import require_law
+from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.naming import naming, shown

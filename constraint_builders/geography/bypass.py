@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from constraint_builders.budget import Measure
-from constraint_builders.description.exact_numbers import Rational
+from constraint_builders.description.reals import Rational
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.strategy import Strategy
 

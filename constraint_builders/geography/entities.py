@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.description.labelled import read_names, refuse_labels
-from constraint_builders.description.linear import read_matrix
+from constraint_builders.description.reals import read_matrix
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves
 

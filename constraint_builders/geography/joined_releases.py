@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.common_leaves import CommonLeaves
-from constraint_builders.description.common_schema import CommonSchema, require_known_factors
-from constraint_builders.description.counted_parts import CountedParts
-from constraint_builders.description.leaves_by_group import LeavesByGroup
+from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup
+from constraint_builders.description.common_schema import CommonSchema, CountedParts, require_known_factors
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.files.kept_variables import settings_over

@@ -21,7 +21,7 @@ from constraint_builders.budget import (
     split,
     usable_variance,
 )
-from constraint_builders.description.exact_numbers import Rational, in_digits
+from constraint_builders.description.reals import Rational, in_digits
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves

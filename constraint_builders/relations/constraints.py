@@ -2,7 +2,7 @@
 
 Places are the geounits of a spine, of one where there is no geography, or areas. Along each variable, the sum over all
 its levels and the levels but one are a basis of functionals (`bases`); products of these are a basis for every table,
-in components that the same tables hold (`functional_rows`). For one component every place has as many measurements as
+in components that the same tables hold (`bases`). For one component every place has as many measurements as
 it has tables that hold it. They give one equation for each but the most precise, which keeps the equations' noise as
 little correlated as it can be. That one stands for the place in what holds between places, which is a matter of where
 the component was measured at all. Nothing else is related, so these equations are independent, and their number is the
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index
+from constraint_builders.description.areas import Places
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine_or_areas import Places
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.functional_rows import Component, FunctionalRows
+from constraint_builders.relations.bases import Component, FunctionalRows
 from constraint_builders.relations.marginals import cell_map, refines
 
 INT8_CELL_BYTES = 1 + 4
@@ -136,6 +136,14 @@ class SelfConsistency(ABC):
         if key not in self._determined:
             self._determined[key] = self._determined_by(has)
         return self._determined[key]
+
+    def undetermined(self, table: Table, members: Index) -> int | None:
+        """A place among `members` where the measurements do not determine a table, or None."""
+        for component, _ in self._functionals.components(table):
+            missing = np.flatnonzero(~self.determined(component)[members])
+            if missing.size:
+                return int(members[missing[0]])
+        return None
 
     @cached_property
     def rank(self) -> int:

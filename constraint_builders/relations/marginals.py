@@ -1,8 +1,8 @@
-"""Summing tables to coarser tables: as sparse matrices, and as axis sums that form none."""
+"""Summing tables to coarser tables: as sparse matrices, as axis sums that form none, as problems of fewer variables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.areas import Places
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine_or_areas import Places
-from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.spine import ONE_PLACE
+from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.memory import require_memory
 
 INDEX_BYTES = 8
 VALUE_BYTES = 8
+Variances = Mapping[str, Mapping[str, Float]]
 
 
 def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[np.intp]:
@@ -129,29 +131,18 @@ def margin_matrix(schema: Schema, fine: Table, coarse: Table) -> sparse.csr_arra
     return _indicator(cell_map(schema, fine, coarse), coarse.size)
 
 
-def marginal_matrix(schema: Schema, tables: tuple[Table, ...]) -> sparse.csr_array:
-    """The 0/1 matrix from the detailed histogram to all cells of the tables, one block of rows for each.
-
-    Raises
-    ------
-    MemoryError
-        If it would not fit, with the bytes that it needs.
-    """
-    detailed = make_table(schema, schema.names)
-    # The stacked result, and the blocks that it is copied from.
-    needed = 2.0 * len(tables) * detailed.size * (VALUE_BYTES + INDEX_BYTES)
-    require_memory(
-        needed,
-        f"the marginal matrix of {len(tables)} tables over {detailed.size:.4g} detailed cells",
-        "use fewer tables",
-    )
-    return sparse.csr_array(sparse.vstack([margin_matrix(schema, detailed, table) for table in tables], format="csr"))
-
-
-def placed_marginal_matrix(
-    schema: Schema, places: Places, levels: Sequence[int], tables: Sequence[Table]
+def marginal_matrix(
+    schema: Schema, tables: Sequence[Table], places: Places = ONE_PLACE, levels: Sequence[int] | None = None
 ) -> sparse.csr_array:
-    """As `marginal_matrix`, from the detailed histograms of all leaves to tables at levels of a spine or of areas.
+    """The 0/1 matrix from the detailed histograms of all leaves to all cells of tables, a block of rows for each.
+
+    Parameters
+    ----------
+    schema : Schema
+    tables : sequence of Table
+    places : Spine or Areas
+    levels : sequence of int, optional
+        Of the tables, by default the first.
 
     Raises
     ------
@@ -159,12 +150,69 @@ def placed_marginal_matrix(
         If it would not fit, with the bytes that it needs.
     """
     detailed = make_table(schema, schema.names)
-    memberships = {level: places.leaves_of(level) for level in dict.fromkeys(levels)}
-    entries = sum(memberships[level].nnz * float(detailed.size) for level in levels)
-    what = f"the marginal matrix of {len(tables)} tables over {entries:.4g} entries of detailed cells"
-    require_memory(2 * entries * (VALUE_BYTES + INDEX_BYTES), what, "use fewer")
-    blocks = [
-        sparse.kron(memberships[level], margin_matrix(schema, detailed, table), format="csr")
-        for level, table in zip(levels, tables, strict=True)
-    ]
+    levels = [0] * len(tables) if levels is None else levels
+    leaves = {level: places.leaves_of(level) for level in dict.fromkeys(levels)} if places.size > 1 else {}
+    entries = float(sum(leaves[level].nnz if leaves else 1 for level in levels)) * detailed.size
+    count = float(leaves[levels[0]].shape[1] if leaves else 1) * detailed.size
+    what = f"the marginal matrix of {len(tables)} tables over {count:.4g} detailed cells"
+    # The stacked result, and the blocks that it is copied from.
+    require_memory(2.0 * entries * (VALUE_BYTES + INDEX_BYTES), what, "use fewer tables")
+    blocks = [margin_matrix(schema, detailed, table) for table in tables]
+    if leaves:
+        blocks = [sparse.kron(leaves[level], own, format="csr") for level, own in zip(levels, blocks, strict=True)]
     return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+
+def sum_out(schema: Schema, observed: Variances, needed: Collection[str]) -> tuple[Schema, dict[str, dict[str, Float]]]:
+    """Sum measurements over the variables that a question does not need, without loss.
+
+    A variable of which all observed tables keep either every level or none splits the problem into one for sums over
+    its levels and one for contrasts between them, which share no information as long as variances are equal within each
+    table of a geounit. So a count that is a sum over its levels has the same best linear unbiased estimate, and the
+    same variance, in the problem of the tables summed over it. A variable with recodes in use does not split so, and
+    stays. So do variables that structural zeros tell apart: count them among the needed ones.
+
+    Parameters
+    ----------
+    schema : Schema
+    observed : mapping of geolevel to mapping of table to ndarray, (geounits,)
+        One variance for every table of a geounit, in squared counts.
+    needed : collection of str
+        Variables that the question distinguishes.
+
+    Returns
+    -------
+    schema : Schema
+        Of the variables that are needed or stay, at least one.
+    observed : dict of geolevel to dict of table to ndarray, (geounits,)
+        Tables summed to the same cells are one, with the variance of their best combination.
+    """
+    tables = {name: parse_table(schema, name) for row in observed.values() for name in row}
+    factors = {factor for table in tables.values() for factor in table.factors}
+    recoded = {schema.names[schema.axis_of(factor)] for factor in factors - set(schema.names)}
+    kept = [name for name in schema.names if name in recoded.union(needed)] or [schema.names[0]]
+    smaller = _restricted(schema, kept)
+    summed: dict[str, dict[str, Float]] = {}
+    for level, row in observed.items():
+        precisions: dict[str, Float] = {}
+        for name, variances in row.items():
+            margin, cells = _margin(schema, smaller, tables[name])
+            with np.errstate(divide="ignore"):
+                precisions[margin] = precisions.get(margin, 0.0) + 1 / (variances * cells)
+        with np.errstate(divide="ignore"):
+            summed[level] = {name: 1 / precision for name, precision in precisions.items()}
+    return smaller, summed
+
+
+def _restricted(schema: Schema, kept: Collection[str]) -> Schema:
+    recodes: dict[str, dict[str, tuple[int, ...]]] = {}
+    for recode in schema.recodes:
+        if schema.names[recode.axis] in kept:
+            recodes.setdefault(schema.names[recode.axis], {})[recode.name] = recode.groups
+    return Schema({name: schema.labels_of(name) for name in kept}, recodes)
+
+
+def _margin(schema: Schema, smaller: Schema, table: Table) -> tuple[str, int]:
+    """Name of the table summed to the smaller schema, and how many of its cells are summed to one."""
+    kept = tuple(factor for factor in table.factors if schema.names[schema.axis_of(factor)] in smaller.names)
+    return make_table(smaller, kept).name, table.size // prod(schema.size_of(factor) for factor in kept)

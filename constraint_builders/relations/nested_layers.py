@@ -11,13 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from constraint_builders.arrays import Int32
-from constraint_builders.compiled import compiled
+from constraint_builders.arrays import Int32, distinct_numbers
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.distinct_numbers import distinct_numbers
 from constraint_builders.relations.summing import NestedNodes
 
-MANY = 1 << 22  # places of leaves in layers from which loading the compiled loop pays
 UNSEEN = -2
 
 
@@ -41,10 +38,9 @@ def nested_layers(layers: Sequence[Int32], sizes: Sequence[int]) -> NestedNodes 
     parent = np.full(starts[-1], UNSEEN, dtype=np.int32)
     counts = np.zeros(starts[-1], dtype=np.int32)
     latest = np.full(layers[0].size, -1, dtype=np.int32)
-    place = place_layer.fastest() if len(layers) * latest.size >= MANY else place_layer.reference
     for i in order:
         own = slice(starts[i], starts[i + 1])
-        place(layers[i], starts[i], latest, parent[own], counts[own])
+        _place_layer(layers[i], starts[i], latest, parent[own], counts[own])
         if parent[starts[i]] == UNSEEN:
             return None
     return NestedNodes.of(parent.astype(np.intp), counts.astype(np.intp)) if counts.all() else None
@@ -96,7 +92,7 @@ def _runs_in_runs(layers: list[Int32], sizes: list[int], starts: list[int]) -> N
     return NestedNodes(parent, np.zeros(parent.size, dtype=bool))
 
 
-def place_layer_in_numpy(own: Int32, start: int, latest: Int32, parent: Int32, counts: Int32) -> None:
+def _place_layer(own: Int32, start: int, latest: Int32, parent: Int32, counts: Int32) -> None:
     """Put the sets of a layer below those that hold their leaves so far, in place.
 
     Where there is no such one of all leaves of a set, all is as if no layer had been there.
@@ -120,20 +116,3 @@ def place_layer_in_numpy(own: Int32, start: int, latest: Int32, parent: Int32, c
         return
     latest[held] = sets + np.int32(start)
     counts += np.bincount(sets, minlength=counts.size).astype(np.int32)
-
-
-@compiled(reference=place_layer_in_numpy)
-def place_layer(own: Int32, start: int, latest: Int32, parent: Int32, counts: Int32) -> None:
-    """See `place_layer_in_numpy`."""
-    for leaf in range(own.size):
-        area = own[leaf]
-        if area < 0:
-            continue
-        above = latest[leaf]
-        if parent[area] == UNSEEN:
-            parent[area] = above
-        elif parent[area] != above:
-            latest[:], parent[:], counts[:] = -1, UNSEEN, 0
-            return
-        latest[leaf] = start + area
-        counts[area] += 1

@@ -1,17 +1,186 @@
-"""What holds between tables at places, by the kind of these."""
+"""What holds between tables at places: up and down a spine, or between areas that may nest, overlap or cross.
+
+On a spine the nearest measured geounits below a measured one give an equation where these cover it without a gap: the
+parts add up to the whole. What holds between the areas where a component was measured is what holds between the sums of
+leaves that they are: the rows of a summing matrix (`summing`), as few entries in each as can be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
 
-from constraint_builders.arrays import Float
-from constraint_builders.description.areas import Areas
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from constraint_builders.arrays import Flags, Float
+from constraint_builders.description.areas import Areas, Places
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.spine_or_areas import Places
+from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.relations.area_constraints import AreaConsistency
 from constraint_builders.relations.constraints import SelfConsistency
-from constraint_builders.relations.spine_constraints import SpineConsistency
+from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.marginals import cell_map
+from constraint_builders.relations.nested_layers import layers_cross, sets_of_layers
+from constraint_builders.relations.summing import SummingMatrix
+
+KEPT = 32  # sets of measured areas whose equations are kept as long as the areas are
+_RELATIONS: WeakKeyDictionary[Areas, dict[bytes, sparse.csr_array]] = WeakKeyDictionary()
+
+
+class SpineConsistency(SelfConsistency):
+    """The equations between tables of all geounits of a spine."""
+
+    _places: Spine
+
+    def _covered(self, has: Flags) -> Flags:
+        """Geounits whose children are each measured, or covered in turn."""
+        spine = self._places
+        covered = spine.child_counts > 0
+        for members in reversed(spine.members):
+            known = has[members] | covered[members]
+            parents = spine.parent[members[~known]]
+            covered[parents[parents >= 0]] = False
+        return covered
+
+    def _determined_by(self, has: Flags) -> Flags:
+        spine = self._places
+        from_below = has if has.all() else has | self._covered(has)
+        if from_below.all():
+            return from_below
+        unknown = np.bincount(spine.parent[(spine.parent >= 0) & ~from_below], minlength=spine.size)
+        determined = from_below.copy()
+        for members in spine.members:
+            parents = spine.parent[members]
+            above = (parents >= 0) & determined[parents] & (unknown[parents] == 1)
+            determined[members] |= above
+        return determined
+
+    def _count_between(self, has: Flags) -> int:
+        return int((has & self._covered(has)).sum())
+
+    def _between(self, has: Flags) -> sparse.csr_array:
+        """A geounit that its measured descendants cover is the sum of the nearest of them."""
+        size = self._places.size
+        whole = np.flatnonzero(has & self._covered(has))
+        number = np.full(size, -1)
+        number[whole] = np.arange(whole.size)
+        nearest = self._nearest_measured_above(has)
+        parts = np.flatnonzero(has & (nearest >= 0))
+        parts = parts[number[nearest[parts]] >= 0]
+        rows = np.concatenate([number[whole], number[nearest[parts]]])
+        signs = np.repeat(np.array([1, -1], np.int8), [whole.size, parts.size])
+        return sparse.csr_array((signs, (rows, np.concatenate([whole, parts]))), shape=(whole.size, size))
+
+    def _nearest_measured_above(self, has: Flags) -> NDArray[np.int64]:
+        """For every geounit the nearest measured one strictly above it, or -1."""
+        spine = self._places
+        nearest = np.full(spine.size, -1, dtype=np.int64)
+        for members in spine.members[1:]:
+            parents = spine.parent[members]
+            nearest[members] = np.where(has[parents], parents, nearest[parents])
+        return nearest
+
+    def _sums_between(self, index: int) -> list[sparse.csr_array]:
+        """One equation for every cell of a table, at geounits all of whose children, of one level, have it measured."""
+        spine = self._places
+        members = spine.members[self._levels[index]]
+        found = []
+        for other, table in enumerate(self._tables):
+            if table.name != self._tables[index].name or self._levels[other] <= self._levels[index]:
+                continue
+            children = spine.members[self._levels[other]]
+            measured = np.isfinite(self._variances[other])
+            counts = np.bincount(spine.parent[children[measured]], minlength=spine.size)
+            complete = (counts == spine.child_counts) & (counts > 0)
+            parents = np.flatnonzero(np.isfinite(self._variances[index]) & complete[members])
+            number = np.full(spine.size, -1)
+            number[members[parents]] = np.arange(parents.size)
+            parts = np.flatnonzero(number[spine.parent[children]] >= 0)
+            cells = np.arange(table.size)
+            own_rows = np.arange(parents.size)[:, None] * cells.size + cells
+            mapping = cell_map(self._schema, table, self._tables[index])  # their names may order the factors otherwise
+            part_rows = number[spine.parent[children[parts]]][:, None] * cells.size + mapping
+            found.append(
+                self._equations(
+                    parents.size * cells.size,
+                    (part_rows.ravel(), self._cells(other, parts).ravel(), 1),
+                    (own_rows.ravel(), self._cells(index, parents).ravel(), -1),
+                )
+            )
+        return found
+
+
+def relations_between(areas: Areas, has: Flags) -> sparse.csr_array:
+    """Independent equations A x = 0 between the values of some areas, (rows, areas)."""
+    chosen = np.flatnonzero(has)
+    if not chosen.size:
+        return sparse.csr_array((0, areas.size))
+    known, key = _RELATIONS.setdefault(areas, {}), np.packbits(has).tobytes()
+    if key not in known:
+        while len(known) >= KEPT:
+            known.pop(next(iter(known)))
+        incidence = areas.incidence if has.all() else sparse.csr_array(areas.incidence[chosen])
+        found = SummingMatrix.of_areas(incidence, _surely_cross(areas, has)).relations.tocoo()
+        entries = found.data, (found.row, chosen[found.col])
+        known[key] = sparse.csr_array(entries, shape=(found.shape[0], areas.size))
+    return known[key]
+
+
+def _surely_cross(areas: Areas, has: Flags) -> bool:
+    """Whether two layers, all of whose areas are among some, cross: by far most others need more to tell."""
+    sets = sets_of_layers(areas, (level for level, own in enumerate(areas.members) if has[own].all()))
+    return layers_cross(list(sets.values()), [areas.members[level].size for level in sets])
+
+
+class AreaConsistency(SelfConsistency):
+    """The equations between tables of all areas."""
+
+    _places: Areas
+
+    def _determined_by(self, has: Flags) -> Flags:
+        """By elimination of the areas that were not measured, unless areas of each single leaf were."""
+        areas = self._places
+        leaves, rows = areas.members[-1], areas.incidence
+        alone = rows.indptr[:-1][has & (np.diff(rows.indptr) == 1)]
+        if np.bincount(rows.indices[alone], weights=rows.data[alone] != 0, minlength=leaves.size).all():
+            return np.ones(areas.size, dtype=bool)
+        others = np.arange(areas.size - leaves.size)
+        below = sparse.csr_array(areas.incidence[others])
+        sums = sparse.csr_array(sparse.hstack([sparse.eye_array(others.size), -below], format="csr"))
+        found = eliminate(sums, np.flatnonzero(~has))
+        free = np.zeros(areas.size)
+        free[found.free_columns] = 1
+        determined = has.copy()
+        determined[found.solved_columns] = ~((found.solved != 0) @ free > 0)
+        return determined
+
+    def _count_between(self, has: Flags) -> int:
+        return self._between(has).shape[0]
+
+    def _between(self, has: Flags) -> sparse.csr_array:
+        return relations_between(self._places, has)
+
+    def _sums_between(self, index: int) -> list[sparse.csr_array]:
+        """Of every table, once, one equation for every cell and relation between the areas where it was measured."""
+        table = self._tables[index]
+        alike = [i for i, own in enumerate(self._tables) if own.in_schema_order() == table.in_schema_order()]
+        if alike[0] != index:
+            return []
+        block = np.full(self._places.size, -1, dtype=np.int64)
+        for i in alike:
+            members = self._places.members[self._levels[i]]
+            block[members[np.isfinite(self._variances[i])]] = i
+        relations = relations_between(self._places, block >= 0).tocoo()
+        terms = []
+        for i in alike:
+            own = np.flatnonzero(block[relations.col] == i)
+            mapping = cell_map(self._schema, self._tables[i], table)
+            rows = relations.row[own, None] * table.size + mapping
+            cells = self._cells(i, self._places.rank_in_level[relations.col[own]])
+            terms.append((rows.ravel(), cells.ravel(), np.repeat(relations.data[own], table.size)))
+        return [self._equations(relations.shape[0] * table.size, *terms)]
 
 
 def consistency_of(

@@ -1,37 +1,187 @@
-"""Desired cells as sums of observed ones, for values that agree."""
+"""Desired tables as sums of measured ones, for values that agree."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Float
-from constraint_builders.description.layout import Layout
+from constraint_builders.arrays import Flags, Float
+from constraint_builders.description.areas import Areas
+from constraint_builders.description.spine import LevelledTree
 from constraint_builders.description.table import Table
+from constraint_builders.description.table_names import NamedTables
 from constraint_builders.relations.bases import factors_cross
-from constraint_builders.relations.marginals import Margin, cell_map, refines
-from constraint_builders.relations.measurements import Measurements
-from constraint_builders.relations.spine_sums import SpineSums
-from constraint_builders.relations.spine_tables import spine_layout
+from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.equations import TableRelations
+from constraint_builders.relations.marginals import Margin, cell_map, margin_matrix, refines
+
+if TYPE_CHECKING:
+    from constraint_builders.measured import Measured
 
 MOST_ELIMINATED = 20_000  # detailed cells, to find out what several tables determine together
 
 
-def is_small(measured: Measurements) -> bool:
+def compose(spine: LevelledTree, known: Flags) -> tuple[sparse.csr_array, NDArray[np.bool_]]:
+    """Geounits as sums and differences of those of which something is known.
+
+    Parameters
+    ----------
+    spine : LevelledTree
+    known : ndarray of bool, (N,)
+
+    Returns
+    -------
+    csr_array, (N, N)
+        A row for every geounit, of weights on the known ones; empty where these tell nothing of it.
+    ndarray of bool, (N,)
+        Which geounits are told: all of their children are, or their parent and all of their siblings.
+    """
+    below = np.flatnonzero(spine.parent >= 0)
+    shape = spine.size, spine.size
+    children = sparse.csr_array((np.ones(below.size), (spine.parent[below], below)), shape=shape)
+    rows = sparse.csr_array(sparse.diags_array(known.astype(float)))
+    rows.eliminate_zeros()
+    while True:
+        open_children = np.bincount(spine.parent[below], ~known[below], minlength=spine.size)
+        above = np.where(spine.parent >= 0, spine.parent, 0)
+        sums = ~known & (spine.child_counts > 0) & (open_children == 0)
+        rest = ~known & ~sums & (spine.parent >= 0) & known[above] & (open_children[above] == 1)
+        if not (sums | rest).any():
+            return rows, known
+        of_children = children @ rows  # of siblings those that are known: the open one has no row yet
+        own = np.flatnonzero(rest)
+        differences = rows[spine.parent[own]] - of_children[spine.parent[own]]
+        spread = sparse.csr_array((np.ones(own.size), (own, np.arange(own.size))), shape=(spine.size, own.size))
+        rows = sparse.csr_array(rows + sparse.diags_array(sums.astype(float)) @ of_children + spread @ differences)
+        known = known | sums | rest
+
+
+class SumsOfMeasured:
+    """Wanted tables as sums and differences of measured ones, of any level.
+
+    Parameters
+    ----------
+    measured : Measured
+    wanted : NamedTables
+    """
+
+    def __init__(self, measured: Measured, wanted: NamedTables) -> None:
+        self._measured, self._wanted = measured, wanted
+        self._schema, self._places = measured.domain.schema, measured.domain.places
+        self._recodes_cross = factors_cross(self._schema, [*measured.observed_tables, *wanted.tables])
+
+    def matrix(self) -> sparse.csr_array:
+        """Desired cells as combinations of measured ones, (m, n).
+
+        Raises
+        ------
+        ValueError
+            If nothing measured determines a cell, which is named.
+        """
+        layout, tables, levels = self._wanted
+        found = [self._of_one_table(level, table) for level, table in zip(levels, tables, strict=True)]
+        missing = [i for i, block in enumerate(found) if block is None]
+        if missing:
+            wanted = [levels[i] for i in missing], [tables[i] for i in missing]
+            relations = self._measured.relations
+            assert isinstance(relations, TableRelations)
+            possible = partial(relations.of_possible_cells, *wanted)
+            between = possible() if self._recodes_cross else relations.structure_of_all(*wanted).matrix()
+            across = self._across_levels(between, *wanted)
+            if self._measured.has_zeros and any(lost is not None for _, lost in across):
+                across = self._across_levels(possible(), *wanted)
+            for i, (block, lost) in zip(missing, across, strict=True):
+                if lost is not None:
+                    cell = layout.describe(int(layout.offsets[i]) + lost)
+                    raise ValueError(f"{cell} is not estimable: nothing measured determines it")
+                found[i] = block
+        return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
+
+    def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
+        own = self._at_level(level, table)
+        if own is None and isinstance(self._places, LevelledTree):
+            return self._of_relatives(self._places, level, table)
+        return self._of_leaves(level, table) if own is None else own
+
+    def _of_relatives(self, spine: LevelledTree, level: int, table: Table) -> sparse.csr_array | None:
+        """A table as sums and differences of measured ones of the geounits, their children, parents and siblings."""
+        m, source = self._measured, np.full(spine.size, -1)
+        for i in np.argsort([-observed.size for observed in m.observed_tables], kind="stable").tolist():
+            if refines(self._schema, m.observed_tables[i], table):
+                members = spine.members[m.observed_levels[i]]
+                cells = m.unmeasured[m.observed.block(i)].reshape(members.size, -1)
+                source[members[~cells.any(axis=1)]] = i
+        composed, known = compose(spine, source >= 0)
+        members = spine.members[level]
+        if not known[members].all():
+            return None
+        total = sparse.csr_array((members.size * table.size, m.observed.size))
+        composed = composed[members].tocsc()
+        for i in np.unique(source[np.flatnonzero(np.diff(composed.indptr))]).tolist():
+            places = spine.members[m.observed_levels[i]]
+            total = total + self._summed(sparse.csr_array(composed[:, places] * (source[places] == i)), i, table)
+        return total
+
+    def _at_level(self, level: int, table: Table) -> sparse.csr_array | None:
+        """A table as sums of one observed table of its level, if one contains it and was measured everywhere."""
+        m = self._measured
+        for i in np.argsort([observed.size for observed in m.observed_tables], kind="stable").tolist():
+            holds = m.observed_levels[i] == level and refines(self._schema, m.observed_tables[i], table)
+            if holds and not m.unmeasured[m.observed.block(i)].any():
+                return self._summed(sparse.eye_array(self._places.members[level].size), i, table)
+        return None
+
+    def _summed(self, places: sparse.sparray, i: int, table: Table) -> sparse.csr_array:
+        """A table as sums of an observed one of combinations of places, (cells, n)."""
+        m = self._measured
+        sums = sparse.kron(places, margin_matrix(self._schema, m.observed_tables[i], table)).tocoo()
+        columns = sums.col + m.observed.offsets[i]
+        return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], m.observed.size))
+
+    def _of_leaves(self, level: int, table: Table) -> sparse.csr_array | None:
+        """A table of areas as sums of one of the leaves, if one contains it and was measured everywhere."""
+        if not isinstance(self._places, Areas):
+            return None
+        for other, name in enumerate(self._places.levels):
+            own = self._at_level(other, table) if other != level and self._places.layer(name).is_of_leaves else None
+            if own is not None:
+                return sparse.csr_array(sparse.kron(self._places.leaves_of(level), sparse.eye_array(table.size)) @ own)
+        return None
+
+    def _across_levels(
+        self, relations: sparse.csr_array, levels: Sequence[int], tables: Sequence[Table]
+    ) -> list[tuple[sparse.csr_array, int | None]]:
+        """Tables from measurements of several levels, each with the first of its cells that nothing determines.
+
+        They are unknowns of an extended set of equations, and eliminated.
+        """
+        n = self._measured.observed.size
+        sizes = [self._places.members[level].size * table.size for level, table in zip(levels, tables, strict=True)]
+        unknown = np.concatenate([np.flatnonzero(self._measured.unmeasured), np.arange(n, n + sum(sizes))])
+        elimination = eliminate(relations, unknown)
+        free = np.zeros(n + sum(sizes))
+        free[elimination.free_columns] = 1
+        open_ = np.append(abs(elimination.solved) @ free > 0, True)  # the last stands for cells without a row
+        row_of = np.full(n + sum(sizes), -1)
+        row_of[elimination.solved_columns] = np.arange(elimination.solved_columns.size)
+        blocks: list[tuple[sparse.csr_array, int | None]] = []
+        for rows in np.split(row_of[n:], np.cumsum(sizes)[:-1]):
+            lost = np.flatnonzero(open_[rows])
+            if lost.size:
+                blocks.append((sparse.csr_array((rows.size, n)), int(lost[0])))
+            else:
+                blocks.append((sparse.csr_array(-elimination.solved[rows][:, :n]), None))
+        return blocks
+
+
+def is_small(measured: Measured) -> bool:
     """Whether detailed cells can be eliminated to find out what several tables determine together."""
     return measured.domain.size <= MOST_ELIMINATED
-
-
-@dataclass(frozen=True, eq=False)
-class Wanted:
-    """The tables that are wanted, with a geography each at a level of it, and where they sit in a vector."""
-
-    layout: Layout
-    tables: tuple[Table, ...]
-    levels: tuple[int, ...]
 
 
 class Tabulation:
@@ -39,11 +189,11 @@ class Tabulation:
 
     Parameters
     ----------
-    measured : Measurements
-    wanted : Wanted
+    measured : Measured
+    wanted : NamedTables
     """
 
-    def __init__(self, measured: Measurements, wanted: Wanted) -> None:
+    def __init__(self, measured: Measured, wanted: NamedTables) -> None:
         self._measured = measured
         self._wanted = wanted
         self._same = wanted.layout is measured.observed
@@ -130,36 +280,20 @@ class Tabulation:
     @cached_property
     def _matrix(self) -> sparse.csr_array:
         """Desired cells in terms of measured ones, (m, n), each perhaps of several tables."""
-        w = self._wanted
-        return self._sums().matrix(w.layout, w.levels, w.tables) if self._measured.is_placed else self._of_several()
+        sums = SumsOfMeasured(self._measured, self._wanted)
+        return sums.matrix() if self._measured.is_placed else self._of_several(sums)
 
-    def _of_several(self) -> sparse.csr_array:
+    def _of_several(self, sums: SumsOfMeasured) -> sparse.csr_array:
         """The matrix without a geography, where a table follows from several observed ones together."""
-        m, w = self._measured, self._wanted
-        lost = w.layout.names[len(self._sources)]
-        if not is_small(m):
+        lost = self._wanted.layout.names[len(self._sources)]
+        if not is_small(self._measured):
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, and its detailed "
                 f"cells are more than {MOST_ELIMINATED:,}, too many to find out whether several do together"
             )
-        layout = spine_layout(m.domain.schema, m.domain.spine, [("all", str(name)) for name in w.layout.names])
         try:
-            return self._sums().matrix(layout, w.levels, w.tables)
+            return sums.matrix()
         except ValueError:
             raise ValueError(
                 f"table {lost!r} is not estimable: no observed table contains it, nor do several together"
             ) from None
-
-    def _sums(self) -> SpineSums:
-        m, w = self._measured, self._wanted
-        return SpineSums(
-            m.domain.schema,
-            m.domain.places,
-            m.observed,
-            m.observed_levels,
-            m.observed_tables,
-            m.typical_variances(),
-            m.unmeasured,
-            factors_cross(m.domain.schema, [*m.observed_tables, *w.tables]),
-            ~m.zeros.detailed(m.domain.leaves) if m.zeros else None,
-        )

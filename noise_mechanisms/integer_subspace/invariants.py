@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from constraint_builders.arrays import Integers
-from constraint_builders.description.linear import read_matrix
-from constraint_builders.description.reals import whole_array, whole_number
+from constraint_builders.description.reals import read_matrix, whole_array, whole_number
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table

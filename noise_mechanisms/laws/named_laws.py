@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.description.reals import positive_number, shown
 from noise_mechanisms.laws.base_law import Law
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import ndtri
 
 from blue_solvers import SOLVERS, ConvergenceError, Estimate, UnsupportedProblemError, blue
-from blue_solvers.proving import is_exact
+from blue_solvers.estimates import is_exact
 from constraint_builders import Problem
 from tests.helpers.effort import lengths
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
-from constraint_builders.relations.adding_up import largest_gap
+from constraint_builders.vectors import largest_gap
 from tests.helpers.effort import examples
 
 

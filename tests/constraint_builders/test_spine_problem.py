@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.relations.spine_tables import SpineNames
+from constraint_builders.description.table_names import TableNames
 from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
 from tests.helpers.spines import SCHEMA, spine_problems
@@ -119,10 +119,10 @@ def test_the_schema_of_the_strategies_has_crossing_recodes() -> None:
 
 @pytest.mark.parametrize("name", ["ab", "a * b", ("a",), ("a", "a", "b"), ["a", "a"]])
 def test_names_that_are_no_pairs_are_refused(name: object) -> None:
-    names = SpineNames(Schema({"a": 2}), Spine([-1, 0], ["a", "b"]))
-    assert names(("b", "a")) == ("b", "detailed")
+    names = TableNames.of(Schema({"a": 2}), Spine([-1, 0], ["a", "b"]))
+    assert names.canonical(("b", "a")) == ("b", "detailed")
     with pytest.raises(ValueError, match=r"tables are named \(geolevel, table\)"):
-        names(name)
+        names.canonical(name)
 
 
 @every("seed", range(60))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Areas, Problem, Schema, Spine
-from constraint_builders.description.understood import Understood
+from constraint_builders.description.source_values import Understood
 from constraint_builders.tied_together import tied_together
 
 SCHEMA = Schema({"a": 2, "b": 3})

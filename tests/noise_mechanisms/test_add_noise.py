@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse.linalg import aslinearoperator
 
 from constraint_builders import Problem, Schema, gallery
-from constraint_builders.description.noise_laws import NOISE_LAWS
+from constraint_builders.description.noise import NOISE_LAWS
 from noise_mechanisms import add_noise, draw_noise
 
 SCHEMA = Schema({"a": 3, "b": 2})

@@ -18,8 +18,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import LeafPlan, SameCellsError, TableSums
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index, as_slice
-from constraint_builders.description.distinct_numbers import distinct_numbers
+from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
 from constraint_builders.description.layout import Layout
 
 LEAST_NUMBERS = 1 << 16  # of leaves that were measured alike, from which on they are worked on in cells

@@ -32,8 +32,7 @@ from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, Want
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
-from constraint_builders.arrays import Float, Index, Int32, as_slice
-from constraint_builders.description.distinct_numbers import distinct_numbers
+from constraint_builders.arrays import Float, Index, Int32, as_slice, distinct_numbers
 
 BLOCK_BYTES = 1 << 19  # working set of a block of geounits
 AnyTables = WantedTables | MeasuredTables

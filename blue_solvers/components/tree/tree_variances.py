@@ -13,8 +13,7 @@ from blue_solvers.components.orthogonal import SMALL, kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
-from constraint_builders.arrays import Float, Index, Int32
-from constraint_builders.description.distinct_numbers import distinct_numbers
+from constraint_builders.arrays import Float, Index, Int32, distinct_numbers
 from constraint_builders.description.table import Table
 
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blue_solvers import ConjugateGradient, blue, certify, estimate
-from blue_solvers.proving import certified
+from blue_solvers.estimates import certified
 from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise

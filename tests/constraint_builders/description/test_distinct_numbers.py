@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from constraint_builders.description.distinct_numbers import distinct_numbers
+from constraint_builders.arrays import distinct_numbers
 from tests.helpers.effort import examples
 
 KINDS = st.sampled_from([np.bool_, np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])

@@ -14,8 +14,8 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers import blue
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.noise import IndependentNoise, LowRankNoise, Noise, SparseNoise
-from constraint_builders.description.operator_noise import OperatorNoise
+from constraint_builders.description.noise import IndependentNoise, Noise
+from constraint_builders.description.noise_covariance import LowRankNoise, OperatorNoise, SparseNoise
 
 RNG = np.random.default_rng(3)
 ROOT = RNG.normal(size=(6, 6))
@@ -66,8 +66,8 @@ def require_covariance(noise: Noise, Sigma: np.ndarray) -> None:
     assert noise.has_entries == (entries is not None)
     if entries is not None:
         np.testing.assert_allclose(entries.toarray(), Sigma, rtol=1e-12)
-    if noise.shared is not None:
-        own, U = noise.shared.diagonal, noise.shared.factor
+    if noise.is_shared:
+        own, U = noise.own.variances, noise.sources
         np.testing.assert_allclose(np.diag(own) + U @ U.T, Sigma, rtol=1e-12)
 
 

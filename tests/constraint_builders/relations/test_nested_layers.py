@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.relations import nested_layers as module
-from constraint_builders.relations.nested_layers import layers_cross, nested_layers
+from constraint_builders.relations.nested_layers import _runs_in_runs, layers_cross, nested_layers
 from tests.helpers.effort import examples
 
 
@@ -41,10 +39,9 @@ def sets_of(layers: list[np.ndarray], sizes: list[int]) -> list[frozenset[int]]:
     ]
 
 
-@pytest.mark.parametrize("many", [0, module.MANY])
 @examples(200, 60)
 @given(seed=st.integers(0, 100_000))
-def test_every_set_lies_in_the_least_that_holds_it(many: int, seed: int) -> None:
+def test_every_set_lies_in_the_least_that_holds_it(seed: int) -> None:
     layers = invented(seed)
     sizes = [
         int(own.max(initial=-1)) + 1 + (seed % 7 == i) for i, own in enumerate(layers)
@@ -58,9 +55,7 @@ def test_every_set_lies_in_the_least_that_holds_it(many: int, seed: int) -> None
     def above(i: int) -> list[int]:
         return [j for j in range(len(sets)) if sets[j] >= sets[i] and rank[j] > rank[i]]
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "MANY", many)
-        found = nested_layers(layers, sizes)
+    found = nested_layers(layers, sizes)
     nested = all(a <= b or b <= a or not a & b for a in sets for b in sets) and all(sets)
     in_order = all((sizes[of[j]], of[j]) < (sizes[of[i]], of[i]) for i in range(len(sets)) for j in above(i))
     assert (found is not None) == (nested and in_order)
@@ -79,7 +74,7 @@ def test_inventions_are_of_all_kinds() -> None:
         if all(sizes):
             starts, order = np.cumsum([0, *sizes]).tolist(), np.argsort(sizes, kind="stable")
             ordered = ([own[i] for i in order] for own in (layers, sizes, starts))
-            kinds.add((nested_layers(layers, sizes) is None, module._runs_in_runs(*ordered) is None))
+            kinds.add((nested_layers(layers, sizes) is None, _runs_in_runs(*ordered) is None))
     assert kinds == {(False, False), (False, True), (True, True)}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from blue_solvers import Dense, blue
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.relations.summing_out import sum_out
+from constraint_builders.relations.marginals import sum_out
 from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": 4, "race": 3}, {"age": {"grown": [0, 0, 1, 1], "old": [0, 0, 0, 1]}})
