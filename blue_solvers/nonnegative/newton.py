@@ -24,9 +24,11 @@ from functools import cached_property, partial
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import LinearOperator, cg, splu
+from scipy.sparse.linalg import LinearOperator, cg
 
+from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution
+from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders.arrays import Flags, Float
 
 EPSILON = float(np.finfo(float).eps)
@@ -223,9 +225,10 @@ def dense(p: Programme, state: State, added: Float) -> Float:
 
 def factored(p: Programme, state: State, added: Float) -> Float:
     """By a sparse factorisation, for rows that nest as those of a tree do."""
-    matrix = sparse.csc_array(_gram(p, state) + sparse.diags_array(added))
-    factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options={"SymmetricMode": True})
-    return factor.solve(state.residual)
+    try:
+        return factorise(_gram(p, state) + sparse.diags_array(added)).solve(state.residual)
+    except UnsupportedProblemError as indefinite:
+        raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite") from indefinite
 
 
 def iterated(p: Programme, state: State, added: Float) -> Float:
