@@ -113,6 +113,11 @@ def _refuse_places(spine: Any, areas: Any) -> None:
             "a problem is about the geounits of a spine or about areas: give one of spine= and areas=; "
             "Areas.from_spine(spine).with_layer(...) has both"
         )
+    if spine is not None and not isinstance(spine, Spine):
+        raise TypeError(
+            "spine must be a Spine, such as Spine.from_geoids(['01001', '01003'], {'State': 2, 'County': 5}): got "
+            f"{type(spine).__name__}"
+        )
     if areas is not None and not isinstance(areas, Areas):
         raise TypeError(
             f"areas must be Areas, such as Areas(4, {{'Region': [0, 0, 1, 1]}}): got {type(areas).__name__}"

@@ -112,15 +112,7 @@ def _factors(F: Float, with_turned: bool) -> Iterator[tuple[slice, Float, Index,
 
 
 def reflect_by_lapack(work: Float, order: Index) -> None:
-    """Householder reflections with pivoted columns, of some systems.
-
-    Parameters
-    ----------
-    work : ndarray, (N, k, m + c)
-        Matrices, and what is reflected with them. Their first m rows become R, and Q' times the rest; others 0.
-    order : ndarray of int, (N, m)
-        Of columns, increasing; becomes that of R.
-    """
+    """See `reflect_in_numpy`: one system after another, for large ones."""
     m = order.shape[1]
     for own, columns in zip(work, order, strict=True):
         if own.shape[1] == m:
@@ -131,9 +123,35 @@ def reflect_by_lapack(work: Float, order: Index) -> None:
         own[:m, :m], own[m:] = R[:m], 0.0
 
 
-@compiled(reference=reflect_by_lapack)
+def reflect_in_numpy(work: Float, order: Index) -> None:
+    """Householder reflections with pivoted columns, of some systems.
+
+    Parameters
+    ----------
+    work : ndarray, (N, k, m + c)
+        Matrices, and what is reflected with them. Their first m rows become R, and Q' times the rest; others 0.
+    order : ndarray of int, (N, m)
+        Of columns, increasing; becomes that of R.
+    """
+    numbers, m = np.arange(len(work)), order.shape[1]
+    for j in range(m):
+        pivot = j + np.einsum("nic,nic->nc", work[:, j:, j:m], work[:, j:, j:m]).argmax(axis=1)
+        for own in (work, order[:, None]):
+            own[:, :, j], own[numbers, :, pivot] = own[numbers, :, pivot], own[:, :, j].copy()
+        v = work[:, j:, j].copy()
+        length = np.copysign(np.sqrt(np.einsum("ni,ni->n", v, v)), v[:, 0])
+        v[:, 0] += length
+        product = length * v[:, 0]  # 0 or more; less than float64 holds the reciprocal of is nothing
+        scale = np.divide(1.0, product, out=np.zeros(len(work)), where=product >= TINY)
+        sums = np.einsum("ni,nic->nc", v, work[:, j:, j + 1 :]) * scale[:, None]
+        work[:, j:, j + 1 :] -= v[:, :, None] * sums[:, None]
+        work[:, j, j], work[:, j + 1 :, j] = -length, 0.0
+    work[:, m:] = 0.0
+
+
+@compiled(reference=reflect_in_numpy)
 def reflect(work: Float, order: Index) -> None:
-    """See `reflect_by_lapack`; counts in unsigned numbers from one start, as the sweeps do, for the same reason."""
+    """See `reflect_in_numpy`; counts in unsigned numbers from one start, as the sweeps do, for the same reason."""
     flat, sums, width, m = work.ravel(), np.empty(work.shape[2]), np.uint64(work.shape[2]), np.uint64(order.shape[1])
     for n in range(np.uint64(len(work))):
         first = n * np.uint64(work.shape[1]) * width
@@ -177,15 +195,16 @@ def _exchange(
         flat[row + j], flat[row + pivot] = flat[row + pivot], flat[row + j]
 
 
-def substitute_by_lapack(R: Float, X: Float) -> None:
+def substitute_in_numpy(R: Float, X: Float) -> None:
     """Put R^-1 X in the place of X, (N, m, c), for upper triangular R, (N, m, m)."""
-    for own, columns in zip(R, X, strict=True):
-        columns[:] = solve_triangular(own, columns)
+    for i in range(R.shape[1] - 1, -1, -1):
+        X[:, i] -= np.einsum("nj,njc->nc", R[:, i, i + 1 :], X[:, i + 1 :])
+        X[:, i] /= R[:, i, i, None]
 
 
-@compiled(reference=substitute_by_lapack)
+@compiled(reference=substitute_in_numpy)
 def substitute(R: Float, X: Float) -> None:
-    """See `substitute_by_lapack`."""
+    """See `substitute_in_numpy`."""
     for n in range(len(R)):
         for i in range(R.shape[1] - 1, -1, -1):
             for j in range(i + 1, R.shape[1]):
@@ -197,7 +216,10 @@ def substitute(R: Float, X: Float) -> None:
 
 def _solved(R: Float, X: Float) -> Float:
     """R^-1 X for upper triangular R, in the place of X."""
-    (substitute_by_lapack if R.shape[1] > SMALL else substitute)(R, X)
+    if R.shape[1] <= SMALL:
+        substitute(R, X)
+    else:
+        X[:] = [solve_triangular(*own) for own in zip(R, X, strict=True)]
     return X
 
 

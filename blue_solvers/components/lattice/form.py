@@ -273,10 +273,9 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
 
 def _even_cuts(sizes: Integers) -> list[int]:
     """Where to cut a list in parts that are about as large, those that are worth a thread."""
-    if 8 * sizes.sum() < WORTH_BYTES:
-        return [0, sizes.size]
-    ends = np.unique(np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, PARTS) / PARTS) + 1)
-    return [0, *ends[ends < sizes.size].tolist(), sizes.size]
+    parts = PARTS if 8 * sizes.sum() >= WORTH_BYTES else 1
+    ends = np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, parts) / parts) + 1
+    return [0, *sorted({end for end in ends.tolist() if end < sizes.size}), sizes.size]
 
 
 def in_parts(reads: StepList) -> Phase:

@@ -158,8 +158,8 @@ class SweepPlan:
         rows = list[Row]()
         for own, start in zip(tables, starts.tolist(), strict=True):
             length = self.axes.sizes[own[0]] if own else 1
-            each = length, 1, self.size_of(own) // length, -1
-            rows.append((READ, self.places[own], start, *each, self._source_of(own), 0, 1))
+            shape = length, 1, self.size_of(own) // length
+            rows.append((READ, self.places[own], start, *shape, -1, self._source_of(own), 0, 1))
         return StepList.of(rows)
 
     def _source_of(self, table: Axes) -> int:

@@ -119,14 +119,13 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     nothing = np.zeros((*F.shape[:-2], F.shape[-1], F.shape[-1]))
     exact, along_exact = _exact_part(sources, nothing)
     identity = np.eye(F.shape[-1])
-    if not along_exact and any(np.array_equal(source.seen, identity + 0 * source.seen) for source in sources):
+    if not along_exact and any((source.seen == identity).all() for source in sources):
         determined, unseen = identity + nothing, nothing
     else:
         seen = sum((source.seen for source in sources), start=nothing)
         size = 1 + trace(seen)
         if along_exact:
-            open_ = complement(exact)
-            seen = open_ @ seen @ open_
+            seen = complement(exact) @ seen @ complement(exact)
         determined = range_projector(seen, size)
         unseen = complement(determined)
     if unseen.any():
@@ -139,7 +138,7 @@ def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
     rows = [inverse[..., first:last] for first, last in pairwise(ends)]
     gains = [_times(own, source.noisy) for own, source in zip(rows, sources, strict=True)]
     if along_exact:
-        rest = np.eye(F.shape[-1]) - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
+        rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
         gains = _made_exact(gains, along_exact, sources)
     unknown = complement(exact, determined) if along_exact else unseen

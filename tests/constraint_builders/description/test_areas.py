@@ -190,6 +190,9 @@ def test_a_problem_has_a_spine_or_areas() -> None:
     areas, spine, schema = Areas(2, {}), Spine([-1]), Schema({"sex": 2})
     with pytest.raises(ValueError, match="give one of spine= and areas="):
         Problem(schema, {"Leaf": {"sex": 1.0}}, areas=areas, spine=spine)
+    for wrong in ("x", 3, areas):
+        with pytest.raises(TypeError, match="spine must be a Spine, such as"):
+            Problem(schema, {"Leaf": {"sex": 1.0}}, spine=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="areas must be Areas"):
         Problem(schema, {"Leaf": {"sex": 1.0}}, areas=spine)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no layer 'Region' of areas"):
