@@ -68,12 +68,12 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
 
 
 def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
-    """As `certify`, of what is wanted: cells of x that were not measured may stay unjudged."""
+    """As `certify`, of what is wanted: cells of x that were not measured may stay unjudged, and be anything."""
     certificate = certify(problem, y, x, desired)
     if is_exact(certificate) or not problem.has_unmeasured:
         return certificate
     measured = certify(problem, y, where_measured(problem, x), desired)
-    return measured if bound_of(measured) < bound_of(certificate) else certificate
+    return certificate if bound_of(certificate) < bound_of(measured) else measured
 
 
 def is_exact(certificate: Certificate) -> bool:

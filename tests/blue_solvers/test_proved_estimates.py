@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from blue_solvers import ConvergenceError, UnsupportedProblemError, blue, certify, estimate
+from blue_solvers import ConvergenceError, UnsupportedProblemError, blue, certify, estimate, estimates
+from blue_solvers.verification import Certificate
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
@@ -120,3 +121,15 @@ def test_an_estimate_is_its_own_witness_of_nothing() -> None:
     y = add_noise(problem, problem.truth, 0)
     est = estimate(problem, y, certify=False)
     assert certify(problem, y, est) == est.certificate()
+
+
+def test_cells_that_were_not_measured_disprove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where neither is proved, the reason is what is lacking without them: they may come out as anything."""
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": [1.0, np.inf]})
+
+    def refused(problem: Problem, y: np.ndarray, x: np.ndarray, desired: np.ndarray) -> Certificate:
+        return Certificate(None, "too little is known" if np.isnan(x).any() else "x contradicts what is known exactly")
+
+    monkeypatch.setattr(estimates, "certify", refused)
+    found = estimates.certified(problem, np.ones(3), np.array([3.0, 1.0, 7.0]), np.array([3.0, 1.0, 2.0]))
+    assert found.reason == "too little is known"
