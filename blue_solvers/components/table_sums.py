@@ -21,6 +21,8 @@ from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table
 
+MATRIX_BYTES = 1e8  # of groups of leaves; 6e8, of 1,160 groups, take 7 s, and slots take these apart in 2
+
 
 class Tables:
     """Tables of some geounits in one array as the sweeps take them: each of all geounits lies together.
@@ -173,7 +175,7 @@ class LeafPlan:
             groups = tuple(slice(None) if axis in plan.groups(join) else 0 for axis in join)
             each = share[plan.places[join] :][: plan.size_of(join)].reshape([plan.axes.sizes[axis] for axis in join])
             found[join] = found.get(join, 0.0) + precisions[0] * each[groups].ravel()
-        self._lay_lines(GroupMixing(plan, found, [], np.inf), share)
+        self._lay_lines(GroupMixing(plan, found, [], MATRIX_BYTES), share)
         for i, (mask, table) in enumerate(zip(plan.masks, plan.tables, strict=True)):
             if not plan.groups(self._joins[mask]):
                 self._scales[i] = share[plan.places[table]] / found[table][0]

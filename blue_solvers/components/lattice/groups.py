@@ -137,8 +137,7 @@ class GroupMixing:
         matrices = np.zeros((len(components), ends[-1], ends[-1]))
         told = [i for i, own in enumerate(components[0]) if own in self._told]
         masks = [self._plan.mask_of(members[0]) for members in components]
-        root = np.zeros((len(components), designs[0].shape[1], 1))
-        self.roots.update((mask, (variables, root, masks)) for mask in masks)
+        self.roots |= dict.fromkeys(masks, (variables, np.zeros((len(masks), designs[0].shape[1], 1)), masks))
         if not told:
             return matrices
         weights = [np.array([self._told[members[i]] for members in components]) for i in told]
@@ -150,7 +149,7 @@ class GroupMixing:
             else:
                 sources.append(Telling(design, np.sqrt(weight)[:, :, None] * np.eye(len(design)), design.T @ design))
         message, gains = combine(sources)
-        self.roots.update((mask, (variables, message.root, masks)) for mask in masks)
+        self.roots |= dict.fromkeys(masks, (variables, message.root, masks))
         everything = np.concatenate(designs)
         for i, weight, gain in zip(told, weights, gains, strict=True):
             matrices[:, :, ends[i] : ends[i + 1]] = everything @ gain / weight[:, None, :]
