@@ -1,4 +1,4 @@
-"""Names of the arrays that everything is made of, rows of one without a copy, and distinct whole numbers."""
+"""Names of the arrays that everything is made of, rows of one without a copy, orders and distinct whole numbers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def as_slice(rows: Index) -> slice | Index:
     """Consecutive rows as a slice, which copies nothing."""
     consecutive = rows.size and rows[-1] - rows[0] == rows.size - 1 and (rows[1:] > rows[:-1]).all()
     return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
+
+
+def inverse_order(order: Index | slice, size: int) -> Index:
+    """Where each of so many cells stands in an order of all of them, (size,)."""
+    places = np.empty(size, dtype=np.intp)
+    places[order] = np.arange(size)
+    return places
 
 
 def distinct_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], Int32]:

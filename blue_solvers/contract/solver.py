@@ -7,11 +7,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from blue_solvers.contract.prepared import InOtherLayout, Prepared, SharedNoiseEstimate
 from blue_solvers.errors import ConvergenceError, Refusal, UnsupportedProblemError
 from constraint_builders import Problem
+from constraint_builders.arrays import inverse_order
 from constraint_builders.relations.equations import UnsolvableError
 from constraint_builders.schema_order import SchemaOrder, in_schema_order
 
@@ -135,7 +134,7 @@ class Solver(ABC):
         if ordered is problem:
             return prepared
         layouts = (problem.observed, order.observed), (problem.desired, order.desired)
-        return InOtherLayout(problem, prepared, *(np.argsort(np.arange(own.size)[turn]) for own, turn in layouts))
+        return InOtherLayout(problem, prepared, *(inverse_order(turn, own.size) for own, turn in layouts))
 
 
 @dataclass(frozen=True)
