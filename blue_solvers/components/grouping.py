@@ -74,7 +74,7 @@ def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int,
     return list(_groupings(schema, frozenset(factors_of(tables)), told_apart))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _groupings(schema: Schema, factors: frozenset[str], told_apart: tuple[int, ...]) -> tuple[Grouping, ...]:
     """The same by factors: whoever prepares an estimate asks three times."""
     recodes: dict[int, dict[str, NDArray[np.intp]]] = {axis: {} for axis in told_apart}
@@ -188,6 +188,6 @@ class SchemaAxes:
         return found
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _axes(schema: Schema, factors: frozenset[str]) -> SchemaAxes:
     return SchemaAxes(schema, _groupings(schema, factors, ()))

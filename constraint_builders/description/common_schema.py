@@ -257,14 +257,9 @@ class CountedParts:
         return tuple(dict.fromkeys(schema.names[schema.axis_of(factor)] for factor in named))
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it."""
+        """For the description of a stored result."""
         parts = {
             option: {name: {factor: list(labels) for factor, labels in said.items()} for name, said in own.items()}
             for option, own in (("only", self.only), ("beside", self.beside))
         }
         return {**parts, "own": list(self.own)}
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> CountedParts:
-        """Of what `to_json` gave, or nothing."""
-        return cls(said.get("only", {}), said.get("beside", {}), tuple(said.get("own", ())))

@@ -217,11 +217,6 @@ class PlacesInPart:
     def __or__(self, other: PlacesInPart) -> PlacesInPart:
         return PlacesInPart({**self.cut, **other.cut}, tuple(dict.fromkeys(self.absent + other.absent)))
 
-    @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> PlacesInPart:
-        """What `ReadingReport.to_json` says of it; nothing of an empty mapping."""
-        return msgspec.convert(said, cls)
-
 
 @dataclass(frozen=True)
 class ReadingReport:
