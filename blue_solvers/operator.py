@@ -359,7 +359,8 @@ class BlueOperator(OverLayouts):
 
     def variances(self) -> Float:
         """Exact variance of every desired cell, (m,), the diagonal of `covariance`, in squared units of the counts."""
-        return without_rounding(self._prepared.variances(), self._nothing)
+        variances = self._prepared.variances()
+        return variances if self._prepared.has_exact_zeros else without_rounding(variances, self._nothing)
 
     @cached_property
     def _nothing(self) -> float:

@@ -70,6 +70,8 @@ class MatrixForm:
         Of one geounit, without zeros, whose tables have no recodes.
     """
 
+    has_exact_zeros = True
+
     def __init__(self, problem: StructuredProblem) -> None:
         self._tables, self._layout = problem.observed_tables, problem.observed
         self._axes = axes_of(problem.tables)

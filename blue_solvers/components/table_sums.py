@@ -146,9 +146,9 @@ class LeafPlan:
         if axes.has_groups:
             self._weigh_groups(precisions, share)
         else:
-            told = information(plan, [whole, *self._seen], precisions)
-            starts = zip(plan.tables, plan.offsets.tolist(), strict=True)
-            self._scales = np.array([share[start] / told[own][0] for own, start in starts])
+            told = information(plan, self._seen, precisions[1:])
+            others = np.array([told[own][0] if own in told else 0.0 for own in plan.tables])
+            self._scales = share[plan.offsets] / (others + precisions[0] * plan.sizes / axes.size(whole))
 
     def _with_all_groups(self, axes: SchemaAxes) -> SweepPlan:
         """Sweeps between the others, where of all tables that keep the same variables whole one has all their groups.

@@ -110,6 +110,22 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
     _go(cells, steps, lists, np.ones(1), cells, False)
 
 
+def scale_tables_in_numpy(cells: Float, sizes: Integers, factors: Float) -> None:
+    """Multiply tables, one after the other in (S, K), each by its factor, in place."""
+    cells[: sizes.sum()] *= np.repeat(factors, sizes)[:, None]
+
+
+@compiled(reference=scale_tables_in_numpy)
+def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
+    """See `scale_tables_in_numpy`."""
+    flat, start = cells.ravel(), np.uint64(0)
+    for table in range(sizes.size):
+        stop, factor = start + np.uint64(sizes[table] * cells.shape[1]), factors[table]
+        for i in range(start, stop):
+            flat[i] *= factor
+        start = stop
+
+
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
     flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
