@@ -31,7 +31,6 @@ CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for ea
 PARTS = 4
 SLICE = 1 << 15  # cells of a part of a large table
 LARGE = 1 << 17  # cells of a table that does not stay in cache
-SHARED = 64e6  # bytes of small tables that threads share: 20 million cells take 0.6 of the time, a million up to 1.6
 MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 Phase = list[StepList]
@@ -223,7 +222,7 @@ class LatticeForm:
 
 def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
     """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
-    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < SHARED:
+    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < WORTH_BYTES:
         return [[whole]], plan.most_room
     found: list[Phase] = []
     rooms = plan.most_room
@@ -250,7 +249,7 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
     starts = np.concatenate([[0], np.flatnonzero(np.diff(own.table)) + 1, [len(own.table)]])
     sizes = plan.sizes[own.table[starts[:-1]]] * np.diff(starts)
     cuts = starts[_even_cuts(sizes)]
-    if len(cuts) == 2 or 8 * sizes.sum() < SHARED:
+    if len(cuts) == 2 or 8 * sizes.sum() < WORTH_BYTES:
         return [[own]], plan.most_room
     place, parts, added = plan.cells + PARTS * plan.most_room, [], []
     for number, (first, last) in enumerate(pairwise(cuts.tolist())):

@@ -254,9 +254,11 @@ def _expand(
         _expand_listed(flat, source, steps, row, width, lists, factor, upwards)
         return
     is_new, levels, after = steps[row, 0] == EXPAND, np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
-    share = factor if upwards else 1 / steps[row, 4]
+    share, before = factor if upwards else 1 / steps[row, 4], np.uint64(steps[row, 3])
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    for _ in range(steps[row, 3]):
+    if levels == 1:
+        before, after = np.uint64(1), before * after
+    for _ in range(before):
         if after == 1:
             value = share * source[below]
             for i in range(levels):
