@@ -9,6 +9,7 @@ finest one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class TableSums:
     def __init__(self, schema: Schema, finest: Table, tables: list[Table]) -> None:
         axes = axes_in_use(schema, [finest, *tables])
         self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
-        self._plan = SweepPlan(axes, [self._whole], self._own)
+        self._plan = _sums_of(axes, self._whole, tuple(self._own))
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
     def __call__(self, cells: Float) -> list[Float]:
@@ -101,6 +102,12 @@ class TableSums:
 
     def _part(self, room: Tables, axes: Axes) -> Float:
         return room.part(self._plan.places[axes], self._plan.size_of(axes))
+
+
+@lru_cache(maxsize=4)
+def _sums_of(axes: SchemaAxes, finest: Axes, tables: tuple[Axes, ...]) -> SweepPlan:
+    """How tables are summed from one: levels of a spine have the same ones."""
+    return SweepPlan(axes, [finest], tables)
 
 
 class SameCellsError(Exception):

@@ -395,8 +395,11 @@ class SweepPlan:
 
 
 def _columns(*columns: Sequence[int] | Integers | int) -> Integers:
-    """Rows by their columns, each of numbers or of one number."""
-    return np.stack(np.broadcast_arrays(*columns), axis=1).astype(np.int64)
+    """Rows by their columns, the second of numbers, the others of such or of one number."""
+    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.int64)
+    for place, own in enumerate(columns):
+        rows[:, place] = own
+    return rows
 
 
 def as_rows(rows: Sequence[Row]) -> Integers:

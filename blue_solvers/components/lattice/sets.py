@@ -50,14 +50,15 @@ class IntersectionLattice:
     def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
         self._sizes, self._generators = sizes, masks
         self._bits = np.array([1 << axis for axis in range(len(sizes))], dtype=np.int64 if len(sizes) < 63 else object)
-        if not self._lay_pairs(masks):
+        largest = max(masks)
+        if not all(largest ^ bit in masks for bit in bits(largest)) or not self._lay_pairs(masks):
             self._lay_pairs(intersections(masks))
         self.covers, self.below = cache(self._lay_covers), cache(self._lay_below)
         self.contrasts_of = cache(self._lay_contrasts)
 
     def _lay_pairs(self, masks: set[int]) -> bool:
         """Put members in order; whether all subsets are members."""
-        members = np.sort(np.array(list(masks), dtype=self._bits.dtype))
+        members = np.array(sorted(masks), dtype=self._bits.dtype)
         has = (members[:, None] & self._bits) != 0
         order = np.argsort(-has.sum(axis=1), kind="stable")
         self.has, self.members = has[order], members[order].tolist()
