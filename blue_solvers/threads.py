@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 
 VARIABLE = "OMP_NUM_THREADS"  # which whoever shares a machine sets
-WORTH_BYTES = 10e6  # of data from which on threads pay
+WORTH_BYTES = 25e6  # that are moved, from which on threads pay
 _limits: list[int] = []
 
 
@@ -25,7 +25,7 @@ class thread_limit:  # noqa: N801  as `threadpoolctl.threadpool_limits`
     """Let estimates use so many threads from now on, or inside a ``with`` block.
 
     By default they use ``OMP_NUM_THREADS`` if that is set, else every processor that the process may use. Only what
-    works on 10 MB or more is shared among threads; results are the same for every number.
+    moves 25 MB or more is shared among threads; results are the same for every number.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Workers:
     Parameters
     ----------
     nbytes : float
-        Of data.
+        That it moves.
     """
 
     def __init__(self, nbytes: float) -> None:

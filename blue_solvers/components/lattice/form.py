@@ -154,7 +154,7 @@ class LatticeForm:
             return X
 
     def _workers(self, Y: Float) -> Workers:
-        return Workers(8.0 * self._plan.cells * Y.shape[1])
+        return Workers(8.0 * self._plan.moved * Y.shape[1])
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
         """All tables, (rooms, K)."""

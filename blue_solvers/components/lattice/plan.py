@@ -114,6 +114,8 @@ class SweepPlan:
         Going down, those that lead to margins; and going up, those that lead from them.
     most_room : int
         Cells that one operation needs after all tables.
+    moved : int
+        Cells of tables, as often as an operation going up takes them.
 
     Raises
     ------
@@ -297,6 +299,7 @@ class SweepPlan:
         back = np.concatenate([regular[::-1], as_rows(list(chain.from_iterable(reversed(blocks))))])
         self.up = StepList.of(rows[np.argsort(rows[:, TABLE], kind="stable")])
         self.down = StepList.of(np.concatenate([as_rows(first), back[np.argsort(-back[:, TABLE], kind="stable")]]))
+        self.moved = int(self.up.steps[:, 3:6].prod(axis=1).sum())
         margins = [(source, own, self.places[source], self.places[own]) for own, source in self.margins.items()]
         self.sums = as_rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
