@@ -90,6 +90,11 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
+    def in_phases(self, work: Callable[[Item], Any], phases: Iterable[Iterable[Item]]) -> None:
+        """Do one phase after the other, none of whose parts needs another of the phase."""
+        for phase in phases:
+            self.for_each(work, phase)
+
     def for_each(self, work: Callable[[Item], Any], items: Iterable[Item]) -> None:
         """Do the parts of some work, none of which needs another: each thread takes the next that is left."""
         left = deque(items)

@@ -72,7 +72,8 @@ class TableSums:
     def __init__(self, schema: Schema, finest: Table, tables: list[Table]) -> None:
         axes = axes_in_use(schema, [finest, *tables])
         self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
-        self._plan = _sums_of(axes, self._whole, tuple(self._own))
+        self._plan = plan = _sums_of(axes, self._whole, tuple(self._own))
+        self._place = {own: (plan.places[own], plan.size_of(own)) for own in (self._whole, *self._own)}
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
     def __call__(self, cells: Float) -> list[Float]:
@@ -101,7 +102,7 @@ class TableSums:
         return Tables(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
 
     def _part(self, room: Tables, axes: Axes) -> Float:
-        return room.part(self._plan.places[axes], self._plan.size_of(axes))
+        return room.part(*self._place[axes])
 
 
 @lru_cache(maxsize=4)

@@ -177,13 +177,11 @@ class LatticeForm:
             cells[part.beside] = 0.0
             go_up(cells, part.steps, self._plan.lists, part.factors, values)
 
-        for phase in up:
-            workers.for_each(work, phase)
+        workers.in_phases(work, up)
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
-        for phase in down:
-            workers.for_each(lambda part: go_down(cells, part.steps, self._plan.lists), phase)
+        workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists), down)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
