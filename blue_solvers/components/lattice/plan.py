@@ -127,8 +127,7 @@ class SweepPlan:
         self, axes: SchemaAxes, observed: Sequence[Axes], desired: Sequence[Axes], most_cells: float = np.inf
     ) -> None:
         self.axes = axes
-        known = dict[Axes, int]()
-        self.size_of = lambda table: known[table] if table in known else known.setdefault(table, axes.size(table))
+        self._sizes: dict[Axes, int] = {}
         whole = [1 << axis if is_whole else 0 for axis, is_whole in enumerate(axes.is_whole)]
         self.mask_of = cache(lambda table: sum(map(whole.__getitem__, table)))
         self.groups = cache(self._groups_of)
@@ -151,8 +150,11 @@ class SweepPlan:
             self._lay_tables(generators, most_cells)
         else:
             self._lay_members(generators, most_cells)
-            known.update(zip(self.tables, self.sizes.tolist(), strict=True))
+            self._sizes |= zip(self.tables, self.sizes.tolist(), strict=True)
         self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
+        self._source = dict(self.number)  # of every table, or of the one that a margin is a sum of
+        for own, source in self.margins.items():
+            self._source[own] = self._source[source]
         self._lay_places(desired)
         self._lay_copies(len(desired) > 0)
         self._lay_steps()
@@ -164,15 +166,15 @@ class SweepPlan:
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
         """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
         lengths = np.array([self.axes.sizes[own[0]] if own else 1 for own in tables], dtype=np.int64)
-        after = np.array(list(map(self.size_of, tables)), dtype=np.int64) // lengths
-        places, numbers = [self.places[own] for own in tables], [self._source_of(own) for own in tables]
-        return StepList.of(_columns(READ, places, starts, lengths, 1, after, SUMMED, numbers, 0, 1))
+        own = self.places, self._source, self._sizes
+        places, numbers, sizes = (np.array([of[table] for table in tables], dtype=np.int64) for of in own)
+        return StepList.of(_columns(READ, places, starts, lengths, 1, sizes // lengths, SUMMED, numbers, 0, 1))
 
-    def _source_of(self, table: Axes) -> int:
-        """The number of a table of the sweeps, or of the one that a margin is a sum of."""
-        while table in self.margins:
-            table = self.margins[table]
-        return self.number[table]
+    def size_of(self, table: Axes) -> int:
+        """Cells of a table."""
+        if table not in self._sizes:
+            self._sizes[table] = self.axes.size(table)
+        return self._sizes[table]
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
