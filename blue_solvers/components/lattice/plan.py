@@ -279,9 +279,10 @@ class SweepPlan:
     def _lay_steps(self) -> None:
         self.most_room = 0
         up, first, blocks, left = list[Row](), list[Row](), list[list[Row]](), list[Axes]()
-        regular = self._regular_moves()
-        others = np.flatnonzero(np.isin(range(len(self.tables)), regular[:, TABLE], invert=True)).tolist()
-        for number, own in zip(others, [self.tables[number] for number in others], strict=True):
+        regular, others = self._regular_moves(), np.ones(len(self.tables), dtype=bool)
+        others[regular[:, TABLE]] = False
+        for number in np.flatnonzero(others).tolist():
+            own = self.tables[number]
             if own in self._copies:
                 found, lands, spread = self._beside(own)
                 up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]
@@ -297,10 +298,9 @@ class SweepPlan:
                 moves = self._move(own, other, self.places[own], self.places[other])
                 blocks.append([(*row, number, self.number[other], own[0] in other) for row in moves])
                 up += blocks[-1]
-        rows = np.concatenate([regular, as_rows(up)])
-        back = np.concatenate([regular[::-1], as_rows(list(chain.from_iterable(reversed(blocks))))])
-        self.up = StepList.of(rows[np.argsort(rows[:, TABLE], kind="stable")])
-        self.down = StepList.of(np.concatenate([as_rows(first), back[np.argsort(-back[:, TABLE], kind="stable")]]))
+        self.up = StepList.of(_by_table(regular, as_rows(up), 1))
+        back = _by_table(regular[::-1], as_rows(list(chain.from_iterable(reversed(blocks)))), -1)
+        self.down = StepList.of(np.concatenate([as_rows(first), back]))
         self.moved = int(self.up.steps[:, 3:6].prod(axis=1).sum())
         margins = [(source, own, self.places[source], self.places[own]) for own, source in self.margins.items()]
         self.sums = as_rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
@@ -405,6 +405,14 @@ def _columns(*columns: Sequence[int] | Integers | int) -> Integers:
     for place, own in enumerate(columns):
         rows[:, place] = own
     return rows
+
+
+def _by_table(rows: Integers, others: Integers, sign: int) -> Integers:
+    """Both, in order of tables or, where `sign` is -1, of the last one first, as `others` are."""
+    if not len(rows):
+        return others
+    both = np.concatenate([rows, others])
+    return both[np.argsort(sign * both[:, TABLE], kind="stable")]
 
 
 def as_rows(rows: Sequence[Row]) -> Integers:
