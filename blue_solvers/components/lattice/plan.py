@@ -11,6 +11,7 @@ it in between, or have a copy of it, it loses going up what its copies have.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
@@ -433,14 +434,14 @@ def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) ->
 
 
 def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
-    axes, found = plan.axes, dict[Axes, dict[Axes, float]]()  # of every table, by axes along which it differs
-    for table, precision in zip(observed, precisions.tolist(), strict=True):
-        grouped = [axis for axis in table if axes.groups[axis] >= 0]
+    axes, shares = plan.axes, defaultdict[tuple[Axes, Axes], float](float)  # by axes along which a table differs
+    for table, share in zip(observed, (precisions / [plan.size_of(own) for own in observed]).tolist(), strict=True):
+        grouped = [(axis, axes.is_whole[axis] << axis) for axis in table if axes.groups[axis] >= 0]
         for mask in plan.lattice.below(plan.mask_of(table)):
-            seen = tuple([axis for axis in grouped if not (axes.is_whole[axis] and mask >> axis & 1)])
-            of_own = found.setdefault(plan.within(table, mask), {})
-            of_own[seen] = of_own.get(seen, 0.0) + precision / plan.size_of(table)
-    shares = cache(axes.even_shares)
-    outer = cache(lambda seen: reduce(np.multiply.outer, [shares(axis) for axis in seen], np.ones(1)).ravel())
-    values = {own: reduce(np.add, [n * outer(seen) for seen, n in of_own.items()]) for own, of_own in found.items()}
-    return {own: plan.size_of(own) * of_own for own, of_own in values.items()}
+            shares[plan.within(table, mask), tuple([axis for axis, bit in grouped if not bit & mask])] += share
+    along = cache(axes.even_shares)
+    outer = cache(lambda seen: reduce(np.multiply.outer, [along(axis) for axis in seen], np.ones(1)).ravel())
+    found: dict[Axes, Float] = {}
+    for (own, seen), share in shares.items():
+        found[own] = found.get(own, 0.0) + plan.size_of(own) * share * outer(seen)
+    return found
