@@ -179,7 +179,9 @@ def _reduce(flat: Float, steps: Integers, row: int, width: np.uint64, upwards: b
     levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
     first, below, share = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width, 1 / steps[row, 4]
     for _ in range(steps[row, 3]):
-        if after < SHORT:
+        if after == 1:  # which the compiler then knows
+            flat[below] = _sum_of(flat, first, levels, np.uint64(1))
+        elif after < SHORT:
             for i in range(after):
                 flat[below + i] = _sum_of(flat, first + i, levels, after)
         else:
