@@ -97,6 +97,10 @@ class Workers:
 
     def for_each(self, work: Callable[[Item], Any], items: Iterable[Item]) -> None:
         """Do the parts of some work, none of which needs another: each thread takes the next that is left."""
+        if self._count < 2:
+            for item in items:
+                work(item)
+            return
         left = deque(items)
 
         def next_part() -> list[Item]:
@@ -112,8 +116,11 @@ class Workers:
             finally:
                 left.clear()
 
-        others = [self._submit(take_parts) for _ in range(min(self._count, len(left)) - 1)]
-        take_parts()
+        try:
+            others = [self._submit(take_parts) for _ in range(min(self._count, len(left)) - 1)]
+            take_parts()
+        finally:
+            left.clear()
         for other in others:
             other.result()
 

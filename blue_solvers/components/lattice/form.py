@@ -21,7 +21,8 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
-from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, as_rows, information
+from blue_solvers.components.lattice.plan import SweepPlan, information
+from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, StepList, as_rows
 from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import accumulate, chain
 from math import prod
@@ -24,59 +23,17 @@ import numpy as np
 from blue_solvers.components.grouping import Axes, SchemaAxes
 from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sets import places as bit_places
+from blue_solvers.components.lattice.steps import TABLE, Row, StepList, as_rows, in_order_of_tables, rows_of_columns
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE, go_down, sums
-from constraint_builders.arrays import Flags, Float, Index, Integers
+from constraint_builders.arrays import Float, Integers
 
-Row = tuple[int, ...]
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
-TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
 SUMMED, KEPT = -1, -2  # in the place of a list
 COPIES = 6  # times that a table is larger than all inside it, copies of which then pay
 
 
 class TooManyCellsError(Exception):
     """Tables that would take more cells than were allowed."""
-
-
-@dataclass(frozen=True)
-class StepList:
-    """Rows of a list of operations.
-
-    Attributes
-    ----------
-    steps : ndarray of int, (rows, 10)
-        As the sweeps take them; then whose work each is, which table it leads to, as the plan numbers them, and whether
-        that has the same first axis.
-    factors : ndarray, (rows,)
-    beside : slice
-        What is cleared before.
-    """
-
-    steps: Integers
-    factors: Float
-    beside: slice = field(default_factory=lambda: slice(0))
-
-    @classmethod
-    def of(cls, steps: Integers, factors: Float | float = 1.0) -> StepList:
-        """Rows without what is cleared."""
-        return cls(steps, np.ones(len(steps)) * factors)
-
-    @property
-    def table(self) -> Integers:
-        """Whose work each row is."""
-        return self.steps[:, TABLE]
-
-    def at(self, rows: Index | slice | Flags) -> StepList:
-        """Some rows."""
-        return StepList(self.steps[rows], self.factors[rows])
-
-    def followed_by(self, other: StepList) -> StepList:
-        """Both, one after the other."""
-        return StepList(np.concatenate([self.steps, other.steps]), np.concatenate([self.factors, other.factors]))
-
-    def turned(self) -> StepList:
-        """With the two places of every row exchanged."""
-        return replace(self, steps=self.steps[:, [0, 2, 1, *range(3, 10)]])
 
 
 class SweepPlan:
@@ -169,7 +126,7 @@ class SweepPlan:
         lengths = np.array([self.axes.sizes[own[0]] if own else 1 for own in tables], dtype=np.int64)
         own = self.places, self._source, self._sizes
         places, numbers, sizes = (np.array([of[table] for table in tables], dtype=np.int64) for of in own)
-        return StepList.of(_columns(READ, places, starts, lengths, 1, sizes // lengths, SUMMED, numbers, 0, 1))
+        return StepList.of(rows_of_columns(READ, places, starts, lengths, 1, sizes // lengths, SUMMED, numbers, 0, 1))
 
     def size_of(self, table: Axes) -> int:
         """Cells of a table."""
@@ -280,6 +237,8 @@ class SweepPlan:
     def _lay_steps(self) -> None:
         self.most_room = 0
         up, first, blocks, left = list[Row](), list[Row](), list[list[Row]](), list[Axes]()
+        with_groups = self.tables if self.axes.has_groups and self._copies else []
+        mixed = {self.mask_of(own) for own in with_groups if self.groups(own)}
         regular, others = self._regular_moves(), np.ones(len(self.tables), dtype=bool)
         others[regular[:, TABLE]] = False
         for number in np.flatnonzero(others).tolist():
@@ -287,10 +246,7 @@ class SweepPlan:
             if own in self._copies:
                 found, lands, spread = self._beside(own)
                 up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]
-                is_mixed = any(
-                    self.groups(self.tables[i]) for i, mask in enumerate(self.masks) if mask == self.mask_of(own)
-                )
-                if is_mixed or any(own in other for other in self._copies.values()):
+                if self.masks[number] in mixed or any(own in other for other in self._copies.values()):
                     up += [(PUT if row[1] == self.places[own] else row[0], *row[1:]) for row in spread]
                 else:
                     left.append(own)
@@ -299,8 +255,8 @@ class SweepPlan:
                 moves = self._move(own, other, self.places[own], self.places[other])
                 blocks.append([(*row, number, self.number[other], own[0] in other) for row in moves])
                 up += blocks[-1]
-        self.up = StepList.of(_by_table(regular, as_rows(up), 1))
-        back = _by_table(regular[::-1], as_rows(list(chain.from_iterable(reversed(blocks)))), -1)
+        self.up = StepList.of(in_order_of_tables(regular, as_rows(up), 1))
+        back = in_order_of_tables(regular[::-1], as_rows(list(chain.from_iterable(reversed(blocks)))), -1)
         self.down = StepList.of(np.concatenate([as_rows(first), back]))
         self.moved = int(self.up.steps[:, 3:6].prod(axis=1).sum())
         margins = [(source, own, self.places[source], self.places[own]) for own, source in self.margins.items()]
@@ -326,7 +282,7 @@ class SweepPlan:
         inside, axis, without = lattice.inside[order], lattice.axis[order], lattice.without[order]
         before, levels = ahead[inside, axis], lengths[inside, axis]
         after, (start, end) = self.sizes[inside] // (before * levels), self.offsets[np.array([inside, without])]
-        return _columns(MOVE, start, end, before, levels, after, SUMMED, inside, without, keeps[order])
+        return rows_of_columns(MOVE, start, end, before, levels, after, SUMMED, inside, without, keeps[order])
 
     def _beside(self, table: Axes) -> tuple[list[Row], list[Row], list[Row]]:
         """Rows that find what a large table has along its copies, that add it to what they copy, and that spread it."""
@@ -375,6 +331,10 @@ class SweepPlan:
     def _stages(self, fine: Axes, coarse: Axes) -> list[Stage]:
         """One reduction after the other, the longest first: cells before, levels, cells after, the list."""
         sizes, variable = self.axes.sizes, self.axes.variable
+        if len(coarse) + 1 == len(fine) and not self.axes.has_groups:  # nearly all, where all tables are measured
+            axis = sum(fine) - sum(coarse)
+            ahead = self.size_of(fine[: fine.index(axis)])
+            return [(ahead, sizes[axis], self.size_of(fine) // (ahead * sizes[axis]), SUMMED)]
         targets = {variable[axis]: axis for axis in coarse}
         runs: list[tuple[int, int, int]] = []  # levels, what stays of them, the list
         for axis in fine:
@@ -398,27 +358,6 @@ class SweepPlan:
         """Where the cells of the coarser axis are listed that levels of the finer one go to."""
         self._lists += [self.axes.sizes[coarse], *self.axes.between(fine, coarse).tolist()]
         return len(self._lists) - 1 - self.axes.sizes[fine]
-
-
-def _columns(*columns: Sequence[int] | Integers | int) -> Integers:
-    """Rows by their columns, the second of numbers, the others of such or of one number."""
-    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.int64)
-    for place, own in enumerate(columns):
-        rows[:, place] = own
-    return rows
-
-
-def _by_table(rows: Integers, others: Integers, sign: int) -> Integers:
-    """Both, in order of tables or, where `sign` is -1, of the last one first, as `others` are."""
-    if not len(rows):
-        return others
-    both = np.concatenate([rows, others])
-    return both[np.argsort(sign * both[:, TABLE], kind="stable")]
-
-
-def as_rows(rows: Sequence[Row]) -> Integers:
-    """Rows of ten numbers each."""
-    return np.fromiter(chain.from_iterable(rows), np.int64, 10 * len(rows)).reshape(-1, 10)
 
 
 def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:

@@ -1,0 +1,76 @@
+"""Rows of operations between tables, as the sweeps take them, and whose work each is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+
+from constraint_builders.arrays import Flags, Float, Index, Integers
+
+Row = tuple[int, ...]
+TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
+
+
+@dataclass(frozen=True)
+class StepList:
+    """Rows of a list of operations.
+
+    Attributes
+    ----------
+    steps : ndarray of int, (rows, 10)
+        As the sweeps take them; then whose work each is, which table it leads to, as the plan numbers them, and whether
+        that has the same first axis.
+    factors : ndarray, (rows,)
+    beside : slice
+        What is cleared before.
+    """
+
+    steps: Integers
+    factors: Float
+    beside: slice = field(default_factory=lambda: slice(0))
+
+    @classmethod
+    def of(cls, steps: Integers, factors: Float | float = 1.0) -> StepList:
+        """Rows without what is cleared."""
+        return cls(steps, np.ones(len(steps)) * factors)
+
+    @property
+    def table(self) -> Integers:
+        """Whose work each row is."""
+        return self.steps[:, TABLE]
+
+    def at(self, rows: Index | slice | Flags) -> StepList:
+        """Some rows."""
+        return StepList(self.steps[rows], self.factors[rows])
+
+    def followed_by(self, other: StepList) -> StepList:
+        """Both, one after the other."""
+        return StepList(np.concatenate([self.steps, other.steps]), np.concatenate([self.factors, other.factors]))
+
+    def turned(self) -> StepList:
+        """With the two places of every row exchanged."""
+        return replace(self, steps=self.steps[:, [0, 2, 1, *range(3, 10)]])
+
+
+def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
+    """Rows by their columns, the second of numbers, the others of such or of one number."""
+    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.int64)
+    for place, own in enumerate(columns):
+        rows[:, place] = own
+    return rows
+
+
+def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
+    """Both, in order of tables or, where `sign` is -1, of the last one first, as `others` are."""
+    if not len(rows):
+        return others
+    both = np.concatenate([rows, others])
+    return both[np.argsort(sign * both[:, TABLE], kind="stable")]
+
+
+def as_rows(rows: Sequence[Row]) -> Integers:
+    """Rows of ten numbers each."""
+    return np.fromiter(chain.from_iterable(rows), np.int64, 10 * len(rows)).reshape(-1, 10)
