@@ -248,7 +248,7 @@ def _print_rows(args: argparse.Namespace, zeros: Sequence[tuple[str, str, int]],
         for geolevel, name, count, reason in read.unused
     ]
     names, rows_unused = {own.name for own in read.unused}, sum(own.rows for own in read.unused)
-    _say_some(args, unused_rows, f"not used   {len(names):,} queries and constraints, {plural(rows_unused, 'row')}")
+    _say_some(args, unused_rows, f"not used   {plural(rows_unused, 'row')} under {plural(len(names), 'name')}")
 
 
 def _say_some(args: argparse.Namespace, lines: Sequence[str], in_few_words: str) -> None:

@@ -246,6 +246,28 @@ def test_the_command_says_what_became_of_the_rows_of_both(
     assert "fits: all tables" in said
 
 
+@pytest.mark.parametrize(("products", "lines"), [(["DHC"], 24), (["PL94", "DHC"], 30)])
+def test_a_census_run_is_said_on_one_screen_and_all_of_it_when_asked(
+    products: list[str], lines: int, pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    both = len(products) == 2
+    settings = BOTH if both else ["--settings", "dhc_us_persons"]
+    words = [*(pair.folders if both else pair.folders[1:]), *settings, *KEPT, "--desired", "hispanic"]
+    assert main(["estimate", *words, "--out", str(tmp_path / "short")]) == 0
+    short = capsys.readouterr().out.splitlines()
+    assert len(short) <= lines
+    assert {"observed", "tied", "proved:", "fit", "rows", "variances"} <= {line.split()[0] for line in short}
+    assert main(["estimate", *words, "--out", str(tmp_path / "long"), "--verbose"]) == 0
+    full = capsys.readouterr().out.splitlines()
+    assert len(full) > 200
+    kept = {line for line in short if "--verbose" not in line and not line.startswith("written")}
+    assert kept <= set(full)
+    stored = read_description(tmp_path / "long")
+    products_read = [stored, *(stored["joined"]["others"] if both else [])]
+    unused = [line for line in full if line.startswith("not used")]
+    assert len(unused) == sum(len(read["read"]["unused"]) for read in products_read)
+
+
 @pytest.mark.few(0)
 def test_variables_that_zeros_tell_apart(pair: CensusPair, tmp_path: Path) -> None:
     """Facilities that are not there, in block groups that cross: by relationship alone, from the equations."""
