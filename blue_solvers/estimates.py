@@ -11,7 +11,7 @@ import numpy as np
 
 from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level
-from blue_solvers.verification import Certificate, Fit, certify, fit_test
+from blue_solvers.verification import Certificate, Fit, certify, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -280,7 +280,7 @@ class Estimate:
 
         x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
-        return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
+        return fit_of_estimate(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 
     @cached_property
     def adjustments(self) -> Adjustments:
@@ -351,7 +351,7 @@ class Estimate:
         Returns
         -------
         xarray.Dataset
-            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `problem_from` reads such.
+            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `read_tables` reads such.
         """
         from constraint_builders.files.labelled_arrays import dataset
 

@@ -76,7 +76,7 @@ def test_importing_loads_nothing_until_it_is_asked_for() -> None:
     assert python(code).stdout.split() == ["False", "False", "True"]
 
 
-@pytest.mark.parametrize("package", [blue_solvers, constraint_builders])
+@pytest.mark.parametrize("package", [blue_solvers, constraint_builders, noise_mechanisms])
 def test_names_loaded_when_asked_are_those_that_type_checkers_see(package: ModuleType) -> None:
     (block,) = (node for node in ast.parse(Path(package.__file__ or "").read_text()).body if isinstance(node, ast.If))
     seen = {"__version__"}

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import blue_solvers
+import constraint_builders
+import noise_mechanisms
+from blue_solvers.commands import listed as listed_commands
 from docs.check_site import contrast, faults
-from tests.helpers.places import DOCS
+from tests.helpers.places import DOCS, README, ROOT
 
 sys.path.append(str(DOCS / "_extensions"))
 
@@ -85,6 +90,58 @@ def test_every_public_module_is_listed() -> None:
         assert f"api/{name}\n" in listed or f"<api/{name}>" in listed, name
     for name, attribute, thing in api_pages.everything():
         assert (thing.__doc__ or "").strip(), f"{name}.{attribute}"
+
+
+def public_names() -> set[str]:
+    """All names that the three packages export."""
+    packages = (blue_solvers, constraint_builders, noise_mechanisms)
+    names = {
+        name: {id(getattr(own, name)) for own in packages if name in own.__all__}
+        for own in packages
+        for name in own.__all__
+    }
+    assert all(len(things) == 1 for name, things in names.items() if name != "__version__")
+    return set(names) - {"__version__"}
+
+
+def test_public_names_are_few_and_each_is_in_a_guide_or_an_example() -> None:
+    pages = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("start/*.md"))]
+    texts = [page.read_text() for page in pages if page.name not in ("api.md", "changelog.md")]
+    blocks = [re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL) for text in texts]
+    inline = [
+        re.findall(r"`[^`]+`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)) for text in texts
+    ]
+    programs = [path.read_text() for path in (ROOT / "examples").glob("*/*.py")]
+    shown = "\n".join([*programs, *(code for page in [*blocks, *inline] for code in page)])
+    names = public_names()
+    assert len(names) <= 120
+    assert not [name for name in sorted(names) if not re.search(rf"\b{name}\b", shown)]
+
+
+FORMER = {  # names of earlier versions, with what is said of them
+    ("blue_solvers", "problem_from"): "blue_solvers.read_tables",
+    ("blue_solvers", "ProjectedWork"): "blue_solvers.components.tree.projected_work.ProjectedWork",
+    ("constraint_builders", "problem_from"): "constraint_builders.read_tables",
+    ("blue_solvers.nonnegative", "Fit"): "blue_solvers.NonnegativeFit",
+    ("blue_solvers.verification", "fit_test"): "blue_solvers.verification.fit_of_estimate",
+    ("blue_solvers.testing", "LAWS"): "blue_solvers.testing.PROPERTIES",
+}
+
+
+@pytest.mark.parametrize(("module", "name"), FORMER)
+def test_former_names_give_what_is_there_now_with_a_warning_and_are_listed(module: str, name: str) -> None:
+    now = FORMER[module, name]
+    with pytest.warns(DeprecationWarning, match=re.escape(f"{module}.{name} is now {now}")) as warned:
+        found = getattr(importlib.import_module(module), name)
+    assert warned[0].filename == __file__
+    home, _, new = now.rpartition(".")
+    assert found is getattr(importlib.import_module(home), new)
+    assert f"`{module}.{name}`" in (DOCS / "api.md").read_text()
+
+
+def test_former_commands_are_listed() -> None:
+    listed = (DOCS / "api.md").read_text()
+    assert all(f"`blue-solvers {name}" in listed for name in listed_commands.FORMER)
 
 
 def test_docstrings_are_shown_as_written() -> None:

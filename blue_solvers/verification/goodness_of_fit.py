@@ -280,7 +280,7 @@ class Fit:
         return Outlier(name, cell, value, value - left, float(self.residuals[i]), probability, self.source(i))
 
 
-def fit_test(
+def fit_of_estimate(
     problem: Problem,
     y: ArrayLike,
     x: ArrayLike,

@@ -102,7 +102,7 @@ def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureF
 
 def test_what_can_be_answered_is_listed(state: SmallState, capsys: pytest.CaptureFixture) -> None:
     listed = shown(capsys, "tables", str(state.result.folder))
-    frame = state.result.tables()
+    frame = state.result.published_tables()
     answered = frame.filter(pl.col("reason") == "").height
     assert listed.startswith(f"{answered} published tables can be answered, {frame.height - answered} cannot\n")
     assert answered == 4 + 9 + 2  # H4, H10, H11 and HCT1 less those of households alone; H4A-I; H6 and H7
