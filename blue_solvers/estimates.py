@@ -256,6 +256,10 @@ class Estimate:
 
         As ``certify(problem, y, values)`` gives it; where other cells are desired than observed, of the values together
         with an estimate of the observed cells.
+
+        Returns
+        -------
+        Certificate
         """
         return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
@@ -268,6 +272,10 @@ class Estimate:
             Replicates of noise that is not Gaussian; with 0 it is taken for Gaussian.
         rng : Generator or int, optional
             What they are drawn from.
+
+        Returns
+        -------
+        Fit
         """
         P, sources = self.operator.over_observed, self.problem.sources_of(self.y)
 
@@ -333,7 +341,16 @@ class Estimate:
         return frame if like is None else frame_like(like, frame)
 
     def with_measurements(self, frame: polars.DataFrame) -> polars.DataFrame:
-        """A frame with a row for every desired cell, and after its columns what was measured, as in `to_frame`."""
+        """A frame with a row for every desired cell, and after its columns what was measured, as in `to_frame`.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame, m rows
+
+        Returns
+        -------
+        polars.DataFrame, m rows
+        """
         from constraint_builders.files import with_measurements
         from constraint_builders.files.columns import MEASURED, with_source
 

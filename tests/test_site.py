@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -16,6 +19,7 @@ from blue_solvers.commands import listed as listed_commands
 from docs.check_site import contrast, faults
 from tests.helpers.places import DOCS, README, ROOT
 
+PACKAGES = ("blue_solvers", "constraint_builders", "noise_mechanisms")
 sys.path.append(str(DOCS / "_extensions"))
 
 SOUND = """<!doctype html><html lang="en"><head><title>A page</title></head><body>
@@ -137,6 +141,51 @@ def test_former_names_give_what_is_there_now_with_a_warning_and_are_listed(modul
     home, _, new = now.rpartition(".")
     assert found is getattr(importlib.import_module(home), new)
     assert f"`{module}.{name}`" in (DOCS / "api.md").read_text()
+
+
+def public_functions() -> Iterator[tuple[str, type | None, FunctionType]]:
+    """Functions that the packages and the modules that they export have, and methods of their classes."""
+    packages = (blue_solvers, constraint_builders, noise_mechanisms)
+    things = [getattr(own, name) for own in packages for name in sorted(own.__all__)]
+    things += [
+        made for own in things if isinstance(own, ModuleType) for made in vars(own).values() if defined(made, own)
+    ]
+    for thing in things:
+        if isinstance(thing, FunctionType):
+            yield thing.__qualname__, None, thing
+        elif isinstance(thing, type):
+            for name, own in vars(thing).items():
+                plain = own.__func__ if isinstance(own, staticmethod | classmethod) else own
+                if isinstance(plain, FunctionType) and not name.startswith("_"):
+                    yield plain.__qualname__, thing, plain
+
+
+def defined(thing: object, module: ModuleType) -> bool:
+    return isinstance(thing, FunctionType) and thing.__module__ == module.__name__ and thing.__name__[0] != "_"
+
+
+def sections_missing(owner: type | None, function: FunctionType) -> set[str]:
+    """Sections of numpydoc that a docstring lacks; what overrides a method of ours has its docstring there."""
+    if owner is not None:
+        bases = [base for base in owner.__mro__[1:] if base.__module__.split(".")[0] in PACKAGES]
+        if any(function.__name__ in vars(base) for base in bases):
+            return set()
+    said = inspect.getdoc(function) or ""
+    asked = [own for own in inspect.signature(function).parameters.values() if own.name not in ("self", "cls")]
+    gives = str(function.__annotations__.get("return"))
+    scalars = {own.strip() for text in [gives, *(str(one.annotation) for one in asked)] for own in text.split("|")}
+    raises = bool(re.search(r"^\s*raise \w", inspect.getsource(function), re.MULTILINE))
+    if owner is not None and not raises and "\n" not in said and scalars <= {"int", "str", "bool", "float", "None"}:
+        return set()  # a line says all of a number or a text
+    needed = {"Parameters": bool(asked), "Returns": gives != "None", "Raises": raises}
+    found = re.findall(r"^(\w+)\n---", said.replace("Yields\n", "Returns\n"), re.MULTILINE)
+    return {section for section, is_needed in needed.items() if is_needed} - set(found)
+
+
+def test_every_public_function_says_what_it_takes_gives_and_raises() -> None:
+    missing = {name: lacks for name, owner, own in public_functions() if (lacks := sections_missing(owner, own))}
+    assert len(list(public_functions())) > 200
+    assert missing == {}
 
 
 def test_former_commands_are_listed() -> None:

@@ -111,7 +111,13 @@ class NonnegativeFit:
         return columns.reshape(-1, *self.observed.shape[1:])
 
     def tables(self) -> dict[Name, NDArray]:
-        """The desired tables by name."""
+        """The desired tables by name.
+
+        Returns
+        -------
+        dict of name to ndarray
+            In the tables' shapes.
+        """
         return self.problem.desired.tables(self.desired)
 
 

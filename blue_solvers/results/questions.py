@@ -191,6 +191,11 @@ class Result(StoredResult):
 
         Parameters, and errors, are those of `differences`.
 
+        Parameters
+        ----------
+        line, other_line, geoids, geolevel, other_geoid, level, progress
+            As for `differences`.
+
         Returns
         -------
         polars.DataFrame
@@ -252,6 +257,15 @@ class Result(StoredResult):
         """Numbers within their level of the geounits of these codes.
 
         A block may also be named by its 15-digit GEOID, which the last 16 digits of its spine code hold.
+
+        Parameters
+        ----------
+        geolevel : str
+        codes : sequence of str, (g,)
+
+        Returns
+        -------
+        ndarray of int, (g,)
 
         Raises
         ------
