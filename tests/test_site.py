@@ -57,6 +57,9 @@ def test_a_sound_site_has_no_fault(tmp_path: Path) -> None:
         ("#top", "#bottom", "no place on its page"),
         ("picture.png", "lost.png", "leads nowhere"),
         ("other.html#there", "../out.html", "out of the site"),
+        ('src="picture.png"', 'src="https://elsewhere.org/picture.png"', "is loaded from another host"),
+        ("</head>", '<script src="//elsewhere.org/a.js"></script></head>', "is loaded from another host"),
+        ("</head>", '<link rel="stylesheet" href="https://elsewhere.org/a.css"></head>', "loaded from another host"),
     ],
 )
 def test_faults_are_found(tmp_path: Path, sound: str, broken: str, fault: str) -> None:
