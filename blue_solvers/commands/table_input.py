@@ -42,7 +42,8 @@ def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         metavar="FILE",
         action="append" if several else "store",
         type=ReadPath,
-        help="variables and recodes, .toml; by default inferred and shown; of several tables given for each in turn",
+        help="variables and recodes, .toml; by default inferred and shown"
+        + ("; of several tables given for each in turn, or for none" if several else ""),
     )
     parser.add_argument(
         "--write-schema",

@@ -341,6 +341,16 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
         (["PL94", "DHC"], [*BOTH[:2], "--settings", "pl94_us_units", "--names", "a,b"], "no schema refines the others"),
         (["table.csv", "table.csv"], ["--variables", "sex"], "--variables is for folders of measurement files"),
         (["table.csv", "table.csv"], [], "2 inputs are called 'table'"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--totals", "t.csv"], "--totals is for one input: here are 2"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--plot", "t.png"], "--plot is for files of tables: the inputs are folders"),
+        (["table.csv", "table.csv"], ["--columns", "a=note"], "--columns is for one input: here are 2"),
+        (["table.csv"], ["--same", "a=b"], "--same is for several inputs: "),
+        (["table.csv"], ["--schema", "a.toml", "--schema", "b.toml"], "--schema is given 2 times for one input"),
+        (
+            ["table.csv", "table.csv"],
+            ["--names", "a,b", "--total", "T"],
+            "--total must be an input and a mark of it, a:T",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(
@@ -431,6 +441,19 @@ def test_tables_in_files(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 def survey(path: Path, variable: str, yes: int, no: int) -> str:
     path.write_text(f"table,{variable},value,variance\n{variable},yes,{yes},1\n{variable},no,{no},1\n")
     return str(path)
+
+
+def test_non_negative_counts_and_a_picture_of_several_files(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name, count in (("first", 1), ("second", 4)):
+        survey(tmp_path / f"{name}.csv", "owner", -count, 60 + count)
+    inputs, out = [str(tmp_path / f"{name}.csv") for name in ("first", "second")], tmp_path / "both.csv"
+    words = ["--nonnegative", "nnls", "--plot", str(tmp_path / "fit.png"), "--out", str(out)]
+    assert main(["estimate", *inputs, *words]) == 0
+    frame = pl.read_csv(out)
+    assert frame["estimate"].to_list() == pytest.approx([62.5, -2.5] * (frame.height // 2))
+    assert frame["nonnegative"].to_list() == pytest.approx([62.5, 0.0] * (frame.height // 2), abs=1e-6)
+    assert (tmp_path / "fit.png").stat().st_size
 
 
 def test_an_input_that_is_a_copy_of_another_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
