@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from blue_solvers.cli import main
+from blue_solvers.commands.listed import FORMER
 from blue_solvers.results.checksums import read_sealed_json, seal_json, sha256
 from tests.helpers import hostile, malformed
 from tests.helpers.effort import lengths
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 
 MOST_BYTES = 400e6  # of memory
 LONGEST_LINE = 500
+NOW = f"blue-solvers: this is now: {FORMER['benchmark'].now}\n"  # what a former command says when it is done
 BAD = "bad"  # where the name of a bad file goes
 
 OF_TABLES = {
@@ -152,7 +154,7 @@ def test_damaged_tables_are_read_or_refused_in_one_line(
         path = made / f"bad{ending}"
         path.write_bytes(data)
         said = complaints(command, with_name(OF_TABLES[who], path.name), path.name, made)
-        if said[:1] == ["exit code 0: ''"]:
+        if said[:1] in (["exit code 0: ''"], [f"exit code 0: {NOW!r}"]):
             assert len([complaint for complaint in said if "bytes of memory" in complaint]) == 0
             remove_outputs(made)
         else:
