@@ -1,6 +1,6 @@
 """What two threads give: an estimate on one and on two, beside a copy and two estimates at once, in turns.
 
-    python -m bench two_cores               seven problems of 10 MB or more, about three minutes
+    python -m bench two_cores               seven large problems, about three minutes
     python -m bench two_cores --quick       two of them, few rounds
     python -m bench two_cores --rounds 100  more rounds, for a machine that others use
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -102,27 +102,22 @@ def _by_parts(run: Callable[[], object], rounds: int) -> dict[str, float]:
     """Shortest processor time on one thread, of parts shared among two with all else, and of what is not in parts."""
     pieces: list[list[float]] = []
 
-    def in_order(workers: Workers, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-        if len(items) < 2:
-            yield from map(work, items)
-            return
-        pieces.append([])
-        for item in items:
-            result, seconds = timed(partial(work, item), time.thread_time)
-            pieces[-1].append(seconds)
-            yield result
+    def for_each(workers: Workers, work: Callable[[Any], Any], items: Iterable[Any]) -> None:
+        seconds = [timed(partial(work, item), time.thread_time)[1] for item in items]
+        if len(seconds) > 1:
+            pieces.append(seconds)
 
-    as_it_is, found = Workers.in_order, []
+    as_it_is, found = Workers.for_each, []
     for _ in range(rounds):
         with thread_limit(1):
             processor = timed(run, time.thread_time)[1]
         pieces.clear()
-        Workers.in_order = in_order  # type: ignore[method-assign]
+        Workers.for_each = for_each  # type: ignore[method-assign]
         try:
             with thread_limit(2):
                 whole = timed(run, time.thread_time)[1]
         finally:
-            Workers.in_order = as_it_is  # type: ignore[method-assign]
+            Workers.for_each = as_it_is  # type: ignore[method-assign]
         alone = whole - sum(map(sum, pieces))
         found.append((processor, alone + sum(map(_shared, pieces)), alone))
     return dict(zip(("processor", "by parts", "alone"), np.min(found, axis=0).tolist(), strict=True))

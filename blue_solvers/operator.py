@@ -361,7 +361,8 @@ class BlueOperator(OverLayouts):
         -------
         ndarray, (m,)
         """
-        return without_rounding(self._prepared.variances(), self._nothing)
+        variances = self._prepared.variances()
+        return variances if self._prepared.has_exact_zeros else without_rounding(variances, self._nothing)
 
     @cached_property
     def _nothing(self) -> float:
@@ -379,7 +380,6 @@ class BlueOperator(OverLayouts):
         Returns
         -------
         ndarray, (K, K)
-            By one pass up the geounits that are weighed, or by one adjoint apply for each functional.
 
         Raises
         ------

@@ -1,24 +1,23 @@
 """The threads that one estimate may use: one setting for the process, and work shared among them.
 
-Work is cut in the same parts whatever the number of threads, and results are taken in the order of the parts: answers
-do not depend on the setting, to the last bit.
+Work is cut in the same parts whatever the number of threads, none of which needs another: answers do not depend on the
+setting, to the last bit.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 VARIABLE = "OMP_NUM_THREADS"  # which whoever shares a machine sets
-WORTH_BYTES = 10e6  # of data from which on threads pay
+WORTH_BYTES = 25e6  # that are moved, from which on threads pay
 _limits: list[int] = []
 
 
@@ -26,7 +25,7 @@ class thread_limit:  # noqa: N801  as `threadpoolctl.threadpool_limits`
     """Let estimates use so many threads from now on, or inside a ``with`` block.
 
     By default they use ``OMP_NUM_THREADS`` if that is set, else every processor that the process may use. Only what
-    works on 10 MB or more is shared among threads; results are the same for every number.
+    moves 25 MB or more is shared among threads; results are the same for every number.
 
     Parameters
     ----------
@@ -75,7 +74,7 @@ class Workers:
     Parameters
     ----------
     nbytes : float
-        Of data.
+        That it moves.
     """
 
     def __init__(self, nbytes: float) -> None:
@@ -91,24 +90,34 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def in_order(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """The results of some parts in their order, a few of them worked on ahead."""
-        if self._count < 2 or len(items) < 2:
-            yield from map(work, items)
-            return
-        waiting: deque[Future[Result]] = deque()
-        for item in items:
-            waiting.append(self._submit(work, item))
-            if len(waiting) > self._count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    def in_phases(self, work: Callable[[Item], Any], phases: Iterable[Iterable[Item]]) -> None:
+        """Do one phase after the other, none of whose parts needs another of the phase."""
+        for phase in phases:
+            self.for_each(work, phase)
 
     def for_each(self, work: Callable[[Item], Any], items: Iterable[Item]) -> None:
-        """Do the parts of some work, none of which needs another."""
-        deque(self.in_order(work, list(items)), maxlen=0)
+        """Do the parts of some work, none of which needs another: each thread takes the next that is left."""
+        left = deque(items)
 
-    def _submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
+        def next_part() -> list[Item]:
+            try:
+                return [left.popleft()]
+            except IndexError:  # another thread has taken the last one
+                return []
+
+        def take_parts() -> None:
+            try:
+                while part := next_part():
+                    work(*part)
+            finally:
+                left.clear()
+
+        others = [self._submit(take_parts) for _ in range(min(self._count, len(left)) - 1)]
+        take_parts()
+        for other in others:
+            other.result()
+
+    def _submit(self, task: Callable[[], None]) -> Future[None]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="blue_solvers")
-        return self._pool.submit(copy_context().run, work, item)
+        return self._pool.submit(copy_context().run, task)

@@ -116,7 +116,7 @@ def test_answers_to_invented_problems_break_no_promise(tmp_path: Path) -> None:
 def test_what_two_threads_would_give_is_worked_out_from_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each goes to the thread that is free first; what is not in parts is for one alone. The clock counts work."""
     assert two_cores._shared([3.0, 1.0, 1.0, 1.0, 2.0]) == 5.0
-    as_it_is, clock = Workers.in_order, [0.0]
+    as_it_is, clock = Workers.for_each, [0.0]
     monkeypatch.setattr(two_cores.time, "thread_time", lambda: clock[0])
 
     def work(_: object = None) -> None:
@@ -130,4 +130,4 @@ def test_what_two_threads_would_give_is_worked_out_from_parts(monkeypatch: pytes
     for parts, expected in ((1, 2.0), (4, 3.0)):
         found = two_cores._by_parts(lambda parts=parts: run(parts), 5)
         assert found == {"processor": parts + 1.0, "by parts": expected, "alone": 2.0 if parts == 1 else 1.0}
-    assert Workers.in_order is as_it_is
+    assert Workers.for_each is as_it_is

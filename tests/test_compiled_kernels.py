@@ -114,6 +114,12 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, np.concatenate([lists, groups]), factors, values
 
 
+def _tables(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Some of them empty, and cells behind them that stay as they are."""
+    sizes = rng.integers(0, 9, 4)
+    return rng.normal(size=(sizes.sum() + 2, int(rng.choice([1, 3])))), sizes, rng.normal(size=4)
+
+
 def _systems(rng: np.random.Generator) -> tuple[Any, ...]:
     """Systems of more rows than columns, by a few decades apart, beside what is reflected with them."""
     N, m, more, c = (int(n) for n in rng.integers(1, 6, 4))
@@ -246,6 +252,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.tally.judge": (_figures, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
+    "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.orthogonal.reflect": (_systems, 1e-10),
     "blue_solvers.components.orthogonal.substitute": (_triangular, 1e-12),

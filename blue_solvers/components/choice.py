@@ -70,6 +70,8 @@ class MatrixForm:
         Of one geounit, without zeros, whose tables have no recodes.
     """
 
+    has_exact_zeros = True
+
     def __init__(self, problem: StructuredProblem) -> None:
         self._tables, self._layout = problem.observed_tables, problem.observed
         self._axes = axes_of(problem.tables)
@@ -91,12 +93,13 @@ class MatrixForm:
 
     @staticmethod
     def entries(problem: StructuredProblem) -> float:
-        """Of its matrices; infinitely many where tables have recodes."""
+        """Of its matrices; infinitely many where they are too many by far, or tables have recodes."""
         schema = problem.schema
-        if not factors_of(problem.tables).issubset(schema.names):
+        numbers = problem.observed.size + problem.desired.size
+        if numbers > MOST_ENTRIES or not factors_of(problem.tables).issubset(schema.names):
             return np.inf
         cells = prod((schema.shape[axis] for axis in axes_of(problem.tables)), start=1.0)
-        return cells * (cells + problem.observed.size + problem.desired.size)
+        return cells * (cells + numbers)
 
     def _seen_by(self, tables: Sequence[Table]) -> Float:
         """What tables see of the coordinates, (cells, coordinates)."""

@@ -9,6 +9,7 @@ finest one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -71,7 +72,8 @@ class TableSums:
     def __init__(self, schema: Schema, finest: Table, tables: list[Table]) -> None:
         axes = axes_in_use(schema, [finest, *tables])
         self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
-        self._plan = SweepPlan(axes, [self._whole], self._own)
+        self._plan = plan = _sums_of(axes, self._whole, tuple(self._own))
+        self._place = {own: (plan.places[own], plan.size_of(own)) for own in (self._whole, *self._own)}
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
     def __call__(self, cells: Float) -> list[Float]:
@@ -100,7 +102,13 @@ class TableSums:
         return Tables(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
 
     def _part(self, room: Tables, axes: Axes) -> Float:
-        return room.part(self._plan.places[axes], self._plan.size_of(axes))
+        return room.part(*self._place[axes])
+
+
+@lru_cache(maxsize=4)
+def _sums_of(axes: SchemaAxes, finest: Axes, tables: tuple[Axes, ...]) -> SweepPlan:
+    """How tables are summed from one: levels of a spine have the same ones."""
+    return SweepPlan(axes, [finest], tables)
 
 
 class SameCellsError(Exception):
@@ -146,9 +154,9 @@ class LeafPlan:
         if axes.has_groups:
             self._weigh_groups(precisions, share)
         else:
-            told = information(plan, [whole, *self._seen], precisions)
-            starts = zip(plan.tables, plan.offsets.tolist(), strict=True)
-            self._scales = np.array([share[start] / told[own][0] for own, start in starts])
+            told = information(plan, self._seen, precisions[1:])
+            others = np.array([told[own][0] if own in told else 0.0 for own in plan.tables])
+            self._scales = share[plan.offsets] / (others + precisions[0] * plan.sizes / axes.size(whole))
 
     def _with_all_groups(self, axes: SchemaAxes) -> SweepPlan:
         """Sweeps between the others, where of all tables that keep the same variables whole one has all their groups.

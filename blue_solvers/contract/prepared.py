@@ -130,11 +130,14 @@ class Prepared(ABC):
     offset : ndarray, (m,)
     info : Info
         What is known before any apply.
+    has_exact_zeros : bool
+        Whether variances of what is known exactly come out as 0, without rounding.
     """
 
     problem: Problem
     offset: Float
     info: Info
+    has_exact_zeros: bool = False
 
     @abstractmethod
     def apply(self, Y: Float) -> tuple[Float, Info]:

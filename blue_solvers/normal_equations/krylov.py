@@ -15,12 +15,7 @@ GROWTH = 1e12  # of a residual beside the right-hand side: rounding grows, not a
 
 
 def conjugate_gradients(
-    product: Product,
-    R: Float,
-    precondition: Product,
-    sizes: Sizes,
-    target: Float,
-    max_iterations: int,
+    product: Product, R: Float, precondition: Product, sizes: Sizes, target: Float, max_iterations: int
 ) -> tuple[Float, int, bool]:
     """Solve N Z = R for a symmetric positive semidefinite N, each column on its own, all in one block.
 

@@ -19,13 +19,7 @@ from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError, Info, UnsupportedProblemError
 from blue_solvers.normal_equations.krylov import conjugate_gradients
-from blue_solvers.normal_equations.noisy_equations import (
-    EPSILON,
-    ROUNDING,
-    Equations,
-    NormalSolver,
-    largest_of_columns,
-)
+from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, Equations, NormalSolver, largest_of_columns
 from constraint_builders.arrays import Float
 
 SWEEPS = 6

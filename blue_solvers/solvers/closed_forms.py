@@ -113,6 +113,7 @@ class FormEstimate(Prepared):
     def __init__(self, problem: Problem, form: Components, info: Info) -> None:
         self.problem = problem
         self.offset = getattr(form, "offset", np.zeros(problem.desired.size))
+        self.has_exact_zeros = getattr(form, "has_exact_zeros", False)
         self._method = form
         self.info = info
 

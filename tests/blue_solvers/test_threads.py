@@ -68,7 +68,6 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     monkeypatch.setattr("blue_solvers.threads.WORTH_BYTES", 1e6)
     monkeypatch.setattr(tree_form, "BLOCK_BYTES", 1 << 18)
     monkeypatch.setattr(form, "WORTH_BYTES", 1e6)
-    monkeypatch.setattr(form, "SHARED", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
     P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
@@ -119,7 +118,6 @@ def test_steps_cut_in_parts_are_the_same_steps(
         with pytest.MonkeyPatch.context() as patch, thread_limit(limit):
             patch.setattr("blue_solvers.threads.WORTH_BYTES", 0)
             patch.setattr(form, "WORTH_BYTES", 0)
-            patch.setattr(form, "SHARED", 0)
             patch.setattr(form, "MOST_BESIDE", most_beside)
             patch.setattr(form, "LARGE", large)
             patch.setattr(form, "SLICE", 20)
@@ -172,13 +170,16 @@ def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threads() >= 1
 
 
-def test_workers_keep_the_order_and_pass_on_what_goes_wrong() -> None:
+def test_workers_do_every_part_once_and_pass_on_what_goes_wrong() -> None:
     with thread_limit(3):
+        done: list[int] = []
         with Workers(WORTH_BYTES) as workers:
-            assert list(workers.in_order(lambda n: n * n, range(50))) == [n * n for n in range(50)]
+            workers.for_each(done.append, range(50))
+            assert sorted(done) == list(range(50))
         with Workers(WORTH_BYTES - 1) as workers:
-            own = threading.get_ident()
-            assert set(workers.in_order(lambda _: threading.get_ident(), range(5))) == {own}
+            found: set[int] = set()
+            workers.for_each(lambda _: found.add(threading.get_ident()), range(5))
+            assert found == {threading.get_ident()}
         done = []
 
         def work(number: int) -> None:
@@ -202,7 +203,7 @@ def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.Monk
     schema = Schema({"a": 6, "b": 5, "c": 4, "d": 3, "e": 2}, recodes={"c": {"half": [0, 0, 1, 1]}})
     names = ["detailed", "a * c * e", "a * d", "b * half * d", "b * e", "a * b * half * d * e"]
     problem = StructuredProblem.of(Problem(schema, {name: 1.0 + i for i, name in enumerate(names)}))
-    for name, value in {"WORTH_BYTES": 0, "SHARED": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
+    for name, value in {"WORTH_BYTES": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
         monkeypatch.setattr(form, name, value)
     lattice_form = LatticeForm(problem)
     lists = lattice_form._plan.lists

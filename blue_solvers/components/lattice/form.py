@@ -21,8 +21,8 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
-from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, information
-from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, go_down, go_up
+from blue_solvers.components.lattice.plan import KEEPS_FIRST, TABLE, TARGET, StepList, SweepPlan, as_rows, information
+from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -31,7 +31,6 @@ CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for ea
 PARTS = 4
 SLICE = 1 << 15  # cells of a part of a large table
 LARGE = 1 << 17  # cells of a table that does not stay in cache
-SHARED = 64e6  # bytes of small tables that threads share: 20 million cells take 0.6 of the time, a million up to 1.6
 MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 Phase = list[StepList]
@@ -57,7 +56,8 @@ class LatticeForm:
         self._observed, self._desired, self._room = problem.observed, problem.desired, 0
         axes = axes_in_use(problem.schema, problem.tables)
         tables = [axes.of(table) for table in problem.observed_tables]
-        self._wanted = [axes.of(table) for table in problem.desired_tables]
+        is_same = problem.desired_tables is problem.observed_tables
+        self._wanted = tables if is_same else [axes.of(table) for table in problem.desired_tables]
         variances = np.concatenate(problem.geounit_variances)
         told = np.flatnonzero(variances < np.inf)
         tables, variances = [tables[i] for i in told.tolist()], variances[told]
@@ -81,7 +81,7 @@ class LatticeForm:
 
     def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         """What components are multiplied by, and their variances, from what tables say of each."""
-        plan = self._plan
+        plan, self.has_exact_zeros = self._plan, not self._plan.axes.has_groups
         density = np.array([told[table][0] if table in told else 0.0 for table in plan.tables])
         self._scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
         self._variances = np.where(self._is_known, 0.0, self._scale)
@@ -154,7 +154,7 @@ class LatticeForm:
             return X
 
     def _workers(self, Y: Float) -> Workers:
-        return Workers(8.0 * self._plan.cells * Y.shape[1])
+        return Workers(8.0 * self._plan.moved * Y.shape[1])
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
         """All tables, (rooms, K)."""
@@ -177,13 +177,11 @@ class LatticeForm:
             cells[part.beside] = 0.0
             go_up(cells, part.steps, self._plan.lists, part.factors, values)
 
-        for phase in up:
-            workers.for_each(work, phase)
+        workers.in_phases(work, up)
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
-        for phase in down:
-            workers.for_each(lambda part: go_down(cells, part.steps, self._plan.lists), phase)
+        workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists), down)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
@@ -192,7 +190,7 @@ class LatticeForm:
             cells = self._components(up, V, workers, True)
             if self._is_back and len(cells) <= 2 * size:
                 self._go_down(downs[0][0], cells, workers)
-                cells[:size] *= np.repeat(self._told.factors, self._observed.sizes)[:, None]
+                scale_tables(cells, self._observed.sizes, self._told.factors)
                 return cells[:size]
             found = np.zeros((size, V.shape[1]))
             for down, writes in downs:
@@ -212,15 +210,17 @@ class LatticeForm:
         plan, sizes = self._plan, self._desired.sizes
         if plan.axes.has_groups:
             return np.concatenate([self._mixing.variances_of(own) for own in self._wanted])
-        scale = dict(zip(plan.masks, (self._variances * plan.sizes).tolist(), strict=True))
-        values = np.array([scale[mask] for mask in plan.lattice.members])
-        sums = plan.lattice.sums_of_contrasts(values, [plan.mask_of(table) for table in self._wanted])
+        values, lattice, numbers = self._variances * plan.sizes, plan.lattice, self._wanted_at.table
+        sums = lattice.sums_of_contrasts(values)[numbers]
+        is_margin = self._wanted_at.steps[:, 1] != plan.offsets[numbers]
+        for place in np.flatnonzero(is_margin | ~lattice.is_regular[numbers]).tolist():
+            sums[place] = lattice.sum_of_contrasts(values, plan.mask_of(self._wanted[place]))
         return np.repeat(sums / sizes.astype(float) ** 2, sizes)
 
 
 def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase], int]:
     """The rows of a list in phases, those of as many variables together, and the cells needed after all tables."""
-    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < SHARED:
+    if not (plan.sizes >= LARGE).any() and 8 * plan.cells < WORTH_BYTES:
         return [[whole]], plan.most_room
     found: list[Phase] = []
     rooms = plan.most_room
@@ -247,7 +247,7 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
     starts = np.concatenate([[0], np.flatnonzero(np.diff(own.table)) + 1, [len(own.table)]])
     sizes = plan.sizes[own.table[starts[:-1]]] * np.diff(starts)
     cuts = starts[_even_cuts(sizes)]
-    if len(cuts) == 2 or 8 * sizes.sum() < SHARED:
+    if len(cuts) == 2 or 8 * sizes.sum() < WORTH_BYTES:
         return [[own]], plan.most_room
     place, parts, added = plan.cells + PARTS * plan.most_room, [], []
     for number, (first, last) in enumerate(pairwise(cuts.tolist())):
@@ -268,7 +268,7 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
         parts.append(replace(part, steps=steps, beside=beside))
     if place - plan.cells - PARTS * plan.most_room > MOST_BESIDE * plan.cells:
         return [[own]], plan.most_room
-    return [parts, *([[StepList.of(added)]] if added else [])], place - plan.cells
+    return [parts, *([[StepList.of(as_rows(added))]] if added else [])], place - plan.cells
 
 
 def _even_cuts(sizes: Integers) -> list[int]:

@@ -23,7 +23,6 @@ import numpy as np
 from blue_solvers.components.assumptions import MOST_GROUPS
 from blue_solvers.components.grouping import Axes
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
-from blue_solvers.components.lattice.sets import places as bit_places
 from blue_solvers.components.orthogonal import kronecker, squares_of_sums
 from blue_solvers.components.tree.messages import Telling, combine
 from constraint_builders.arrays import Float, Integers
@@ -100,7 +99,7 @@ class GroupMixing:
 
     def _lines(self, members: list[Axes]) -> tuple[Integers, list[int], int]:
         """Of a component's tables every line, the lengths of outer axes, and that of the inner one."""
-        sizes, contrasts = self._axes.sizes, bit_places(self._plan.mask_of(members[0]))
+        sizes, contrasts = self._axes.sizes, [axis for axis in members[0] if self._axes.is_whole[axis]]
         steps: list[dict[int, int]] = []  # cells from one to the next along every axis
         for table in members:
             lengths_after = accumulate([sizes[axis] for axis in table[:0:-1]], mul, initial=1)
@@ -206,7 +205,7 @@ class GroupMixing:
                     share, variance = share / count, variance / count
                 elif axes.bits[axis] & mask and not axes.is_whole[axis]:
                     variance = variance * count
-            beside = prod(axes.sizes[axis] for axis in bit_places(mask & ~own_bits))
+            beside = prod([size for axis, size in enumerate(axes.sizes) if (mask & ~own_bits) >> axis & 1])
             shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
             total = total + shares[meet] * beside * variance
         for place, axis in enumerate(table):

@@ -11,10 +11,11 @@ it in between, or have a copy of it, it loses going up what its copies have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from itertools import chain
+from itertools import accumulate, chain
 from math import prod
 from operator import or_
 
@@ -56,9 +57,9 @@ class StepList:
     beside: slice = field(default_factory=lambda: slice(0))
 
     @classmethod
-    def of(cls, rows: Sequence[Row], factors: Float | float = 1.0) -> StepList:
+    def of(cls, steps: Integers, factors: Float | float = 1.0) -> StepList:
         """Rows without what is cleared."""
-        return cls(_rows(rows), np.ones(len(rows)) * factors)
+        return cls(steps, np.ones(len(steps)) * factors)
 
     @property
     def table(self) -> Integers:
@@ -92,7 +93,9 @@ class SweepPlan:
     Attributes
     ----------
     lattice : IntersectionLattice
-        Of the variables that tables keep whole, by `mask_of`.
+        Of the variables that tables keep whole, as bits of their axes.
+    mask_of : callable
+        These variables of a table.
     tables : list of tuple of int
         Those of the sweeps, those of more variables first.
     offsets, sizes : ndarray of int, (tables,)
@@ -112,6 +115,8 @@ class SweepPlan:
         Going down, those that lead to margins; and going up, those that lead from them.
     most_room : int
         Cells that one operation needs after all tables.
+    moved : int
+        Cells of tables, as often as an operation going up takes them.
 
     Raises
     ------
@@ -123,31 +128,37 @@ class SweepPlan:
         self, axes: SchemaAxes, observed: Sequence[Axes], desired: Sequence[Axes], most_cells: float = np.inf
     ) -> None:
         self.axes = axes
-        self.size_of = cache(axes.size)
-        self.mask_of = cache(self._mask_of)
+        self._sizes: dict[Axes, int] = {}
+        whole = [1 << axis if is_whole else 0 for axis, is_whole in enumerate(axes.is_whole)]
+        self.mask_of = cache(lambda table: sum(map(whole.__getitem__, table)))
         self.groups = cache(self._groups_of)
         keeping = cache(lambda mask: tuple(bit_places(mask)))
         self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
         self._keeps = cache(lambda table: sum([1 << axis for axis in table]))
-        generators: dict[Axes, None] = dict.fromkeys(observed)
-        finest_first = sorted(generators, key=self.size_of, reverse=True)
-        for table in desired:
-            if table not in generators and not any(self._holds(other, table) for other in finest_first):
-                generators[table] = None
-        generators = generators or {(): None}
-        self.lattice = IntersectionLattice({self.mask_of(table) for table in generators}, axes.sizes)
+        generators = dict(zip(observed, map(self.mask_of, observed), strict=True))
+        others = [table for table in dict.fromkeys(desired) if table not in generators]
+        finest_first = sorted(generators, key=self.size_of, reverse=True) if others else []
+        for table in others:
+            if not any(self._holds(other, table) for other in finest_first):
+                generators[table] = self.mask_of(table)
+        generators = generators or {(): 0}
+        self.lattice = IntersectionLattice(set(generators.values()), axes.sizes)
+        self.coarser = cache(self._lay_coarser)
         self._lists: list[int] = []
         self._list = cache(self._lay_list)
-        self._lay_tables(generators, most_cells)
+        if axes.has_groups:
+            self._lay_tables(generators, most_cells)
+        else:
+            self._lay_members(generators, most_cells)
+            self._sizes |= zip(self.tables, self.sizes.tolist(), strict=True)
         self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
+        self._source = dict(self.number)  # of every table, or of the one that a margin is a sum of
+        for own, source in self.margins.items():
+            self._source[own] = self._source[source]
         self._lay_places(desired)
         self._lay_copies(len(desired) > 0)
         self._lay_steps()
-
-    def _mask_of(self, table: Axes) -> int:
-        """The variables that a table keeps whole, as bits of their axes."""
-        return sum([1 << axis for axis in table if self.axes.is_whole[axis]])
 
     def _groups_of(self, table: Axes) -> Axes:
         """A table's axes of groups and recodes."""
@@ -155,23 +166,25 @@ class SweepPlan:
 
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
         """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
-        rows = list[Row]()
-        for own, start in zip(tables, starts.tolist(), strict=True):
-            length = self.axes.sizes[own[0]] if own else 1
-            shape = length, 1, self.size_of(own) // length
-            rows.append((READ, self.places[own], start, *shape, -1, self._source_of(own), 0, 1))
-        return StepList.of(rows)
+        lengths = np.array([self.axes.sizes[own[0]] if own else 1 for own in tables], dtype=np.int64)
+        own = self.places, self._source, self._sizes
+        places, numbers, sizes = (np.array([of[table] for table in tables], dtype=np.int64) for of in own)
+        return StepList.of(_columns(READ, places, starts, lengths, 1, sizes // lengths, SUMMED, numbers, 0, 1))
 
-    def _source_of(self, table: Axes) -> int:
-        """The number of a table of the sweeps, or of the one that a margin is a sum of."""
-        while table in self.margins:
-            table = self.margins[table]
-        return self.number[table]
+    def size_of(self, table: Axes) -> int:
+        """Cells of a table."""
+        if table not in self._sizes:
+            self._sizes[table] = self.axes.size(table)
+        return self._sizes[table]
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
         worst = 0.0
-        pairs = [(own, other) for own, inside in zip(self.tables, self.coarser, strict=True) for other in inside]
+        pairs = [
+            (own, other)
+            for own, inside in zip(self.tables, map(self.coarser, self.tables), strict=True)
+            for other in inside
+        ]
         for fine, coarse in [*pairs, *((source, own) for own, source in self.margins.items())]:
             found = cells[self.places[fine] :][: self.size_of(fine)]
             for before, levels, after, listed in self._stages(fine, coarse):
@@ -190,29 +203,38 @@ class SweepPlan:
     def _holds(self, fine: Axes, coarse: Axes) -> bool:
         return not self._keeps(coarse) & ~self._provides(fine)
 
-    def _lay_tables(self, generators: Iterable[Axes], most_cells: float) -> None:
+    def _lay_members(self, generators: dict[Axes, int], most_cells: float) -> None:
+        """Without groups every set of variables is a table."""
+        sizes = np.where(self.lattice.has, self.axes.sizes, 1.0).prod(axis=1)
+        if sizes.sum() > most_cells:
+            raise TooManyCellsError
+        told = dict(zip(generators.values(), generators, strict=True))
+        self.masks, self.sizes = self.lattice.members, sizes.astype(np.int64)
+        self.tables: list[Axes] = [told[mask] if mask in told else tuple(bit_places(mask)) for mask in self.masks]
+        self.number = dict(zip(self.tables, range(len(self.tables)), strict=True))
+
+    def _lay_tables(self, generators: dict[Axes, int], most_cells: float) -> None:
         classes: dict[int, dict[Axes, int]] = {}
-        for table in generators:
-            mask = self.mask_of(table)
+        for table, mask in generators.items():
             classes.setdefault(mask.bit_count(), {})[table] = mask
-        self.tables: list[Axes] = []
-        self.number: dict[Axes, int] = {}
-        self.masks: list[int] = []
-        self.coarser: list[list[Axes]] = []
-        cells = 0
+        self.tables, self.number, self.masks, cells = [], {}, [], 0
         for size in range(max(classes), -1, -1):
             for table, mask in classes.get(size, {}).items():
-                inside = {self.within(table, own): own for own in self.lattice.covers[mask]}
-                for other, own in inside.items():
+                for other in self.coarser(table):
+                    own = self.mask_of(other)
                     classes.setdefault(own.bit_count(), {})[other] = own
                 self.number[table] = len(self.tables)
                 self.tables.append(table)
                 self.masks.append(mask)
-                self.coarser.append(sorted(inside, key=lambda other: table[0] not in other))
                 cells += self.size_of(table)
                 if cells > most_cells:
                     raise TooManyCellsError
         self.sizes = np.array([self.size_of(table) for table in self.tables], dtype=np.int64)
+
+    def _lay_coarser(self, table: Axes) -> list[Axes]:
+        """The largest intersections with other tables inside a table; those that keep its first axis first."""
+        inside = dict.fromkeys([self.within(table, own) for own in self.lattice.covers(self.mask_of(table))])
+        return sorted(inside, key=lambda other: table[0] not in other)
 
     def _sources(self, wanted: list[Axes]) -> dict[Axes, Axes]:
         """For every table that is a margin the one that it is a sum of, itself a table or a margin before it."""
@@ -228,25 +250,24 @@ class SweepPlan:
         return found
 
     def _lay_places(self, desired: Sequence[Axes]) -> None:
-        self.places: dict[Axes, int] = {}
-        self.cells = 0
-        for table in [*desired, *self.tables]:
-            if table not in self.places:
-                self.places[table] = self.cells
-                self.cells += self.size_of(table)
+        laid = list(dict.fromkeys([*desired, *self.tables]))
+        starts = list(accumulate(map(self.size_of, laid), initial=0))
+        self.cells = starts.pop()
+        self.places = dict(zip(laid, starts, strict=True))
         self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
 
     def _lay_copies(self, is_wanted: bool) -> None:
         """Which tables are large beside all that is inside them, and where their sums lie."""
         self._copies: dict[Axes, dict[Axes, tuple[Axes, int]]] = {}  # with what each is a sum of, that first
         start, size = self.cells, cache(self.lattice.size)
-        for mask, table, inside in zip(self.masks, self.tables, self.coarser, strict=True):
-            if not is_wanted or len(inside) < 3 or mask in self.lattice.regular:
+        irregular = {self.lattice.members[number] for number in np.flatnonzero(~self.lattice.is_regular).tolist()}
+        for mask, table in zip(self.masks, self.tables, strict=True):
+            if not is_wanted or mask not in irregular or len(self.coarser(table)) < 3:
                 continue
             below = self.lattice.below(mask)[1:]
             if self.size_of(table) < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
                 continue
-            edges = dict(tree_of_sums(mask, self.lattice.covers[mask], size))
+            edges = dict(tree_of_sums(mask, self.lattice.covers(mask), size))
             for own in below:
                 if own not in edges:
                     edges[own] = min([other for other in edges if not own & ~other], key=size)
@@ -259,24 +280,31 @@ class SweepPlan:
     def _lay_steps(self) -> None:
         self.most_room = 0
         up, first, blocks, left = list[Row](), list[Row](), list[list[Row]](), list[Axes]()
-        mixed = {mask for mask, own in zip(self.masks, self.tables, strict=True) if self.groups(own)}
-        for number, (own, inside) in enumerate(zip(self.tables, self.coarser, strict=True)):
+        regular, others = self._regular_moves(), np.ones(len(self.tables), dtype=bool)
+        others[regular[:, TABLE]] = False
+        for number in np.flatnonzero(others).tolist():
+            own = self.tables[number]
             if own in self._copies:
                 found, lands, spread = self._beside(own)
                 up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]
-                if self.masks[number] in mixed or any(own in other for other in self._copies.values()):
+                is_mixed = any(
+                    self.groups(self.tables[i]) for i, mask in enumerate(self.masks) if mask == self.mask_of(own)
+                )
+                if is_mixed or any(own in other for other in self._copies.values()):
                     up += [(PUT if row[1] == self.places[own] else row[0], *row[1:]) for row in spread]
                 else:
                     left.append(own)
                 continue
-            for other in inside:
+            for other in self.coarser(own):
                 moves = self._move(own, other, self.places[own], self.places[other])
                 blocks.append([(*row, number, self.number[other], own[0] in other) for row in moves])
                 up += blocks[-1]
-        self.up = StepList.of(up)
-        self.down = StepList.of([*first, *chain.from_iterable(reversed(blocks))])
+        self.up = StepList.of(_by_table(regular, as_rows(up), 1))
+        back = _by_table(regular[::-1], as_rows(list(chain.from_iterable(reversed(blocks)))), -1)
+        self.down = StepList.of(np.concatenate([as_rows(first), back]))
+        self.moved = int(self.up.steps[:, 3:6].prod(axis=1).sum())
         margins = [(source, own, self.places[source], self.places[own]) for own, source in self.margins.items()]
-        self.sums = _rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
+        self.sums = as_rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
         self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
@@ -285,6 +313,20 @@ class SweepPlan:
             cells[self.places[own] :][: self.size_of(own)] = 1
         go_down(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
         self.cells_of_copies = cells[self.copied]
+
+    def _regular_moves(self) -> Integers:
+        """Of tables whose margins are all tables, moves to those of one variable less, without the first one last."""
+        lattice = self.lattice
+        if self.axes.has_groups or not lattice.inside.size:
+            return as_rows([])
+        lengths = np.where(lattice.has, self.axes.sizes, 1)
+        ahead = np.cumprod(lengths, axis=1) // lengths
+        keeps = lattice.axis != lattice.has.argmax(axis=1)[lattice.inside]
+        order = np.lexsort([~keeps, lattice.inside])
+        inside, axis, without = lattice.inside[order], lattice.axis[order], lattice.without[order]
+        before, levels = ahead[inside, axis], lengths[inside, axis]
+        after, (start, end) = self.sizes[inside] // (before * levels), self.offsets[np.array([inside, without])]
+        return _columns(MOVE, start, end, before, levels, after, SUMMED, inside, without, keeps[order])
 
     def _beside(self, table: Axes) -> tuple[list[Row], list[Row], list[Row]]:
         """Rows that find what a large table has along its copies, that add it to what they copy, and that spread it."""
@@ -301,7 +343,7 @@ class SweepPlan:
             empty.discard(source)
         inside = [own for own in self.tables if own in copies]
         for own in inside:
-            for other in self.coarser[self.number[own]]:
+            for other in self.coarser(own):
                 rows = self._move(own, other, places[own], places[other])
                 found += [(*row, number, self.number[other], 0) for row in rows if row[0] != LAND]
         ends = [(places[own], self.places[own], 1, 1, self.size_of(own), SUMMED) for own in inside]
@@ -333,10 +375,6 @@ class SweepPlan:
     def _stages(self, fine: Axes, coarse: Axes) -> list[Stage]:
         """One reduction after the other, the longest first: cells before, levels, cells after, the list."""
         sizes, variable = self.axes.sizes, self.axes.variable
-        if len(coarse) + 1 == len(fine) and not self.axes.has_groups:  # nearly all, where all tables are measured
-            axis = sum(fine) - sum(coarse)
-            ahead = self.size_of(fine[: fine.index(axis)]) * sizes[axis]
-            return [(ahead // sizes[axis], sizes[axis], self.size_of(fine) // ahead, SUMMED)]
         targets = {variable[axis]: axis for axis in coarse}
         runs: list[tuple[int, int, int]] = []  # levels, what stays of them, the list
         for axis in fine:
@@ -362,7 +400,24 @@ class SweepPlan:
         return len(self._lists) - 1 - self.axes.sizes[fine]
 
 
-def _rows(rows: Sequence[Row]) -> Integers:
+def _columns(*columns: Sequence[int] | Integers | int) -> Integers:
+    """Rows by their columns, the second of numbers, the others of such or of one number."""
+    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.int64)
+    for place, own in enumerate(columns):
+        rows[:, place] = own
+    return rows
+
+
+def _by_table(rows: Integers, others: Integers, sign: int) -> Integers:
+    """Both, in order of tables or, where `sign` is -1, of the last one first, as `others` are."""
+    if not len(rows):
+        return others
+    both = np.concatenate([rows, others])
+    return both[np.argsort(sign * both[:, TABLE], kind="stable")]
+
+
+def as_rows(rows: Sequence[Row]) -> Integers:
+    """Rows of ten numbers each."""
     return np.fromiter(chain.from_iterable(rows), np.int64, 10 * len(rows)).reshape(-1, 10)
 
 
@@ -372,24 +427,21 @@ def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) ->
         return {}
     if plan.axes.has_groups:
         return _information_by_group(plan, observed, precisions)
-    values: dict[int, float] = {}
-    for table, precision in zip(observed, precisions.tolist(), strict=True):
-        mask = plan.mask_of(table)
-        values[mask] = values.get(mask, 0.0) + precision / plan.size_of(table)
-    above = dict(zip(plan.lattice.members, plan.lattice.sums_above(values).tolist(), strict=True))
-    told = plan.sizes * np.array([above[mask] for mask in plan.masks])
+    numbers = np.array([plan.number[table] for table in observed])
+    values = np.bincount(numbers, precisions / plan.sizes[numbers], len(plan.tables)).astype(float)
+    told = plan.sizes * plan.lattice.sums_above(values)
     return {table: own for table, own in zip(plan.tables, told[:, None], strict=True) if own[0] > 0}
 
 
 def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
-    axes, found = plan.axes, dict[Axes, dict[Axes, float]]()  # of every table, by axes along which it differs
-    for table, precision in zip(observed, precisions.tolist(), strict=True):
-        grouped = [axis for axis in table if axes.groups[axis] >= 0]
+    axes, shares = plan.axes, defaultdict[tuple[Axes, Axes], float](float)  # by axes along which a table differs
+    for table, share in zip(observed, (precisions / [plan.size_of(own) for own in observed]).tolist(), strict=True):
+        grouped = [(axis, axes.is_whole[axis] << axis) for axis in table if axes.groups[axis] >= 0]
         for mask in plan.lattice.below(plan.mask_of(table)):
-            seen = tuple([axis for axis in grouped if not (axes.is_whole[axis] and mask >> axis & 1)])
-            of_own = found.setdefault(plan.within(table, mask), {})
-            of_own[seen] = of_own.get(seen, 0.0) + precision / plan.size_of(table)
-    shares = cache(axes.even_shares)
-    outer = cache(lambda seen: reduce(np.multiply.outer, [shares(axis) for axis in seen], np.ones(1)).ravel())
-    values = {own: reduce(np.add, [n * outer(seen) for seen, n in of_own.items()]) for own, of_own in found.items()}
-    return {own: plan.size_of(own) * of_own for own, of_own in values.items()}
+            shares[plan.within(table, mask), tuple([axis for axis, bit in grouped if not bit & mask])] += share
+    along = cache(axes.even_shares)
+    outer = cache(lambda seen: reduce(np.multiply.outer, [along(axis) for axis in seen], np.ones(1)).ravel())
+    found: dict[Axes, Float] = {}
+    for (own, seen), share in shares.items():
+        found[own] = found.get(own, 0.0) + plan.size_of(own) * share * outer(seen)
+    return found

@@ -7,8 +7,9 @@ the smallest member that holds it: no other sets are needed than intersections o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from math import log, prod
 
 import numpy as np
@@ -33,49 +34,70 @@ class IntersectionLattice:
     ----------
     members : list of int
         Those of more variables first.
-    covers : dict
-        For each member the largest ones inside it.
-    regular : set of int
-        Members of which all subsets are members.
-    below : callable
-        The members inside a member, itself with them; those of more variables first.
+    number : dict
+        The place of each among them.
+    has : ndarray of bool, (members, variables)
+    is_regular : ndarray of bool, (members,)
+        Of which all subsets are members.
+    inside, axis, without : ndarray of int, (pairs,)
+        Of every regular member and variable of it its number, the variable, and which member it is without that.
+    covers, below : callable
+        The largest members inside a member; and all inside it, itself with them, those of more variables first.
+    contrasts_of : callable
+        The members that are closures of subsets of a set, and the number of its contrasts that each is of.
     """
 
     def __init__(self, masks: set[int], sizes: Sequence[int]) -> None:
         self._sizes, self._generators = sizes, masks
-        members = intersections(masks)
-        self.members: list[int] = sorted(members, key=lambda mask: (-mask.bit_count(), mask))
-        self._number = {mask: i for i, mask in enumerate(self.members)}
-        self.covers: dict[int, list[int]] = {}
-        self.regular: set[int] = set()
-        for mask in reversed(self.members):
-            inside = [mask ^ bit for bit in bits(mask)]
-            if self.regular.issuperset(inside):
-                self.regular.add(mask)
-            elif not members.issuperset(inside) and 1 << mask.bit_count() <= len(self._generators):
-                inside = maximal({own for own in submasks(mask) if own in members and own != mask})
-            elif not members.issuperset(inside):
-                inside = maximal({mask & other for other in self._generators} - {mask})
-            self.covers[mask] = inside
-        self.below = cache(self._lay_below)
+        self._bits = np.array([1 << axis for axis in range(len(sizes))], dtype=np.int64 if len(sizes) < 63 else object)
+        largest = max(masks)
+        if not all(largest ^ bit in masks for bit in bits(largest)) or not self._lay_pairs(masks):
+            self._lay_pairs(intersections(masks))
+        self.covers, self.below = cache(self._lay_covers), cache(self._lay_below)
+        self.contrasts_of = cache(self._lay_contrasts)
+
+    def _lay_pairs(self, masks: set[int]) -> bool:
+        """Put members in order; whether all subsets are members."""
+        members = np.array(sorted(masks), dtype=self._bits.dtype)
+        has = (members[:, None] & self._bits) != 0
+        order = np.argsort(-has.sum(axis=1), kind="stable")
+        self.has, self.members = has[order], members[order].tolist()
+        self.number = dict(zip(self.members, range(len(self.members)), strict=True))
+        inside, axis = np.nonzero(self.has)
+        wanted = members[order][inside] ^ self._bits[axis]
+        found = np.minimum(np.searchsorted(members, wanted), len(members) - 1)
+        is_member = members[found] == wanted
+        without, self.is_regular = order.argsort()[found], np.ones(len(members), dtype=bool)
+        irregular = inside[~is_member]
+        while self.is_regular[irregular].any():
+            self.is_regular[irregular] = False
+            irregular = inside[~self.is_regular[without] & is_member]
+        kept = self.is_regular[inside]
+        self.inside, self.axis, self.without = inside[kept], axis[kept], without[kept]
+        return bool(is_member.all())
 
     def size(self, mask: int) -> int:
         """Cells of a table of a set of variables."""
         return prod([self._sizes[number] for number in places(mask)])
 
+    def _lay_covers(self, mask: int) -> list[int]:
+        inside = [mask ^ bit for bit in bits(mask)]
+        if all(own in self.number for own in inside):
+            return inside
+        if 1 << len(inside) <= len(self._generators):
+            return maximal({own for own in submasks(mask) if own in self.number and own != mask})
+        return maximal({mask & other for other in self._generators} - {mask})
+
     def _lay_below(self, mask: int) -> list[int]:
         if 1 << mask.bit_count() <= len(self.members):
-            return sorted([own for own in submasks(mask) if own in self.covers], key=int.bit_count, reverse=True)
+            return sorted([own for own in submasks(mask) if own in self.number], key=int.bit_count, reverse=True)
         return [own for own in self.members if own & mask == own]
 
-    def sums_above(self, values: Mapping[int, float]) -> Float:
+    def sums_above(self, values: Float) -> Float:
         """For every member the sum of the values of members that hold it, (members,)."""
-        sums, others = np.zeros((2, len(self.members)))
-        for mask, value in values.items():
-            if mask in self.regular:
-                sums[self._number[mask]] += value
-            else:
-                others[[self._number[own] for own in self.below(mask)]] += value
+        sums, others = np.where(self.is_regular, values, 0.0), np.zeros(len(self.members))
+        for number in np.flatnonzero(values * ~self.is_regular).tolist():
+            others[[self.number[own] for own in self.below(self.members[number])]] += values[number]
         for _, inside, without in self._by_axis:
             sums[without] += sums[inside]
         return sums + others
@@ -83,45 +105,33 @@ class IntersectionLattice:
     @cached_property
     def _by_axis(self) -> list[tuple[int, Index, Index]]:
         """The levels of every variable, which regular members have it, and which they are without it."""
-        found: dict[int, tuple[list[int], list[int]]] = {}
-        for mask in self.regular:
-            for own in self.covers[mask]:
-                inside, without = found.setdefault(mask ^ own, ([], []))
-                inside.append(self._number[mask])
-                without.append(self._number[own])
-        return [
-            (self._sizes[bit.bit_length() - 1], np.array(inside), np.array(without))
-            for bit, (inside, without) in found.items()
-        ]
+        order = np.argsort(self.axis, kind="stable")
+        inside, without = self.inside[order], self.without[order]
+        ends = np.searchsorted(self.axis[order], range(len(self._sizes) + 1)).tolist()
+        parts = [slice(*own) for own in pairwise(ends)]
+        return [(levels, inside[own], without[own]) for levels, own in zip(self._sizes, parts, strict=True)]
 
-    def sums_of_contrasts(self, values: Float, masks: Sequence[int]) -> Float:
-        """For each of some sets the sum over its subsets of their closures' values, times each one's contrasts.
-
-        Parameters
-        ----------
-        values : ndarray, (members,)
-        masks : sequence of int
-            Sets that some member holds.
-        """
+    def sums_of_contrasts(self, values: Float) -> Float:
+        """For each regular member the sum over its subsets of their values, times each one's contrasts, (members,)."""
         sums = values.copy()
         for levels, inside, without in self._by_axis:
             sums[inside] = sums[inside] * (levels - 1) + sums[without]
-        others: dict[int, float] = {}
-        for mask in set(masks) - self.regular:
-            others[mask] = sum([values[self._number[own]] * count for own, count in self.contrasts_of(mask)])
-        return np.array([others[mask] if mask in others else sums[self._number[mask]] for mask in masks])
+        return sums
+
+    def sum_of_contrasts(self, values: Float, mask: int) -> float:
+        """The same of any set that some member holds, of the closures of its subsets."""
+        return float(sum([values[self.number[own]] * count for own, count in self.contrasts_of(mask)]))
 
     def meets(self, mask: int) -> dict[int, int]:
         """What members that are closures of subsets of a set share with it, smallest first, each with the member."""
-        if mask in self.covers:
+        if mask in self.number:
             return {own: own for own in reversed(self.below(mask))}
         found: dict[int, int] = {}
         for own in reversed(self.members):
             found.setdefault(own & mask, own)
         return dict(sorted(found.items(), key=lambda pair: pair[0].bit_count()))
 
-    def contrasts_of(self, mask: int) -> list[tuple[int, float]]:
-        """The members that are closures of subsets of a set, and the number of its contrasts that each is of."""
+    def _lay_contrasts(self, mask: int) -> list[tuple[int, float]]:
         meets = self.meets(mask)
         counts: dict[int, float] = {}
         for meet in meets:
@@ -134,8 +144,6 @@ class IntersectionLattice:
 
 def intersections(masks: set[int]) -> set[int]:
     """All intersections of some sets, themselves with them."""
-    if all(mask ^ bit in masks for mask in masks for bit in bits(mask)):
-        return set(masks)
     listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
     for number, mask in enumerate(sorted(masks, key=int.bit_count), 1):

@@ -110,6 +110,22 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
     _go(cells, steps, lists, np.ones(1), cells, False)
 
 
+def scale_tables_in_numpy(cells: Float, sizes: Integers, factors: Float) -> None:
+    """Multiply tables, one after the other in (S, K), each by its factor, in place."""
+    cells[: sizes.sum()] *= np.repeat(factors, sizes)[:, None]
+
+
+@compiled(reference=scale_tables_in_numpy)
+def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
+    """See `scale_tables_in_numpy`."""
+    flat, start = cells.ravel(), np.uint64(0)
+    for table in range(sizes.size):
+        stop, factor = start + np.uint64(sizes[table] * cells.shape[1]), factors[table]
+        for i in range(start, stop):
+            flat[i] *= factor
+        start = stop
+
+
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
     """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
     flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
@@ -163,7 +179,9 @@ def _reduce(flat: Float, steps: Integers, row: int, width: np.uint64, upwards: b
     levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
     first, below, share = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width, 1 / steps[row, 4]
     for _ in range(steps[row, 3]):
-        if after < SHORT:
+        if after == 1:  # which the compiler then knows
+            flat[below] = _sum_of(flat, first, levels, np.uint64(1))
+        elif after < SHORT:
             for i in range(after):
                 flat[below + i] = _sum_of(flat, first + i, levels, after)
         else:
@@ -238,9 +256,11 @@ def _expand(
         _expand_listed(flat, source, steps, row, width, lists, factor, upwards)
         return
     is_new, levels, after = steps[row, 0] == EXPAND, np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
-    share = factor if upwards else 1 / steps[row, 4]
+    share, before = factor if upwards else 1 / steps[row, 4], np.uint64(steps[row, 3])
     first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-    for _ in range(steps[row, 3]):
+    if levels == 1:
+        before, after = np.uint64(1), before * after
+    for _ in range(before):
         if after == 1:
             value = share * source[below]
             for i in range(levels):

@@ -272,10 +272,7 @@ def solve_components(plan: TreePlan, numbers: Sequence[int], boundary: Boundary 
 
 
 def _put_together(
-    plan: TreePlan,
-    entries: Mapping[str | int, int],
-    division: Division,
-    pieces: list[tuple[Piece, PieceCoefficients]],
+    plan: TreePlan, entries: Mapping[str | int, int], division: Division, pieces: list[tuple[Piece, PieceCoefficients]]
 ) -> Coefficients:
     """Coefficients of a component from those of its pieces."""
     own, matrices = division.coordinates, {}
