@@ -9,8 +9,6 @@ from threading import Lock, local
 from typing import Any
 from weakref import WeakSet
 
-from threadpoolctl import ThreadpoolController
-
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
@@ -72,7 +70,11 @@ def _set_threads(library: Any, count: int) -> None:
 
 @cache
 def _libraries() -> list[Any]:
-    """The BLAS libraries of the process: finding them takes milliseconds."""
+    """The BLAS libraries of the process, none without threadpoolctl: finding them takes milliseconds."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:  # not everywhere to be had, in a browser for one
+        return []
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 

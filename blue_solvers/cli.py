@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from blue_solvers.about import __version__
-from blue_solvers.commands.listed import COMMANDS
+from blue_solvers.commands.listed import COMMANDS, FORMER
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.commands.screen import SCREEN
 from blue_solvers.commands.strict import DoubtfulError
@@ -82,6 +82,8 @@ def _run(argv: Sequence[str] | None, unwinding: Unwinding) -> int:
             warnings.showwarning = lambda message, *_, **__: SCREEN.tell(f"blue-solvers: {message}")
             args.run(args)
             SCREEN.close()
+            if args.now:
+                SCREEN.tell(f"blue-solvers: this is now: {args.now}")
     except SystemExit as end:  # help, the version, or wrong arguments, which were said
         if end.code or SCREEN.lost is None:
             raise
@@ -125,10 +127,14 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")
+    parser.set_defaults(now="")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    asked = next((name for name in argv if name in COMMANDS), None)
-    if asked is not None:
+    asked = next((name for name in argv if name in COMMANDS or name in FORMER), None)
+    if asked in COMMANDS:
         import_module(f"blue_solvers.commands.{COMMANDS[asked].module}").add_parser(subparsers)
+    elif asked is not None:
+        import_module(f"blue_solvers.commands.{FORMER[asked].module}").add_parser(subparsers, asked)
+        parser.set_defaults(now=FORMER[asked].now)
     else:
         for name, command in COMMANDS.items():
             subparsers.add_parser(name, help=command.purpose)

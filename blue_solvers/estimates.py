@@ -11,7 +11,7 @@ import numpy as np
 
 from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level
-from blue_solvers.verification import Certificate, Fit, certify, fit_test
+from blue_solvers.verification import Certificate, Fit, certify, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -256,6 +256,10 @@ class Estimate:
 
         As ``certify(problem, y, values)`` gives it; where other cells are desired than observed, of the values together
         with an estimate of the observed cells.
+
+        Returns
+        -------
+        Certificate
         """
         return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
@@ -268,6 +272,10 @@ class Estimate:
             Replicates of noise that is not Gaussian; with 0 it is taken for Gaussian.
         rng : Generator or int, optional
             What they are drawn from.
+
+        Returns
+        -------
+        Fit
         """
         P, sources = self.operator.over_observed, self.problem.sources_of(self.y)
 
@@ -280,7 +288,7 @@ class Estimate:
 
         x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
-        return fit_test(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
+        return fit_of_estimate(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 
     @cached_property
     def adjustments(self) -> Adjustments:
@@ -333,7 +341,16 @@ class Estimate:
         return frame if like is None else frame_like(like, frame)
 
     def with_measurements(self, frame: polars.DataFrame) -> polars.DataFrame:
-        """A frame with a row for every desired cell, and after its columns what was measured, as in `to_frame`."""
+        """A frame with a row for every desired cell, and after its columns what was measured, as in `to_frame`.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame, m rows
+
+        Returns
+        -------
+        polars.DataFrame, m rows
+        """
         from constraint_builders.files import with_measurements
         from constraint_builders.files.columns import MEASURED, with_source
 
@@ -351,7 +368,7 @@ class Estimate:
         Returns
         -------
         xarray.Dataset
-            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `problem_from` reads such.
+            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `read_tables` reads such.
         """
         from constraint_builders.files.labelled_arrays import dataset
 

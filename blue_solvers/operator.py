@@ -15,16 +15,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from blue_solvers.about import logger
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.contract.prepared import WithoutRounding, with_exact_zeros, without_rounding
-from blue_solvers.estimates import (
-    Estimate,
-    Judge,
-    bound_of,
-    certified,
-    is_exact,
-    proved,
-    tabulated,
-    where_measured,
-)
+from blue_solvers.estimates import Estimate, Judge, bound_of, certified, is_exact, proved, tabulated, where_measured
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.over_layouts import (
     OverLayouts,
@@ -211,11 +202,9 @@ class BlueOperator(OverLayouts):
         Parameters
         ----------
         y : array_like (n,) or mapping
-            Over the observed layout, or table by table as `Problem.vector` takes them. Values known exactly that
-            contradict one another are refused.
+            As `blue_solvers.estimate` takes it.
         certify : bool, optional
-            Whether to prove the values while they are made. By default where that takes no estimate of other cells:
-            where the desired tables are the observed ones.
+            Whether to prove the values while they are made; by default where the desired tables are the observed ones.
 
         Returns
         -------
@@ -242,8 +231,11 @@ class BlueOperator(OverLayouts):
         y : array_like, (n,)
         values : array_like, (m,)
         observed : array_like, (n,), optional
-            Of the observed cells what belongs to them; by default this operator's own estimate, refined. Where the
-            observed cells are desired, `values` say it.
+            What belongs to these of the observed cells, by default this operator's own estimate of them, refined.
+
+        Returns
+        -------
+        Certificate
         """
         y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
         if self._is_over_observed:
@@ -354,11 +346,21 @@ class BlueOperator(OverLayouts):
         return ProductOverLayouts(product, self.problem.desired, self.problem.desired)
 
     def variances_by_table(self) -> TableVariances:
-        """What `variances` gives, some geounits of a desired table at a time, without a vector of them all."""
+        """What `variances` gives, some geounits of a desired table at a time, without a vector of them all.
+
+        Returns
+        -------
+        TableVariances
+        """
         return WithoutRounding(self._prepared.variances_by_table(), self._nothing)
 
     def variances(self) -> Float:
-        """Exact variance of every desired cell, (m,), the diagonal of `covariance`, in squared units of the counts."""
+        """Exact variance of every desired cell, (m,), the diagonal of `covariance`, in squared units of the counts.
+
+        Returns
+        -------
+        ndarray, (m,)
+        """
         variances = self._prepared.variances()
         return variances if self._prepared.has_exact_zeros else without_rounding(variances, self._nothing)
 
@@ -378,8 +380,6 @@ class BlueOperator(OverLayouts):
         Returns
         -------
         ndarray, (K, K)
-            By one pass over the geounits that are weighed and their ancestors where the solver has it, otherwise by one
-            adjoint apply for each functional.
 
         Raises
         ------

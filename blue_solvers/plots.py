@@ -58,6 +58,11 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     ax : Axes
     fit : Fit
         From ``est.fit()`` or `blue_solvers.fit_test`.
+
+    Returns
+    -------
+    Axes
+        `ax`.
     """
     from scipy.stats import norm
 
@@ -90,6 +95,11 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     ax : Axes
     fit : Fit
         From ``est.fit()`` or `blue_solvers.fit_test`.
+
+    Returns
+    -------
+    Axes
+        `ax`.
     """
     from scipy.stats import beta, norm
 
@@ -200,6 +210,11 @@ def noisy_against_estimated(
     bounds : (lower, upper) of ndarray, (m,), optional
         Intervals at hand; by default those of `blue_solvers.uncertainty.intervals`.
 
+    Returns
+    -------
+    Axes
+        `ax`.
+
     Raises
     ------
     ValueError
@@ -233,6 +248,11 @@ def variance_reduction(ax: Axes, P: BlueOperator) -> Axes:
     ax : Axes
     P : BlueOperator
 
+    Returns
+    -------
+    Axes
+        `ax`.
+
     Raises
     ------
     ValueError
@@ -262,6 +282,11 @@ def sparsity(ax: Axes, problem: Problem, rows: str = "independent") -> Axes:
     ax : Axes
     problem : Problem
     rows : {"independent", "all"}
+
+    Returns
+    -------
+    Axes
+        `ax`.
     """
     A = problem.constraint_matrix(rows)
     ax.spy(A, markersize=max(0.2, 200 / max(A.shape)), aspect="auto", color=BLUE)
@@ -338,6 +363,11 @@ def benchmark_times(ax: Axes, frame: polars.DataFrame, what: str = "apply") -> A
     frame : polars.DataFrame
         Of `blue_solvers.benchmark`.
     what : {"prepare", "apply", "many_columns", "variances", "copy"}
+
+    Returns
+    -------
+    Axes
+        `ax`.
 
     Raises
     ------

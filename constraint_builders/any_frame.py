@@ -10,7 +10,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.problem import Problem
 
 
-def problem_from(
+def read_tables(
     frame: Any,
     schema: Schema | None = None,
     *,
@@ -91,7 +91,7 @@ def problem_from(
     >>> frame = pl.DataFrame(
     ...     {"sex": ["total", "f", "m"], "estimate": [14.0, 6.0, None], "moe": [0.0, 1.6, None]}
     ... )
-    >>> problem, y = problem_from(frame, columns={"moe": "moe_90"})
+    >>> problem, y = read_tables(frame, columns={"moe": "moe_90"})
     >>> problem.observed.names, problem.variances.round(2)
     (('total', 'sex'), array([0.  , 0.95,  inf]))
     """

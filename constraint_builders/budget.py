@@ -76,6 +76,17 @@ def sensitivity_l2_squared(neighbours: Neighbours = "bounded") -> int:
 def gaussian_variance(rho: Rational, neighbours: Neighbours = "bounded") -> Fraction:
     """Return sigma^2 = D2^2 / (2 rho) of the (discrete) Gaussian noise that spends rho on a histogram.
 
+    Parameters
+    ----------
+    rho : int, Fraction, float or str
+    neighbours : {"bounded", "unbounded"}
+        Whether neighbours change one record, or one is added or removed.
+
+    Returns
+    -------
+    Fraction
+        In squared units of the counts.
+
     Raises
     ------
     TypeError

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+PACKAGE, ROOT = "blue-solvers", Path(__file__).resolve().parents[1]
 EXTRA_OF = {
     "polars": "frames",
     "msgspec": "frames",
@@ -33,4 +38,16 @@ def missing_extra(need: str, extra: str, otherwise: str = "") -> ImportError:
     >>> print(missing_extra("pictures need matplotlib", "plots"))
     pictures need matplotlib: pip install 'blue-solvers[plots]'
     """
-    return ImportError(f"{need}: pip install 'blue-solvers[{extra}]'{otherwise and f', or {otherwise}'}")
+    ways = [way for way in (how_to_install(extra), otherwise) if way]
+    return ImportError(f"{need}: {', or '.join(ways)}" if ways else f"{need}, which cannot be had here")
+
+
+def how_to_install(extra: str) -> str:
+    """The words of pip for an extra of this package, installed or a folder of sources; empty where they do not work."""
+    if sys.platform == "emscripten":  # a browser: the libraries of extras have no wheels there
+        return ""
+    try:
+        distribution(PACKAGE)  # pip takes what is installed for the package itself
+    except PackageNotFoundError:
+        return f"pip install '{ROOT}[{extra}]'" if (ROOT / "pyproject.toml").exists() else ""
+    return f"pip install '{PACKAGE}[{extra}]'"

@@ -32,7 +32,12 @@ DHC_RHO = 0.0999
 
 
 def toy() -> Problem:
-    """The running example of SEA BLUE (Example 7): one variable of three levels and its total, unit variances."""
+    """The running example of SEA BLUE (Example 7): one variable of three levels and its total, unit variances.
+
+    Returns
+    -------
+    Problem
+    """
     counts = np.array([5.0, 10.0, 15.0])
     return Problem(Schema({"B": 3}), {"B": 1.0, "total": 1.0}, truth={"B": counts, "total": counts.sum()})
 
@@ -46,17 +51,46 @@ def cube(k: int, levels: int, variance: float = 2.0) -> Problem:
         Number of variables, and of levels of each.
     variance : float
         Variance of the noise in every cell; the paper uses 2.
+
+    Returns
+    -------
+    Problem
     """
     return _all_up_to(Schema({f"v{i}": levels for i in range(k)}), k, variance)
 
 
 def wide(variables: int = 50, levels: int = 10, max_way: int = 3, variance: float = 2.0) -> Problem:
-    """Many variables, with all tables up to `max_way` ways observed; the joint table is out of reach."""
+    """Many variables, with all tables up to `max_way` ways observed; the joint table is out of reach.
+
+    Parameters
+    ----------
+    variables, levels : int
+    max_way : int
+        Variables of the largest tables.
+    variance : float
+        Of every cell.
+
+    Returns
+    -------
+    Problem
+    """
     return _all_up_to(Schema({f"v{i}": levels for i in range(variables)}), max_way, variance)
 
 
 def adult(max_way: int = 3, variance: float = 2.0) -> Problem:
-    """The 14 variables of the Adult data set, with all tables up to `max_way` ways observed."""
+    """The 14 variables of the Adult data set, with all tables up to `max_way` ways observed.
+
+    Parameters
+    ----------
+    max_way : int
+        Variables of the largest tables.
+    variance : float
+        Of every cell.
+
+    Returns
+    -------
+    Problem
+    """
     sizes = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
     names = (
         "age", "workclass", "fnlwgt", "education", "marital", "occupation", "relationship",
@@ -71,7 +105,12 @@ def _all_up_to(schema: Schema, most: int, variance: float) -> Problem:
 
 
 def pl94() -> Problem:
-    """Redistricting data of one county: the query groups and variances of 2020 production, all 16 marginals desired."""
+    """Redistricting data of one county: the query groups and variances of 2020 production, all 16 marginals desired.
+
+    Returns
+    -------
+    Problem
+    """
     schema = Schema(PL94_SHAPE, PL94_RECODES)
     return Problem(schema, _pl94_queries("County"), desired=_all_marginals(schema.names))
 
@@ -81,6 +120,10 @@ def pl94_block() -> Problem:
 
     The variances are those of 2020 production, which reproduce the paper's widths. As in the paper the recoded query
     group, of institutions, is left out.
+
+    Returns
+    -------
+    Problem
     """
     schema = Schema(PL94_SHAPE)
     return Problem(schema, _without_recodes(_pl94_queries("Block")), desired=_all_marginals(schema.names))
@@ -97,6 +140,10 @@ def pl94_counties(counties: int = 55, *, recoded: bool = True) -> Problem:
     counties : int
     recoded : bool
         False leaves out the recoded query group: with 55 counties that is the "PL94 Multi" of SEA BLUE.
+
+    Returns
+    -------
+    Problem
     """
     schema = Schema({"county": counties, **PL94_SHAPE}, PL94_RECODES if recoded else None)
     detailed = " * ".join(schema.names[1:])
@@ -140,6 +187,10 @@ def dhc() -> Problem:
     cross of the two variables of size 2; and sex by itself, the best combination of the sums over the 3, 4 and 38 bins
     of three tables. Section 6.1 of the paper does not name the second and third, without which its widths do not come
     out.
+
+    Returns
+    -------
+    Problem
     """
     schema = Schema({"relgq": 42, "sex": 2, "age": 116, "hispanic": 2, "cenrace": 63})
     variance = 1 / DHC_RHO
@@ -159,7 +210,18 @@ def _all_marginals(names: tuple[str, ...]) -> list[str]:
 
 
 def berkeley(variance: float = 9.0) -> Problem:
-    """Graduate admissions at Berkeley in 1973: sex x admitted x department, published counts, all margins."""
+    """Graduate admissions at Berkeley in 1973: sex x admitted x department, published counts, all margins.
+
+    Parameters
+    ----------
+    variance : float
+        Of every cell, in squared applicants.
+
+    Returns
+    -------
+    Problem
+        With its `truth`.
+    """
     schema = Schema({"admitted": ["admitted", "rejected"], "sex": ["male", "female"], "department": list("ABCDEF")})
     counts = np.array(
         [
@@ -176,6 +238,16 @@ def delinquent_children(variance: float = 4.0) -> Problem:
     The example of Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy" (AAAI 2023), after Table 4 of
     the Federal Committee on Statistical Methodology's Working Paper 22 (2005). Its printed total for the county Gamma
     is 35; the cells sum to 25, which is what the truth here has.
+
+    Parameters
+    ----------
+    variance : float
+        Of every cell, in squared children.
+
+    Returns
+    -------
+    Problem
+        With its `truth`.
     """
     schema = Schema(
         {

@@ -26,7 +26,7 @@ from constraint_builders.description.source_values import SourceValues, Understo
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.description.table_names import TableNames
 from constraint_builders.problem import Problem
-from constraint_builders.reading import read_tables
+from constraint_builders.reading import read_measured_tables
 
 Name: TypeAlias = tuple[str, str]
 Measured: TypeAlias = tuple[str, str, Float]
@@ -191,7 +191,7 @@ def _joined(
     rows = [own.equality_rows for own in problems]
     E, b = sparse.block_diag([own for own, _ in rows], format="csr"), np.concatenate([own for _, own in rows])
     together = Problem(
-        read_tables(
+        read_measured_tables(
             over,
             {(layer, table): variances for layer, table, variances in observed},
             asked,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
 def names_when_asked(
-    package: str, homes: Mapping[str, Sequence[str]], whole: str | None = None
+    package: str,
+    homes: Mapping[str, Sequence[str]],
+    whole: str | None = None,
+    former: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a package calls ``__getattr__`` and ``__dir__``.
 
@@ -21,9 +25,12 @@ def names_when_asked(
         For every module the public names that are its own; none if the module itself is the name.
     whole : str, optional
         A module all of whose public names are the package's too.
+    former : mapping of str to str, optional
+        Names of earlier versions, as `former_names` takes them.
     """
     home = {name: module for module, names in homes.items() for name in names}
     home |= {module.rpartition(".")[2]: "" for module, names in homes.items() if not names}
+    modules = {module.rpartition(".")[2]: module for module, names in homes.items() if not names}
 
     def public() -> list[str]:
         return sorted({*home, "__version__", *(import_module(whole).__all__ if whole else ())})
@@ -36,9 +43,30 @@ def names_when_asked(
         elif whole and not name.startswith("_") and name in import_module(whole).__all__:
             module = whole
         else:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
-        value = getattr(import_module(module), name) if module else import_module(f"{package}.{name}")
+            return _formerly(package, former or {}, name)
+        value = getattr(import_module(module), name) if module else import_module(modules[name])
         setattr(sys.modules[package], name, value)
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *public()})
+
+
+def former_names(package: str, former: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's ``__getattr__`` that gives names of earlier versions, each with a warning that says the new one.
+
+    Parameters
+    ----------
+    package : str
+        The module's name.
+    former : mapping of str to str
+        For every former name where its thing is now, such as ``{"Fit": "blue_solvers.NonnegativeFit"}``.
+    """
+    return lambda name: _formerly(package, former, name)
+
+
+def _formerly(package: str, former: Mapping[str, str], name: str) -> Any:
+    if name not in former:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+    warnings.warn(f"{package}.{name} is now {former[name]}", DeprecationWarning, stacklevel=3)
+    home, _, new = former[name].rpartition(".")
+    return getattr(import_module(home), new)

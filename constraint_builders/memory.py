@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from math import inf, log10
 from pathlib import Path
 from time import monotonic
 
-import psutil
+try:
+    import psutil
+except ImportError:  # not everywhere to be had, in a browser for one
+    psutil = None
 
 CELL_BYTES = 32  # a measurement and its variance, an estimate and its variance
 SURE_CELLS = 1 << 20  # so few are not worth a look at the free memory
@@ -31,9 +36,18 @@ def free_now() -> float:
     """Bytes that this process can still take: a dozen files are read.
 
     The least of what the machine has free, what control groups of Linux (containers; versions 1 and 2) leave of their
-    limits, and what ``ulimit -v`` and ``ulimit -d`` leave.
+    limits, and what ``ulimit -v`` and ``ulimit -d`` leave. Without psutil what Linux says is free, or all addresses.
     """
-    return max(0.0, float(min((psutil.virtual_memory().available, *_left_by_groups(SYSTEM), *_left_by_ulimit()))))
+    return max(0.0, float(min((_left_by_machine(SYSTEM), *_left_by_groups(SYSTEM), *_left_by_ulimit()))))
+
+
+def _left_by_machine(system: Path) -> float:
+    if psutil is not None:
+        return float(psutil.virtual_memory().available)
+    with suppress(OSError, StopIteration):
+        lines = (system / "proc/meminfo").read_text(encoding="utf-8").splitlines()
+        return 1024.0 * float(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    return float(sys.maxsize)
 
 
 def _left_by_groups(system: Path) -> Iterator[float]:

@@ -205,7 +205,17 @@ class Problem(Record):
         return cls(read_summing_matrix(S, variances, covariance))
 
     def replace(self, **changes: Any) -> Problem:
-        """The same problem with other values of some attributes, which are trusted to fit together."""
+        """The same problem with other values of some attributes, which are trusted to fit together.
+
+        Parameters
+        ----------
+        **changes
+            Attributes of the problem, by name.
+
+        Returns
+        -------
+        Problem
+        """
         return Problem(self.replaced(**changes))
 
     @cached_property
@@ -241,11 +251,26 @@ class Problem(Record):
         return why_undetermined(self, position)
 
     def observing(self) -> Problem:
-        """The same problem with the observed tables desired; cells that were not measured may come out as anything."""
+        """The same problem with the observed tables desired; cells that were not measured may come out as anything.
+
+        Returns
+        -------
+        Problem
+        """
         return self.wanting(NamedTables(self.observed, self.observed_tables, self.observed_levels))
 
     def wanting(self, tables: NamedTables) -> Problem:
-        """The same problem with other tables desired, of which nobody has looked whether they are estimable."""
+        """The same problem with other tables desired, of which nobody has looked whether they are estimable.
+
+        Parameters
+        ----------
+        tables : sequence of (name, Table)
+            Those desired, as a layout takes them.
+
+        Returns
+        -------
+        Problem
+        """
         desired, desired_tables, levels = tables
         wanted = {"desired": desired, "desired_tables": desired_tables, "desired_levels": levels}
         return self.replace(**wanted, **NOTHING_ASSUMED)
@@ -274,6 +299,15 @@ class Problem(Record):
         """The same problem with other variances, (n,), where the same cells are exact and the same were not measured.
 
         Equations and sums, which depend on no more than that, are worked out once for both.
+
+        Parameters
+        ----------
+        variances : ndarray, (n,)
+            In squared units of the counts.
+
+        Returns
+        -------
+        Problem
         """
         told = np.where(self.unmeasured == np.isinf(variances), variances, self.variances)
         made = self.replace(noise=IndependentNoise(self.noise.law, told))
@@ -281,7 +315,17 @@ class Problem(Record):
         return made
 
     def with_covariance(self, covariance: Any) -> Problem:
-        """The same problem with another covariance of its noise, (n, n)."""
+        """The same problem with another covariance of its noise, (n, n).
+
+        Parameters
+        ----------
+        covariance : sparse array, LinearOperator or LowRankPlusDiagonal, (n, n)
+            Over the observed layout, in squared units of the counts.
+
+        Returns
+        -------
+        Problem
+        """
         variances = np.full(self.observed.size, np.nan)
         return self.replace(noise=read_noise(self.observed, variances, covariance, self.noise.law))
 

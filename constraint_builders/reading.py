@@ -69,10 +69,10 @@ def read_problem(
     _refuse_places(spine, areas)
     names = TableNames.of(schema, areas if spine is None else spine)
     given = dict(_by_name(names, observed)) if names.by_level else observed
-    return read_tables(names, given, desired, covariance, zeros, equalities, noise, truth, undetermined)
+    return read_measured_tables(names, given, desired, covariance, zeros, equalities, noise, truth, undetermined)
 
 
-def read_tables(
+def read_measured_tables(
     names: TableNames,
     given: Mapping[Any, Any],
     desired: Any,

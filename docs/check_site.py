@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 LEAST_CONTRAST = 4.5  # of text with its ground: WCAG 2.2, 1.4.3 (AA)
 NOT_OURS = {"genindex.html", "search.html", "py-modindex.html"}
+LOADED = {"stylesheet", "preload", "icon", "shortcut icon"}  # of links: others name addresses
 GROUND = re.compile(r"background(?:-color)?: *(#\w+)")
 COLOUR = re.compile(r"(?<!-)color: *(#[0-9a-fA-F]{3,6})")
 
@@ -29,6 +30,7 @@ class Page(HTMLParser):
     anchors: set[str] = field(default_factory=set)
     headings: list[int] = field(default_factory=list)
     silent_pictures: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
     nameless_links: int = 0
     language: str = ""
     title: str = ""
@@ -53,6 +55,9 @@ class Page(HTMLParser):
                 self.silent_pictures.append(own.get("src", "?"))
             if self._link_text is not None:
                 self._link_text += own.get("alt", "")
+        fetched = own.get("href", "") if tag == "link" and own.get("rel") in LOADED else own.get("src", "")
+        if urlsplit(fetched).netloc:
+            self.loaded.append(fetched)
         if tag in ("script", "link") and (address := own.get("src") or own.get("href")):
             self.links.append(address)
         if re.fullmatch("h[1-6]", tag):
@@ -96,6 +101,8 @@ def faults_of_page(page: Page) -> Iterator[str]:
             yield f"a heading of level {below} follows one of level {above}"
     for picture in page.silent_pictures:
         yield f"picture {picture} has no alternative text"
+    for address in page.loaded:
+        yield f"{address} is loaded from another host"
     if page.nameless_links:
         yield f"{page.nameless_links} links have no text"
 

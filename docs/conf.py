@@ -63,6 +63,7 @@ sphinx_gallery_conf = {
     "notebook_images": False,
     "show_signature": False,
     "show_memory": False,
+    "write_computation_times": False,  # pages that load tables and styles from other hosts
     "min_reported_time": 3600,
     "image_srcset": ["2x"],
     "thumbnail_size": (400, 280),

@@ -52,6 +52,17 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
 
     It promises no privacy, as `add_noise`.
 
+    Parameters
+    ----------
+    problem : Problem
+    columns : int
+    rng : Generator, int or None
+
+    Returns
+    -------
+    ndarray, (n, columns)
+        In units of the counts.
+
     Raises
     ------
     ValueError

@@ -103,6 +103,13 @@ def test_the_figures_of_the_readme_are_those_of_the_page(row: str, figure: str) 
     assert figure in README.read_text()
 
 
+def test_the_first_pages_are_short() -> None:
+    text = README.read_text()
+    assert len(text.split()) <= 900
+    assert max(map(len, text.splitlines())) <= 120
+    assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= 60
+
+
 def commands() -> list[str]:
     lines = [
         line for page in PAGES for text in blocks(page, "sh", "bash", "console", "shell") for line in text.splitlines()

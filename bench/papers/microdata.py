@@ -25,14 +25,14 @@ from scipy.optimize import nnls as scipy_nnls
 from bench.measuring import parser_of, print_table, timed
 from bench.papers.datasets import SETTINGS, Privacy, benchmark_problem, puma_datasets, synthetic_datasets
 from bench.problems import BLOCKS
-from blue_solvers.nonnegative import Fit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
+from blue_solvers.nonnegative import NonnegativeFit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
 from blue_solvers.nonnegative.price.bounds import PureDP, least_sum_error
 from blue_solvers.nonnegative.programme import NotConvergedError
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.arrays import Float, Integers
 from noise_mechanisms import draw_noise
 
-METHODS: dict[str, Callable[[Problem, Float], Fit]] = {
+METHODS: dict[str, Callable[[Problem, Float], NonnegativeFit]] = {
     "OLS": ols,
     "NNLS": nnls,
     "MaxFit": max_fit,
@@ -111,7 +111,7 @@ def run(datasets: dict[str, Integers], settings: Iterable[Privacy], runs: int) -
     return results
 
 
-def _errors(problem: Problem, fit: Callable[[], Fit], largest: float) -> dict[str, Any]:
+def _errors(problem: Problem, fit: Callable[[], NonnegativeFit], largest: float) -> dict[str, Any]:
     try:
         fitted, seconds = timed(fit)
     except NotConvergedError as error:

@@ -87,6 +87,11 @@ class ExactMinTrace:
         **_
             What other reconcilers are given too.
 
+        Returns
+        -------
+        ExactMinTrace
+            Itself.
+
         Raises
         ------
         ValueError
@@ -174,6 +179,18 @@ class ExactMinTrace:
     ) -> dict[str, Float]:
         """`fit`, then `predict`, with the arguments that hierarchicalforecast gives.
 
+        Parameters
+        ----------
+        S, y_hat, y_insample, y_hat_insample, sigmah
+            As for `fit`.
+        level, intervals_method, num_samples, seed, tags
+            As hierarchicalforecast gives them.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``"mean"``, (n, horizon), and what was asked for beside it.
+
         Raises
         ------
         ValueError
@@ -188,6 +205,10 @@ class ExactMinTrace:
 
     def std_errors(self) -> Float:
         """Exact standard errors of the reconciled forecasts, (n, horizon).
+
+        Returns
+        -------
+        ndarray, (n, horizon)
 
         Raises
         ------
@@ -215,7 +236,21 @@ class ExactMinTrace:
         return np.sqrt(found)
 
     def sample(self, num_samples: int) -> Float:
-        """Coherent forecasts drawn from their distribution for normal errors, (n, horizon, num_samples)."""
+        """Coherent forecasts drawn from their distribution for normal errors, (n, horizon, num_samples).
+
+        Parameters
+        ----------
+        num_samples : int
+
+        Returns
+        -------
+        ndarray, (n, horizon, num_samples)
+
+        Raises
+        ------
+        ValueError
+            Of non-negative forecasts, or if nothing says how large the errors are.
+        """
         self._require_fitted()
         if self.nonnegative:
             raise ValueError("non-negative forecasts have no distribution here: draw the unbiased ones")

@@ -114,6 +114,11 @@ def judge(
         For each answer ``distance``, proved: how far any combination of its figures is at most from the best estimate,
         in that one's standard errors, null where nothing is certified; ``disagreement``: the largest between its
         tables, in standard errors of the measurements; ``proof``.
+
+    Raises
+    ------
+    ValueError
+        If an answer cannot be read, or is not one of the problem; the message has its name.
     """
     try:
         import polars

@@ -41,11 +41,11 @@ def problem_from_releases(
     ------
     ValueError
         If a summary is not of one count, counts are unsigned, a group or a count is null, a group is called ``*``, laws
-        differ, or as `constraint_builders.problem_from`.
+        differ, or as `constraint_builders.read_tables`.
     """
     import polars
 
-    from constraint_builders import problem_from
+    from constraint_builders import read_tables
     from constraint_builders.files.columns import SUMMED_OUT
     from constraint_builders.files.source import open_source
 
@@ -84,7 +84,7 @@ def problem_from_releases(
     whole = polars.concat(parts, how="diagonal")
     keys = [name for name in whole.columns if name not in ("value", "variance", "source")]
     filled = whole.with_columns(polars.col(keys).fill_null(SUMMED_OUT))  # where a release does not group by it
-    return problem_from(filled, schema, total=SUMMED_OUT, noise=noise or laws[0])
+    return read_tables(filled, schema, total=SUMMED_OUT, noise=noise or laws[0])
 
 
 def noise_of(measurement: Any, sensitivity: float = 1.0) -> tuple[str, float]:

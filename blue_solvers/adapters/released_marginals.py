@@ -157,7 +157,16 @@ class ExactMarginals:
 
     @classmethod
     def from_contingency_table(cls, table: Any) -> ExactMarginals:
-        """Of the measurements that OpenDP's ``ContingencyTable`` holds, without its model."""
+        """Of the measurements that OpenDP's ``ContingencyTable`` holds, without its model.
+
+        Parameters
+        ----------
+        table : ContingencyTable
+
+        Returns
+        -------
+        ExactMarginals
+        """
         keys = {name: list(series) for name, series in table.keys.items()}
         problem, y = problem_from_measurements(
             table.marginals.flatten(), {name: len(own) for name, own in keys.items()}
@@ -165,19 +174,48 @@ class ExactMarginals:
         return cls(problem, y, keys)
 
     def project(self, attrs: str | Sequence[str]) -> Float:
-        """The estimate of a marginal, an axis for each of `attrs`."""
+        """The estimate of a marginal, an axis for each of `attrs`.
+
+        Parameters
+        ----------
+        attrs : str or sequence of str
+
+        Returns
+        -------
+        ndarray
+        """
         clique = self._clique(attrs)
         P = self._operator(clique)
         return np.asarray(P.problem.desired.tables(self._estimate(P).values)[_name(clique)])
 
     def std(self, attrs: str | Sequence[str]) -> Float:
-        """Exact standard errors of a marginal's cells, an axis for each of `attrs`."""
+        """Exact standard errors of a marginal's cells, an axis for each of `attrs`.
+
+        Parameters
+        ----------
+        attrs : str or sequence of str
+
+        Returns
+        -------
+        ndarray
+            In units of the counts.
+        """
         clique = self._clique(attrs)
         P = self._operator(clique)
         return np.asarray(P.problem.desired.tables(np.sqrt(P.variances()))[_name(clique)])
 
     def interval(self, attrs: str | Sequence[str], level: float = 0.95) -> tuple[Float, Float]:
-        """Lower and upper bounds of a marginal's cells, by exact variances and the normal law."""
+        """Lower and upper bounds of a marginal's cells, by exact variances and the normal law.
+
+        Parameters
+        ----------
+        attrs : str or sequence of str
+        level : float
+
+        Returns
+        -------
+        lower, upper : ndarray
+        """
         clique = self._clique(attrs)
         P = self._operator(clique)
         lower, upper = (P.problem.desired.tables(own)[_name(clique)] for own in self._estimate(P).interval(level))

@@ -47,11 +47,11 @@ HEADER = (
 )
 
 
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
+def add_parser(subparsers: SubParsers, name: str = "benchmark") -> None:
+    """Declare the subcommand, which is a former one."""
     parser = new_parser(
         subparsers,
-        "benchmark",
+        name,
         "blue-solvers benchmark --problem pl94 --table noisy.csv --solver two_pass --out times.csv",
     )
     parser.add_argument(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blue_solvers import SOLVERS, Certificate, Estimate, TwoPass, projected_work
-from blue_solvers.commands.listed import COMMANDS
+from blue_solvers.commands.listed import COMMANDS, FORMER
 from blue_solvers.commands.screen import say, tell
 from blue_solvers.commands.strict import add_strict_argument
 from constraint_builders import Problem
@@ -29,7 +29,7 @@ SubParsers = argparse._SubParsersAction
 
 def new_parser(subparsers: SubParsers, name: str, example: str) -> argparse.ArgumentParser:
     """Declare a subcommand whose help ends in an example."""
-    purpose = COMMANDS[name].purpose
+    purpose = COMMANDS[name].purpose if name in COMMANDS else f"is now: {FORMER[name].now}"
     return subparsers.add_parser(
         name,
         help=purpose,
@@ -99,7 +99,17 @@ def bounds_header(level: float) -> tuple[str, str]:
     return f"{100 * level:.10g}% from", "to"
 
 
-ALL_DIGITS = "all"
+def desired_of(args: argparse.Namespace) -> list[str] | str | None:
+    """What ``--desired`` says: tables, 'all', or nothing."""
+    return ALL if args.desired == [ALL] else args.desired
+
+
+def is_given(args: argparse.Namespace, option: str) -> bool:
+    """Whether an option that is None by default is given."""
+    return getattr(args, option[2:].replace("-", "_")) is not None
+
+
+ALL = "all"
 CSV_DIGITS = 13  # of a standard error: more than is proved of any estimate, and no traces of rounding
 
 
@@ -132,10 +142,10 @@ def add_digits_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _digits(text: str) -> int | str:
-    if text.strip() == ALL_DIGITS:
-        return ALL_DIGITS
+    if text.strip() == ALL:
+        return ALL
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 17):
-        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL_DIGITS}: got {text}")
+        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL}: got {text}")
     return int(text)
 
 
@@ -144,7 +154,7 @@ def write_rounded(frame: polars.DataFrame, path: str, digits: int | str | None) 
     from constraint_builders.files import rounded, write_frame
 
     if digits is None:
-        digits = CSV_DIGITS if path.lower().endswith(".csv") else ALL_DIGITS
+        digits = CSV_DIGITS if path.lower().endswith(".csv") else ALL
     write_frame(rounded(frame, digits) if isinstance(digits, int) else frame, path)
 
 

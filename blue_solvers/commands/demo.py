@@ -18,7 +18,7 @@ from blue_solvers.commands.common import SubParsers, new_parser, print_columns, 
 from blue_solvers.commands.screen import say
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
-from constraint_builders.extras import EXTRA_OF
+from constraint_builders.extras import EXTRA_OF, how_to_install
 from constraint_builders.true_tables import known_truth
 from noise_mechanisms import add_noise
 
@@ -56,11 +56,8 @@ def run(args: argparse.Namespace) -> None:
     say(f"solver                   {est.info.reason}")
     say(f"proof                    {est.certificate()} from the best linear unbiased estimate")
     missing = [library for library, extra in EXTRA_OF.items() if extra == "frames" and find_spec(library) is None]
-    if missing:
-        say(
-            "",
-            f"Files need {' and '.join(missing)}: {shlex.quote(sys.executable)} -m pip install 'blue-solvers[frames]'",
-        )
+    if missing and how_to_install("frames"):
+        say("", f"Files need {' and '.join(missing)}: {shlex.quote(sys.executable)} -m {how_to_install('frames')}")
     say("", "The same from files:")
     arguments = [
         "estimate",

@@ -1,4 +1,4 @@
-"""``blue-solvers spine``: build a spine from a block table, judge it by exact variances, draw it."""
+"""``blue-solvers design``: build a spine from a block table, judge it by exact variances, draw it."""
 
 from __future__ import annotations
 
@@ -38,17 +38,19 @@ PLAIN, OPTIMISED, OURS = "plain", "optimised", "ours"
 SHOWN = 5
 
 
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
+def add_parser(subparsers: SubParsers, name: str = "design") -> None:
+    """Declare the subcommand, by its own name or a former one."""
     parser = new_parser(
         subparsers,
-        "spine",
-        "blue-solvers spine blocks.csv --entity place --entity school_district --optimise mean --out spine.csv",
+        name,
+        "blue-solvers design blocks.csv --entity place --entity school_district --optimise mean --out spine.csv",
     )
     parser.add_argument(
         "blocks", metavar="BLOCKS", type=ReadPath, help="block table, .csv or .csv.gz: a row for each block"
     )
-    parser.add_argument("--geoid", metavar="COLUMN", default="geoid", help="15-digit block identifiers; default: geoid")
+    parser.add_argument(
+        "--geoid-column", metavar="COLUMN", default="geoid", help="15-digit block identifiers; default: geoid"
+    )
     parser.add_argument(
         "--entity",
         metavar="COLUMN",
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
 
     require_file(args.blocks, "a block table")
     require_outputs(args)
-    columns = _read_columns(args.blocks, [args.geoid, *args.entity, *([args.aian] if args.aian else [])])
+    columns = _read_columns(args.blocks, [args.geoid_column, *args.entity, *([args.aian] if args.aian else [])])
     with naming(args.blocks):
         entities = Entities.from_labels({name: columns[name] for name in args.entity}, outside=False)
         plain = _plain_spine(args, columns)
@@ -117,9 +119,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _plain_spine(args: argparse.Namespace, columns: dict[str, list[str]]) -> Spine:
     if args.aian:
-        return aian_spine(columns[args.geoid], on_spine_areas(columns[args.aian]))
-    states = {geoid[:2] for geoid in columns[args.geoid]}
-    return Spine.from_geoids(columns[args.geoid], root="US" if len(states) > 1 else None)
+        return aian_spine(columns[args.geoid_column], on_spine_areas(columns[args.aian]))
+    states = {geoid[:2] for geoid in columns[args.geoid_column]}
+    return Spine.from_geoids(columns[args.geoid_column], root="US" if len(states) > 1 else None)
 
 
 def _strategies(args: argparse.Namespace, plain: Spine, entities: Entities) -> dict[str, Strategy]:

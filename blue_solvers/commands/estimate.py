@@ -4,69 +4,63 @@ from __future__ import annotations
 
 import argparse
 import re
-from contextlib import ExitStack
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blue_solvers import blue
 from blue_solvers.commands.common import (
     SubParsers,
     add_digits_argument,
     add_solving_arguments,
-    announce,
     coverage,
+    is_given,
     listed_names,
     new_parser,
-    plural,
-    report,
-    write_rounded,
 )
-from blue_solvers.commands.estimate_release import run_on_folder
-from blue_solvers.commands.fit_line import FitReport, fit_report
-from blue_solvers.commands.picture import picture
-from blue_solvers.commands.progress import progress
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs, settings_path
-from blue_solvers.commands.screen import say
-from blue_solvers.commands.strict import refuse_doubt
-from blue_solvers.commands.table_input import (
-    OF_TABLES,
-    add_input_arguments,
-    read_input,
-    write_schema,
-)
-from blue_solvers.goodness import NOT_TESTED
+from blue_solvers.commands.estimate_release import run_on_folders
+from blue_solvers.commands.estimate_tables import LEVEL, run_on_tables
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
+from blue_solvers.commands.several_inputs import SEVERAL, add_several_arguments
+from blue_solvers.commands.table_input import OF_TABLES, add_input_arguments
 
-if TYPE_CHECKING:
-    from blue_solvers.nonnegative import Movement
-
-LEVEL = 0.95
 FITS = ("nnls", "max", "sequential", "reweighted", "anchored")  # the keys of METHODS, which is loaded where it is used
 AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.ASCII)
 PREFIXES = ("", "K", "M", "G", "T")
-NOT_OF_FOLDERS = {
+OF_ONE_FOLDER = ("--totals", "--state-totals", "--memory")
+OF_FOLDERS = ("--settings", "--within", "--variables", "--at", *OF_ONE_FOLDER)
+OF_ONE_TABLE = ("--columns", "--names-to", "--names-sep", "--cells", "--exact", "--write-schema", "--undetermined")
+NOT_OF_FOLDERS = dict.fromkeys(OF_TABLES, "its settings say what its columns are") | {
+    "--schema": "its schema is in --settings",
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
     "--digits": "its result keeps all digits, give --digits to query",
     "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
-} | dict.fromkeys(OF_TABLES, "its settings say what its columns are")
+}
 
 
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
+def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
+    """Declare the subcommand, by its own name or a former one."""
     parser = new_parser(
         subparsers,
-        "estimate",
-        "blue-solvers estimate noisy.csv --schema schema.toml --out estimates.csv --desired all",
+        name,
+        "blue-solvers estimate noisy.csv --schema schema.toml --out estimates.csv --desired all\n"
+        "  blue-solvers estimate first.csv second.csv --schema first.toml --schema second.toml --out both.csv\n"
+        "  blue-solvers estimate US_Person_PL_PROD US_DHCP_PROD --settings pl94_us_persons --settings dhc_us_persons "
+        "--variables sex,age,hispanic,cenrace --within 044 --desired 'sex * age_40_groups' --out both\n"
+        "  blue-solvers estimate persons.csv units.csv --schema persons.toml --schema units.toml "
+        "--only 'units:relationship=householder' --beside units:h1=vacant --out both.csv",
     )
-    add_input_arguments(parser)
+    add_input_arguments(parser, several=True)
+    add_several_arguments(parser)
     parser.add_argument(
         "--settings",
+        action="append",
         type=settings_path,
         help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, dhc_us_housing for "
-        "households and units together, or a .toml file; by default the folder's settings.toml",
+        "households and units together, or a .toml file; given for each folder in turn, or for none: by default the "
+        "folder's settings.toml",
     )
     parser.add_argument(
         "--within",
@@ -92,7 +86,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "--variables",
         metavar="NAMES",
         type=listed_names,
-        help="variables of the folder's schema to keep, with commas: tables are summed over the others when read",
+        help="variables of the folder's schema to keep, with commas: tables are summed over the others when read; of "
+        "several folders variables of the finest schema, and of the others those that are recodes of these",
     )
     parser.add_argument(
         "--memory",
@@ -126,6 +121,9 @@ def add_parser(subparsers: SubParsers) -> None:
         type=WrittenPath,
         help="draw residuals and their quantiles, table by table, .png, .svg or .pdf; needs the extra 'plots'",
     )
+    parser.add_argument(
+        "--verbose", action="store_true", help="say of a folder also what became of every table, zero and query"
+    )
     parser.set_defaults(run=run)
 
 
@@ -140,64 +138,37 @@ def _bytes(text: str) -> float:
 
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
-    if not Path(args.input).exists():
-        raise FileNotFoundError(f"{args.input}: No such file or directory")
-    if Path(args.input).is_dir():
-        for option, instead in NOT_OF_FOLDERS.items():
-            if getattr(args, option[2:].replace("-", "_")) is not None:
-                raise ValueError(f"{option} is for one file of tables, and {args.input} is a folder: {instead}")
-        return run_on_folder(args)
-    for option in ("--settings", "--within", "--totals", "--state-totals", "--variables", "--memory"):
-        if getattr(args, option[2:].replace("-", "_")) is not None:
-            raise ValueError(f"{option} is for a folder of measurement files: {args.input} is none")
-    return run_on_table(args)
-
-
-def run_on_table(args: argparse.Namespace) -> None:
-    """Estimate from a file of tables, long or wide."""
-    from blue_solvers.uncertainty import normal_intervals
-    from constraint_builders.files import estimates_frame
-    from constraint_builders.files.long_table import with_nonnegative
-
-    require_outputs(args)
-    problem, y = read_input(args)
-    announce(problem, args.solver)
-    progress(f"preparing {args.solver}")
-    P = blue(problem, args.solver)
-    if args.plot is not None and not P.info.exact:
+    for path in args.inputs:
+        if not Path(path).exists():
+            raise FileNotFoundError(f"{path}: No such file or directory")
+    folders = [path for path in args.inputs if Path(path).is_dir()]
+    files = [path for path in args.inputs if path not in folders]
+    if folders and files:
         raise ValueError(
-            f"--plot draws residuals of the best estimate, which --solver {args.solver} does not give of this input: "
-            "choose another solver, such as auto"
+            f"{folders[0]} is a folder and {files[0]} a file: give folders of measurement files, or files of tables"
         )
-    progress(f"estimating {plural(problem.desired.size, 'cell')}")
-    est = P.estimate(y, certify=True)
-    estimate = est.values
-    progress("computing exact variances")
-    std_error = est.std_errors
-    fit = FitReport("", NOT_TESTED)
-    if args.fit:
-        progress("testing the fit")
-        fit = fit_report(est)
-    level = LEVEL if args.level is None else args.level
-    lower, upper = normal_intervals(estimate, std_error, level)
-    frame = estimates_frame(problem, estimate, std_error, lower, upper)
-    moved: list[Movement] = []
-    if args.nonnegative:
-        from blue_solvers.nonnegative import METHODS, movements
+    _refuse_other_options(args, bool(folders))
+    return run_on_folders(args) if folders else run_on_tables(args)
 
-        progress(f"fitting non-negative cells by {args.nonnegative}")
-        counts = METHODS[args.nonnegative](problem, y)
-        frame = with_nonnegative(frame, counts.desired)
-        moved = [own for own in movements(counts, estimate) if np.isfinite(own.unbiased_total)]
-    frame = est.with_measurements(frame)
-    with ExitStack() as written:
-        if args.plot is not None:
-            written.enter_context(picture(est.fit(draws=0), args.plot))
-        write_rounded(frame, args.out, args.digits)
-    report(est, args.out, est.tied)
-    write_schema(args, problem)
-    if fit.line:
-        say(f"fit        {fit.line}")
-    for movement in moved:
-        say(f"moved      {movement}")
-    refuse_doubt(args, fit.doubt, *problem.understood.notes)
+
+def _refuse_other_options(args: argparse.Namespace, folders: bool) -> None:
+    """Refuse options that are for other inputs than those that are given."""
+    first, many = args.inputs[0], len(args.inputs) > 1
+    if not many:
+        _refuse(args, SEVERAL, f"is for several inputs: {first} is one alone")
+    if folders:
+        here = f"one file of tables, and {first} is a folder"
+        why = f"is for {'files of tables: the inputs are folders' if many else here}"
+        for option, instead in NOT_OF_FOLDERS.items():
+            _refuse(args, [option], f"{why}: {instead}")
+    else:
+        here = "folders of measurement files: the inputs are files of tables"
+        _refuse(args, OF_FOLDERS, f"is for {here if many else f'a folder of measurement files: {first} is none'}")
+    if many:
+        _refuse(args, OF_ONE_FOLDER if folders else OF_ONE_TABLE, f"is for one input: here are {len(args.inputs)}")
+
+
+def _refuse(args: argparse.Namespace, options: Iterable[str], why: str) -> None:
+    for option in options:
+        if is_given(args, option):
+            raise ValueError(f"{option} {why}")

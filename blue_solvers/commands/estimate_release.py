@@ -1,55 +1,60 @@
-"""``blue-solvers estimate`` on a folder of noisy measurement files."""
+"""``blue-solvers estimate`` on folders of noisy measurement files: one, several together, or one streamed."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from blue_solvers import Estimate, blue
-from blue_solvers.commands.common import announce, plural, report
+from blue_solvers.commands.common import announce, desired_of, plural, report
 from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
+from blue_solvers.commands.several_inputs import (
+    for_each,
+    names_of,
+    parts_of,
+    print_copied,
+    print_matches,
+)
 from blue_solvers.commands.strict import refuse_doubt
+from blue_solvers.commands.table_input import once
 from blue_solvers.goodness import doubt_of
 from blue_solvers.solvers import TwoPass
-from constraint_builders import Schema
+from constraint_builders import Problem, Schema
+from constraint_builders.arrays import Float
 from constraint_builders.files.reading_report import doubtful
 
 if TYPE_CHECKING:
     from blue_solvers.results.proof import StoredProof
     from constraint_builders.files import ExactTotal, ReadingReport, Release, Settings
-
-Desired: TypeAlias = Sequence[str] | str | None
+    from constraint_builders.geography.joined_releases import JoinedReleases
 
 SETTINGS_FILE = "settings.toml"
 NO_TOTALS = "none"
+SHIPPED = {"hhgq": "hhgq8lev", "votingage": "votingage"}  # of redistricting persons, in the schema of DHC persons
+MOST_LINES = 3  # of one kind, about what was read
 
 
-def run_on_folder(args: argparse.Namespace) -> None:
+def run_on_folders(args: argparse.Namespace) -> None:
     """Estimate the tables at all geounits and store them for `query`."""
-    given: str | None = args.schema
-    if given is not None:
-        raise ValueError(f"--schema is for long tables, {args.input} is a folder: its schema is in --settings")
-    if not is_release(Path(args.input)):
-        raise ValueError(f"{args.input} {what_is(args.input)}")
-    desired = "all" if args.desired == ["all"] else args.desired
-    if args.memory is None:
-        _run_in_memory(args, desired)
-    else:
-        _run_streamed(args, desired)
+    for path in args.inputs:
+        if not is_release(Path(path)):
+            raise ValueError(f"{path} {what_is(path)}")
+    if len(args.inputs) > 1:
+        return _run_on_several(args)
+    args.input, (args.settings,) = args.inputs[0], for_each(args.settings, args.inputs, "--settings")
+    return _run_in_memory(args) if args.memory is None else _run_streamed(args)
 
 
-def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
-    from blue_solvers.results.proof import StoredProof
+def _run_in_memory(args: argparse.Namespace) -> None:
     from blue_solvers.results.store import write_result
-    from blue_solvers.verification import fit_of_geography
     from constraint_builders.files import read_noisy_measurements
     from constraint_builders.files.new_files import require_new
 
@@ -60,33 +65,83 @@ def _run_in_memory(args: argparse.Namespace, desired: Desired) -> None:
         release = read_noisy_measurements(
             args.input,
             settings,
-            desired=desired,
+            desired=desired_of(args),
             within=args.within,
             totals=totals,
             variables=args.variables,
             progress=bar,
         )
-    settings = release.settings
-    problem = release.problem
+    release.y.flags.writeable = False  # or the estimate would keep a copy
+    est, proof = _estimated(args, release.problem, release.y)
+    with LevelBar("writing") as bar:
+        write_result(args.out, est.operator, est.values, None, release.settings, bar, proof, release)
+    _print_stored(est, proof, release.settings.schema, args.out)
+    _print_release(args, release)
+    refuse_doubt(args, doubt_of(proof.fit, doubtful(release.read.remarks)))
+
+
+def _run_on_several(args: argparse.Namespace) -> None:
+    from blue_solvers.results.store import write_joint_result
+    from constraint_builders.files.new_files import require_new
+
+    require_outputs(args, require_new)
+    joined = _read_several(args)
+    print_matches(joined.parts, {name: own.settings.schema for name, own in joined.releases.items()}, joined.recodes)
+    est, proof = _estimated(args, joined.problem, joined.y)
+    with LevelBar("writing") as bar:
+        write_joint_result(args.out, est.operator, est.values, est.std_errors, joined, bar, proof)
+    _print_stored(est, proof, joined.problem.domain.schema, args.out)
+    for name, release in joined.releases.items():
+        say(f"product    {name}{', at whose geolevels tables are stored' if name == joined.stored else ''}")
+        _print_release(args, release)
+    copied = print_copied({name: (own.problem, own.y) for name, own in joined.releases.items()})
+    noticed = doubtful([remark for own in joined.releases.values() for remark in own.read.remarks])
+    refuse_doubt(args, doubt_of(proof.fit, noticed), *copied)
+
+
+def _read_several(args: argparse.Namespace) -> JoinedReleases:
+    from constraint_builders.geography.joined_releases import read_joined_releases
+
+    named = for_each(args.settings, args.inputs, "--settings")
+    names = names_of(args, [Path(path).resolve().name for path in args.inputs])
+    settings = {name: settings_of(path, own) for name, path, own in zip(names, args.inputs, named, strict=True)}
+    known = {factor for own in settings.values() for factor in own.schema.factor_names}
+    shipped = {name: own for name, own in SHIPPED.items() if {"relgq", name, own} <= known}
+    parts, same = parts_of(args, names), once(args.same or [], "--same")
+    if args.at is not None and args.at not in names:
+        raise ValueError(f"--at names input {args.at!r}: there are {', '.join(map(repr, names))}")
+    with reading(), LevelBar("reading") as bar:
+        return read_joined_releases(
+            dict(zip(names, args.inputs, strict=True)),
+            settings,
+            recodes={**shipped, **same},
+            desired=desired_of(args),
+            within=args.within,
+            variables=args.variables,
+            parts=parts,
+            at=args.at,
+            progress=bar,
+        )
+
+
+def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Estimate, StoredProof]:
+    """The estimate of folders, what is proved of it, and how measurements fit, if that is asked."""
+    from blue_solvers.results.proof import StoredProof
+    from blue_solvers.verification import fit_of_geography
+
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
     progress(f"estimating {plural(problem.desired.size, 'cell')}")
-    release.y.flags.writeable = False  # or the estimate would keep a copy
-    est = P.estimate(release.y, certify=True)
+    est = P.estimate(y, certify=True)
     fit = None
     if args.fit and est.observed is not None:
         progress("testing the fit")
         fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances_by_table().of)
-    proof = StoredProof(est.proof, fit)
-    with LevelBar("writing") as bar:
-        write_result(args.out, P, est.values, None, settings, bar, proof, release)
-    print_stored(est, proof, settings.schema, args.out)
-    report_rows(release)
-    refuse_doubt(args, doubt_of(proof.fit, doubtful(release.read.remarks)))
+    return est, StoredProof(est.proof, fit)
 
 
-def print_stored(est: Estimate, proof: StoredProof, schema: Schema, out: str) -> None:
+def _print_stored(est: Estimate, proof: StoredProof, schema: Schema, out: str) -> None:
     """Say what was estimated and stored, how, what is proved of it, and how measurements fit."""
     from blue_solvers.results.questions import Result
 
@@ -94,13 +149,13 @@ def print_stored(est: Estimate, proof: StoredProof, schema: Schema, out: str) ->
     say(*proof_lines(proof, schema))
 
 
-def report_rows(release: Release) -> None:
+def _print_release(args: argparse.Namespace, release: Release) -> None:
     """Say what became of every row of a folder, and what bounds say."""
     zeros = [(level, table, int(cells.sum())) for (level, table), cells in release.zeros.items()]
-    _report_rows(zeros, release.read)
+    _print_rows(args, zeros, release.read)
 
 
-def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
+def _run_streamed(args: argparse.Namespace) -> None:
     from blue_solvers.results.questions import Result
     from blue_solvers.streaming import estimate_measurements
 
@@ -115,7 +170,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
             settings,
             args.out,
             memory=args.memory,
-            desired=desired,
+            desired=desired_of(args),
             within=args.within,
             totals=totals,
             variables=args.variables,
@@ -129,7 +184,7 @@ def _run_streamed(args: argparse.Namespace, desired: Desired) -> None:
     say(f"solver     {TwoPass.name}, {found.description['reason']}")
     say(f"written    {args.out}")
     say(*proof_lines(proof, found.schema))
-    _report_rows(read.zeros, read.read)
+    _print_rows(args, read.zeros, read.read)
     refuse_doubt(args, doubt_of(proof.fit, found.noticed))
 
 
@@ -162,15 +217,15 @@ def _totals(args: argparse.Namespace, settings: Settings) -> list[ExactTotal]:
     return [*totals, *states.totals]
 
 
-def _report_rows(zeros: Iterable[tuple[str, str, int]], read: ReadingReport) -> None:
-    """Say what became of every row, and what bounds say."""
+def _print_rows(args: argparse.Namespace, zeros: Sequence[tuple[str, str, int]], read: ReadingReport) -> None:
+    """Say what became of every row, and what bounds say; what is long in few words, unless all is asked for."""
     for kind in dict.fromkeys(own.kind for own in read.rows):
         rows = [own for own in read.rows if own.kind == kind]
         found, used, unused = (sum(getattr(own, name) for own in rows) for name in ("read", "used", "unused"))
         say(f"rows       {kind}: {found:,} read, {used:,} used, {unused:,} not used")
-    if read.facilities:
+    if read.facilities and args.verbose:
         say(f"facilities {', '.join(f'{count:,} {kind}' for kind, count in read.facilities.items())}")
-    for line in read.implied_lines():
+    for line in read.implied_lines() if args.verbose else ():
         say(f"bounds     {line}")
     if read.summed_out:
         lost = (
@@ -179,9 +234,27 @@ def _report_rows(zeros: Iterable[tuple[str, str, int]], read: ReadingReport) -> 
             else "estimates are the best from sums, not from all that was measured"
         )
         say(f"summed     over {', '.join(read.summed_out)} when read: {lost}")
-    for remark in read.remarks:
-        say(str(remark))
-    for geolevel, table, cells in zeros:
-        say(f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}")
-    for geolevel, name, count, reason in read.unused:
-        say(f"not used   {name} at {geolevel}, {plural(count, 'row')}: {reason}")
+    for about in dict.fromkeys(remark.about for remark in read.remarks):
+        remarks = [str(remark) for remark in read.remarks if remark.about == about]
+        _say_some(args, remarks, f"{remarks[0]}; and {len(remarks) - 1:,} more such remarks")
+    empty = [
+        f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}"
+        for geolevel, table, cells in zeros
+    ]
+    total = sum(cells for _, _, cells in zeros)
+    _say_some(args, empty, f"empty      {plural(total, 'structural zero')} of {plural(len(zeros), 'table')}")
+    unused_rows = [
+        f"not used   {name} at {geolevel}, {plural(count, 'row')}: {reason}"
+        for geolevel, name, count, reason in read.unused
+    ]
+    names, rows_unused = {own.name for own in read.unused}, sum(own.rows for own in read.unused)
+    _say_some(args, unused_rows, f"not used   {plural(rows_unused, 'row')} under {plural(len(names), 'name')}")
+
+
+def _say_some(args: argparse.Namespace, lines: Sequence[str], in_few_words: str) -> None:
+    """Print lines, or, where there are many and not all is asked for, one line instead."""
+    if args.verbose or len(lines) <= MOST_LINES:
+        for line in lines:
+            say(line)
+    else:
+        say(f"{in_few_words}; --verbose lists them")

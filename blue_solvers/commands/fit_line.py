@@ -39,7 +39,7 @@ def fit_report(est: Estimate) -> FitReport:
     Returns
     -------
     FitReport
-        Chi-square, its degrees of freedom, and the largest residual with its cell and source.
+        Chi-square, its degrees of freedom, and the largest adjustment, `adjustment_z`, with its cell and source.
     """
     if not est.operator.info.exact:
         return FitReport("", NOT_BEST)
@@ -52,8 +52,8 @@ def fit_report(est: Estimate) -> FitReport:
     if fit.by_source:
         source, own = max(fit.by_source.items(), key=lambda item: abs(item[1].z))
         agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"
-    residual = f"largest residual {fit.residuals[largest[0]]:+.3g} standard errors"
-    line = f"{agreement}; {residual}: {fit.describe(largest[0])}"
+    adjustment = f"largest adjustment {-fit.residuals[largest[0]]:+.3g} standard errors"
+    line = f"{agreement}; {adjustment}: {fit.describe(largest[0])}"
     if word == Verdict.FITS:
         return FitReport(line, "")
     return FitReport(f"{word.upper()}, {word.explained}: {line}", f"{word.upper()}, {word.explained}")
@@ -84,7 +84,7 @@ def known_of(result: StoredResult) -> str:
 
 
 def fit_lines(fit: FitOfParts | None, schema: Schema) -> list[str]:
-    """Lines of the fit of a spine's measurements: the verdict with the worst table, and the largest residual."""
+    """Lines of the fit of a spine's measurements: the verdict with the worst table, and the largest adjustment."""
     lines = [f"fit        {_verdict(fit)}"]
     if fit is None or not fit.degrees_of_freedom:
         return lines
@@ -92,7 +92,7 @@ def fit_lines(fit: FitOfParts | None, schema: Schema) -> list[str]:
         own, labels = fit.largest[0], fit.largest[0].labels(schema)
         place = f"{f'cell ({labels}) of ' if labels else ''}{own.table!r} of {own.geolevel} {own.geocode!r}"
         figures = f"measured {own.value:,.6g}, expected {own.expected:,.6g}, probability {fit.probability:.2g}"
-        lines.append(f"residual   largest {own.residual:+.1f} standard errors: {place}, {figures}")
+        lines.append(f"adjusted   most by {-own.residual:+.1f} standard errors: {place}, {figures}")
     if fit.geounit is not None and not fit.fits:
         lines.append(
             f"geounit    furthest off: {fit.geounit.geolevel} {fit.geounit.geocode!r}, z = {fit.geounit.z:+.1f}"

@@ -1,4 +1,4 @@
-"""What the subcommands that answer by published table share: which result, which places, and how rows are written."""
+"""What answers from a stored result share: which result, which places, how many rows are shown."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import coverage
 from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath
+from blue_solvers.commands.read_and_written import ReadPath
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
 
@@ -31,35 +30,6 @@ def add_result_argument(parser: argparse.ArgumentParser) -> None:
     add_strict_argument(parser)
 
 
-def add_place_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare places, the coverage of intervals, and where rows go."""
-    parser.add_argument(
-        "--geoid",
-        metavar="CODE",
-        nargs="+",
-        help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US; pieces "
-        "that the spine has apart, and blocks of water that were moved in tabulation, are added up as published",
-    )
-    parser.add_argument(
-        "--geolevel",
-        metavar="LEVEL",
-        help="every state, county, tract, block_group or block, of those within --geoid if it is given",
-    )
-    parser.add_argument(
-        "--places",
-        metavar="FILE",
-        type=ReadPath,
-        help="places by the blocks in them: a table with a row for each block of each place, columns place and geoid",
-    )
-    parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=WrittenPath,
-        help="write the rows, .csv, .parquet or .arrow; by default they are shown",
-    )
-
-
 def open_result(folder: str) -> Result:
     """The result in a folder; `ValueError` that says what else it is."""
     from blue_solvers.results.questions import Result
@@ -70,12 +40,14 @@ def open_result(folder: str) -> Result:
 
 
 def places_of(args: argparse.Namespace) -> tuple[Places | None, str | None]:
-    """The places that are asked for, as `Result.table` takes them."""
-    if args.places is None and args.geoid is None and args.geolevel is None:
-        raise ValueError("no place is asked for: give --geoid, --geolevel or --places")
+    """The places of published tables that are asked for, as `Result.table` takes them."""
+    if args.geounits is not None or args.geounits_file is not None:
+        raise ValueError("--geounits and --geounits-file are of counts: name places of published tables by --geoid")
     if args.places is None:
+        if args.geoid is None and args.geolevel is None:
+            raise ValueError("no place is asked for: give --geoid, --geolevel or --places")
         return args.geoid, args.geolevel
-    if args.geoid is not None or args.geolevel is not None:
+    if args.geolevel is not None:
         raise ValueError("--places gives all places: leave --geoid and --geolevel out")
     return places_in(args.places), None
 

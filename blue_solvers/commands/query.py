@@ -1,8 +1,9 @@
-"""``blue-solvers query``: counts over any geounits, with intervals, from a stored result."""
+"""``blue-solvers query``: counts, published tables and comparisons of any places, from a stored result."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,11 @@ from blue_solvers.commands.common import (
     write_rounded,
 )
 from blue_solvers.commands.fit_line import known_of
+from blue_solvers.commands.listed import FORMER
 from blue_solvers.commands.progress import LevelBar, progress
-from blue_solvers.commands.published_places import add_result_argument, open_result, places_in, print_proof
+from blue_solvers.commands.published_places import MOST_SHOWN, add_result_argument, open_result, places_in, print_proof
+from blue_solvers.commands.query_comparisons import add_comparison_arguments, compare
+from blue_solvers.commands.query_tables import answer_tables
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
@@ -32,18 +36,23 @@ if TYPE_CHECKING:
     from blue_solvers.results.questions import Result
 
 TOTAL, ALL, TOGETHER = "total", "all", ""
-MOST_SHOWN = 200  # answers on a screen
+PUBLISHED = re.compile(r"[A-Z]+\d+[A-Z]?(_\d{3}N)?", re.ASCII | re.IGNORECASE)  # P12, and P12_003N
 BYTES_A_ROW = 200.0  # of an answer: labels, four numbers, and copies
 
 
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
+def add_parser(subparsers: SubParsers, name: str = "query") -> None:
+    """Declare the subcommand, by its own name or a former one, whose table or line needs no flag."""
     parser = new_parser(
         subparsers,
-        "query",
+        name,
         "blue-solvers query result --count total --count votingage=adult --geounits 440070001011000 440070001011001\n"
         "  blue-solvers query result --count total --places places.csv --out places_total.csv\n"
-        "  blue-solvers query result --table all --all --geolevel County --out counties.parquet",
+        "  blue-solvers query result --table all --all --geolevel County --out counties.parquet\n"
+        "  blue-solvers query result --table P12 --geoid 44007000101\n"
+        "  blue-solvers query result --table P1 --table P2 --geolevel tract --geoid 44007 --out tracts.csv --wide\n"
+        "  blue-solvers query result --table P12_003N --over P12_001N --geolevel tract\n"
+        "  blue-solvers query result --table P12_001N --minus --base 44007 --geoid 44001 44003\n"
+        "  blue-solvers query result --table P12_001N --rank --geolevel county --out ranks.csv",
     )
     add_result_argument(parser)
     what = parser.add_mutually_exclusive_group()
@@ -54,13 +63,36 @@ def add_parser(subparsers: SubParsers) -> None:
         help="what to count, may be repeated: total, or levels of variables or recodes, as in "
         "'votingage=adult,hispanic=hispanic' or 'cenrace=black|asian'; default: total",
     )
-    what.add_argument(
-        "--table",
-        metavar="TABLE",
-        action="append",
-        help="a table of which to give every cell, may be repeated, or 'all' that were estimated at the level",
+    if name in FORMER:
+        parser.add_argument("table", metavar="TABLE", nargs=1 if name == "compare" else "+", help="as --table of query")
+    else:
+        what.add_argument(
+            "--table",
+            metavar="TABLE",
+            action="append",
+            help="a table of the result's variables of which to give every cell, or 'all' that were estimated at the "
+            "level; or a published one such as P12, or a line of it such as P12_003N, see tables; may be repeated",
+        )
+    _add_place_arguments(parser)
+    add_comparison_arguments(parser, required=name == "compare")
+    parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=WrittenPath,
+        help="write the answers, a row for each, .csv, .parquet or .arrow; by default they are shown",
     )
-    units = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument(
+        "--wide",
+        action="store_true",
+        help="of published tables, a row for each place and columns for lines; with --out",
+    )
+    add_digits_argument(parser)
+    parser.set_defaults(run=run, published=name in FORMER)
+
+
+def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
+    units = parser.add_mutually_exclusive_group()
     units.add_argument("--geounits", metavar="CODE", nargs="+", help="geocodes, or 15-digit GEOIDs of blocks, together")
     units.add_argument(
         "--geounits-file", metavar="FILE", type=ReadPath, help="a file with a geocode on every line, together"
@@ -70,27 +102,58 @@ def add_parser(subparsers: SubParsers) -> None:
         metavar="FILE",
         type=ReadPath,
         help="many places, on the spine or off it: a table with a row for each block of each place, columns place and "
-        "geocode; an answer for each place",
+        "geocode or geoid; an answer for each place",
     )
     units.add_argument("--all", action="store_true", help="every geounit of the level by itself")
-    parser.add_argument("--geolevel", metavar="LEVEL", help="of the geounits; default: the lowest")
-    parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=WrittenPath,
-        help="write the answers, a row for each, .csv or .parquet; by default they are shown",
+    units.add_argument(
+        "--geoid",
+        metavar="CODE",
+        nargs="+",
+        help="of published tables, GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks "
+        "(15), or US, each by itself; pieces that the spine has apart, and blocks of water that were moved in "
+        "tabulation, are added up as published",
     )
-    add_digits_argument(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--geolevel",
+        metavar="LEVEL",
+        help="of the geounits, by default the lowest; of published tables every state, county, tract, block_group or "
+        "block, of those within --geoid if it is given",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Answer what was asked, and show or write it."""
     require_outputs(args)
-    if args.out is None and args.digits is not None:
-        raise ValueError("--digits rounds what is written: give --out, or leave it out")
+    for option in ("--wide", "--digits"):
+        if args.out is None and getattr(args, option[2:]) not in (None, False):
+            raise ValueError(f"{option} is of what is written: give --out, or leave it out")
+    compared = args.rank or args.over is not None or args.minus is not None
+    if compared and len(args.table or ()) != 1:
+        raise ValueError("--over, --minus and --rank compare one line of a published table: give it by --table")
+    if args.base is not None and not compared:
+        raise ValueError("--base is what --over or --minus compares with: give one of these too")
     result = open_result(args.result)
+    if compared:
+        return compare(args, result)
+    if args.published or _is_published(args, result):
+        return answer_tables(args, result)
+    return _answer_counts(args, result)
+
+
+def _is_published(args: argparse.Namespace, result: Result) -> bool:
+    """Whether published tables are asked for: by GEOIDs, or by names such as P12 that are no variables here."""
+    if args.geoid is not None and not args.table:
+        raise ValueError("--geoid is of published tables: give --table, or name geounits by --geounits")
+    names = [name.strip() for name in args.table or ()]
+    return args.geoid is not None or any(
+        PUBLISHED.fullmatch(name) and name not in result.schema.factor_names for name in names
+    )
+
+
+def _answer_counts(args: argparse.Namespace, result: Result) -> None:
+    """Answer counts and tables of the result's own variables."""
+    if args.wide:
+        raise ValueError("--wide is of published tables: leave it out")
     geolevel = args.geolevel or result.spine.levels[-1]
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
@@ -112,6 +175,8 @@ def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str
     if args.all:
         return {spine.geocodes[i]: members[[rank]] for rank, i in enumerate(members.tolist())}
     if args.places is None:
+        if args.geounits is None and args.geounits_file is None:
+            raise ValueError("no place is asked for: give --geounits, --geounits-file, --places or --all")
         with naming(args.geounits_file or args.result):
             codes = args.geounits or _lines(args.geounits_file)
             return {TOGETHER: members[_geounits(result, geolevel, codes)]}

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from blue_solvers.commands.common import desired_of
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
@@ -23,19 +24,26 @@ OF_TABLES = (
 )  # fmt: skip
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare INPUT, what is said of it, ``--schema`` and ``--desired``."""
+def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Declare INPUT, or `several` of it, what is said of it, ``--schema`` and ``--desired``."""
     parser.add_argument(
-        "input",
+        "inputs" if several else "input",
+        nargs="+" if several else None,
         metavar="INPUT",
         type=ReadPath,
         help="noisy tables in CSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one for "
         "each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
         "measured), or std_error, moe_90, cv_percent; without a column table the labels say what a row counts; wide "
-        "tables with --names-to; for estimate also a folder of noisy measurement files",
+        "tables with --names-to; for estimate also a folder of noisy measurement files, or two or more inputs of one "
+        "kind over the same lowest places, matched by GEOID or by name, of which one's schema refines all others'",
     )
     parser.add_argument(
-        "--schema", metavar="FILE", type=ReadPath, help="variables and recodes, .toml; by default inferred and shown"
+        "--schema",
+        metavar="FILE",
+        action="append" if several else "store",
+        type=ReadPath,
+        help="variables and recodes, .toml; by default inferred and shown"
+        + ("; of several tables given for each in turn, or for none" if several else ""),
     )
     parser.add_argument(
         "--write-schema",
@@ -47,7 +55,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--desired",
         metavar="TABLE",
         action="append",
-        help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of INPUT",
+        help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of "
+        "INPUT, of folders by the input at whose geolevels they are stored",
     )
     parser.add_argument(
         "--undetermined",
@@ -85,7 +94,8 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         "--suppressed",
         metavar="MARK",
         action="append",
-        help="what stands for a value that was not published: (D), or '' for nothing at all",
+        help="what stands for a value that was not published: (D), or '' for nothing at all; of several inputs "
+        "with the name of the input, first:(D)",
     )
     said.add_argument(
         "--exact", metavar="MARK", action="append", help="what stands for the precision of a value without error: *****"
@@ -95,7 +105,8 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MARK",
         action="append",
         help="a label that counts everybody, may be repeated: in its column no others do, '*' that in none any other "
-        "does; by default total and the like in many languages, and what may be one is asked about",
+        "does; by default total and the like in many languages, and what may be one is asked about; of several inputs "
+        "with the name of the input, first:T",
     )
 
 
@@ -111,7 +122,7 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     from constraint_builders.files import format_schema, read_schema_file
     from constraint_builders.files.survey_frame import tables_as_said
 
-    desired = "all" if args.desired == ["all"] else args.desired
+    desired = desired_of(args)
     undetermined: Literal["error", "nan"] = args.undetermined or "nan"
     require_file(args.input, "a table")
     said = said_of(args)

@@ -23,7 +23,7 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """List the tables, those that can be answered first."""
     result = open_result(args.result)
-    frame = result.tables()
+    frame = result.published_tables()
     known, unknown = frame.filter(frame["reason"] == ""), frame.filter(frame["reason"] != "")
     say(f"{plural(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
     if known.height:

@@ -10,7 +10,7 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.spine import LevelledTree
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
 

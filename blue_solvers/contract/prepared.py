@@ -141,31 +141,90 @@ class Prepared(ABC):
 
     @abstractmethod
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        """P Y, from (n, K) over the observed layout to (m, K) over the desired one, and how it was computed."""
+        """P Y, from (n, K) over the observed layout to (m, K) over the desired one, and how it was computed.
+
+        Parameters
+        ----------
+        Y : ndarray, (n, K)
+
+        Returns
+        -------
+        ndarray, (m, K)
+        Info
+        """
 
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        """As `apply`, with the violation, where it is known."""
+        """As `apply`, with the violation, where it is known.
+
+        Parameters
+        ----------
+        Y : ndarray, (n, K)
+
+        Returns
+        -------
+        ndarray, (m, K)
+        Info
+        """
         return self.apply(Y)
 
     def violation(self, Y: Float) -> float | None:
-        """Largest absolute entry of A x - b for the estimate over the observed layout, where it is known."""
+        """Largest absolute entry of A x - b for the estimate over the observed layout, where it is known.
+
+        Parameters
+        ----------
+        Y : ndarray, (n, K)
+
+        Returns
+        -------
+        float or None
+            In units of the counts.
+        """
         return self.apply_checked(Y)[1].violation
 
     @abstractmethod
     def adjoint(self, V: Float) -> Float:
-        """P' V, from (m, K) to (n, K)."""
+        """P' V, from (m, K) to (n, K).
+
+        Parameters
+        ----------
+        V : ndarray, (m, K)
+
+        Returns
+        -------
+        ndarray, (n, K)
+        """
 
     def variances(self) -> Float:
-        """Diagonal of P Sigma P', (m,), one adjoint column for every cell."""
+        """Diagonal of P Sigma P', (m,), one adjoint column for every cell.
+
+        Returns
+        -------
+        ndarray, (m,)
+            In squared units of the counts.
+        """
         size = self.problem.desired.size
         return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, self.adjoint)
 
     def variances_by_table(self) -> TableVariances:
-        """The same table by table, only of problems with tables."""
+        """The same table by table, only of problems with tables.
+
+        Returns
+        -------
+        TableVariances
+        """
         return LaidOutVariances(self.problem, self.variances())
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
-        """W' P Sigma P' W, (K, K), of functionals (m, K) over the desired layout, one adjoint column for each."""
+        """W' P Sigma P' W, (K, K), of functionals (m, K) over the desired layout, one adjoint column for each.
+
+        Parameters
+        ----------
+        W : csc_array, (m, K)
+
+        Returns
+        -------
+        ndarray, (K, K)
+        """
         needed = ADJOINT_COPIES * 8.0 * self.problem.observed.size * W.shape[1]
         require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")
         weights = self.adjoint(W.toarray())

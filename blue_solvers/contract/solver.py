@@ -48,11 +48,29 @@ class Solver(ABC):
         """Why this solver does not take a plain problem, without doing its work; None if it does.
 
         A `Refusal` says apart what to do instead.
+
+        Parameters
+        ----------
+        problem : Problem
+            A plain one.
+
+        Returns
+        -------
+        str or None
         """
 
     @abstractmethod
     def plan(self, problem: Problem) -> Prepared:
         """Do once what every apply needs, for a plain problem that is not refused.
+
+        Parameters
+        ----------
+        problem : Problem
+            A plain one.
+
+        Returns
+        -------
+        Prepared
 
         Raises
         ------
@@ -63,16 +81,41 @@ class Solver(ABC):
         """
 
     def why_inexact(self, problem: Problem) -> str | None:
-        """Why its estimate of a plain problem that it takes would not be the BLUE; None if it is, as for most."""
+        """Why its estimate of a plain problem that it takes would not be the BLUE; None if it is, as for most.
+
+        Parameters
+        ----------
+        problem : Problem
+            A plain one.
+
+        Returns
+        -------
+        str or None
+        """
         return None
 
     def why_not_best(self, problem: Problem) -> str | None:
-        """Why this is not a way to the BLUE of a plain problem, or None."""
+        """Why this is not a way to the BLUE of a plain problem, or None.
+
+        Parameters
+        ----------
+        problem : Problem
+            A plain one.
+
+        Returns
+        -------
+        str or None
+        """
         return self.refusal(problem) or self.why_inexact(problem)
 
     @classmethod
     def capabilities(cls) -> tuple[Capability, ...]:
-        """What it is exact for and what that costs: a row for each configuration worth naming, one by default."""
+        """What it is exact for and what that costs: a row for each configuration worth naming, one by default.
+
+        Returns
+        -------
+        tuple of Capability
+        """
         return (Capability(cls.name, cls(), cls.exact_for, cls.cost),) if cls.exact_for else ()
 
     def supports(self, problem: Problem) -> str | None:
@@ -81,6 +124,15 @@ class Solver(ABC):
         That equations or equalities contradict one another, that rounding would decide what areas with weights say,
         that a covariance operator is not one, or that iterations to what cells share do not come to an end, shows only
         in the work: such problems are prepared to find out.
+
+        Parameters
+        ----------
+        problem : Problem
+            Any.
+
+        Returns
+        -------
+        str or None
         """
         reason = self._reason(plain_problem(problem), problem.noise.is_shared)
         if reason is not None or not _shows_late(problem):
@@ -95,6 +147,15 @@ class Solver(ABC):
 
     def prepare(self, problem: Problem) -> Prepared:
         """Do once what every apply needs.
+
+        Parameters
+        ----------
+        problem : Problem
+            Any.
+
+        Returns
+        -------
+        Prepared
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Non-negative tables and microdata from noisy tables, and what they cost."""
 
 from blue_solvers.nonnegative.anchored_fit import anchored_fit
-from blue_solvers.nonnegative.fit import Fit
+from blue_solvers.nonnegative.fit import NonnegativeFit
 from blue_solvers.nonnegative.inverted_tests import InvertedIntervals, inverted_intervals
 from blue_solvers.nonnegative.least_squares import nnls, ols
 from blue_solvers.nonnegative.max_fit import max_fit
@@ -13,14 +13,17 @@ from blue_solvers.nonnegative.refined_intervals import Coverage, coverage, refin
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
 from blue_solvers.nonnegative.rounding import controlled_rounding
 from blue_solvers.nonnegative.sequential_fit import sequential_fit
+from constraint_builders.lazy_names import former_names
+
+__getattr__ = former_names(__name__, {"Fit": "blue_solvers.NonnegativeFit"})
 
 __all__ = [
     "METHODS",
     "CountsPosterior",
     "Coverage",
-    "Fit",
     "InvertedIntervals",
     "Movement",
+    "NonnegativeFit",
     "NotConvergedError",
     "anchored_fit",
     "controlled_rounding",

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import NotConvergedError, Programme
 from blue_solvers.nonnegative.solving import possible_sums, solve
@@ -24,7 +24,7 @@ SMALL = 2.0  # standard deviations of its own noise at which a cell gives half o
 MOST = 9.0  # to which the excess, in standard deviations of a cell's noise, is cut off
 
 
-def anchored_fit(problem: Problem, y: ArrayLike) -> Fit:
+def anchored_fit(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     """Fit non-negative cells whose sum is its unbiased estimate, or the nearest that there can be.
 
     Least squares over ``x >= 0`` with the sum held at the BLUE's; at 0 where that is negative, and at the nearest sum
@@ -41,7 +41,7 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> Fit:
 
     Returns
     -------
-    Fit
+    NonnegativeFit
         Its KKT residual is that of the last least squares; its margin residual counts the sum as held.
 
     Raises

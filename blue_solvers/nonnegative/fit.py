@@ -20,7 +20,7 @@ from constraint_builders.description.layout import Name
 
 @dataclass(frozen=True)
 class CellFit:
-    """One fitted vector of cells, with its certificate as in `Fit`."""
+    """One fitted vector of cells, with its certificate as in `NonnegativeFit`."""
 
     cells: Float
     kkt_residual: float
@@ -55,7 +55,7 @@ class CellFit:
 
 
 @dataclass(frozen=True)
-class Fit:
+class NonnegativeFit:
     """Fitted detailed cells and the proof that they are what the method asks for.
 
     Attributes
@@ -111,11 +111,19 @@ class Fit:
         return columns.reshape(-1, *self.observed.shape[1:])
 
     def tables(self) -> dict[Name, NDArray]:
-        """The desired tables by name."""
+        """The desired tables by name.
+
+        Returns
+        -------
+        dict of name to ndarray
+            In the tables' shapes.
+        """
         return self.problem.desired.tables(self.desired)
 
 
-def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[FittingModel, Float], CellFit]) -> Fit:
+def fit_columns(
+    problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[FittingModel, Float], CellFit]
+) -> NonnegativeFit:
     """Apply a method to a vector, or to every column, over the observed layout.
 
     Parameters
@@ -127,7 +135,7 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
 
     Returns
     -------
-    Fit
+    NonnegativeFit
 
     Raises
     ------
@@ -144,7 +152,7 @@ def fit_columns(problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[
     shape = model.cells.shape
     detail = np.zeros((prod(shape), *values.shape[1:]))
     detail[model.possible] = cells
-    return Fit(
+    return NonnegativeFit(
         problem,
         method,
         detail.reshape(*shape, *values.shape[1:]),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 
-def ols(problem: Problem, y: ArrayLike) -> Fit:
+def ols(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     """Fit cells of any sign by weighted least squares: the BLUE, the baseline of the non-negative methods.
 
     Minimises ``sum_i (y_i - (M x)_i)^2 / variance_i`` subject to what is known exactly.
@@ -25,7 +25,7 @@ def ols(problem: Problem, y: ArrayLike) -> Fit:
 
     Returns
     -------
-    Fit
+    NonnegativeFit
         Its sums equal ``blue(problem) @ y``. Where no table determines every cell, the cells are one solution of many.
 
     Raises
@@ -38,7 +38,7 @@ def ols(problem: Problem, y: ArrayLike) -> Fit:
     return fit_columns(problem, y, "ols", _ols)
 
 
-def nnls(problem: Problem, y: ArrayLike) -> Fit:
+def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     """Fit non-negative cells by weighted least squares.
 
     Minimises ``sum_i (y_i - (M x)_i)^2 / variance_i`` over ``x >= 0`` subject to what is known exactly.
@@ -52,7 +52,7 @@ def nnls(problem: Problem, y: ArrayLike) -> Fit:
 
     Returns
     -------
-    Fit
+    NonnegativeFit
         Where no table measures the cells themselves its sums are unique, its cells one solution of many.
 
     Raises

@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import NotConvergedError
 from blue_solvers.nonnegative.solving import solve
@@ -21,7 +21,7 @@ from constraint_builders.description.reals import real_number
 SIMPLEX_CELLS = 2000  # up to which the simplex method is faster than the interior point method
 
 
-def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> Fit:
+def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> NonnegativeFit:
     """Fit non-negative cells whose largest deviation from the measurements is as small as can be.
 
     Finds ``t``, the smallest possible ``max_i abs(y_i - (M x)_i) / std_i`` over ``x >= 0``, by linear programming; then
@@ -38,7 +38,7 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> Fit:
 
     Returns
     -------
-    Fit
+    NonnegativeFit
 
     Raises
     ------

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.anchored_fit import anchored_fit
-from blue_solvers.nonnegative.fit import Fit
+from blue_solvers.nonnegative.fit import NonnegativeFit
 from blue_solvers.nonnegative.least_squares import nnls
 from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
 from blue_solvers.nonnegative.sequential_fit import sequential_fit
 from constraint_builders.description.layout import Name
 
-METHODS: dict[str, Callable[..., Fit]] = {
+METHODS: dict[str, Callable[..., NonnegativeFit]] = {
     "nnls": nnls,
     "max": max_fit,
     "sequential": sequential_fit,
@@ -56,12 +56,12 @@ class Movement:
         )
 
 
-def movements(fit: Fit, unbiased: ArrayLike) -> list[Movement]:
+def movements(fit: NonnegativeFit, unbiased: ArrayLike) -> list[Movement]:
     """How far every desired table moved from the unbiased estimates.
 
     Parameters
     ----------
-    fit : Fit
+    fit : NonnegativeFit
         Of one vector.
     unbiased : array_like, (m,)
         Unbiased estimates over the desired layout, ``P @ y + P.offset``.

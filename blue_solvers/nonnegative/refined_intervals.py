@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.ceilings import limits
-from blue_solvers.nonnegative.fit import Fit
+from blue_solvers.nonnegative.fit import NonnegativeFit
 from blue_solvers.operator import blue
 from blue_solvers.quantiles import normal_multiple, read_level
 from blue_solvers.verification.weighed_noise import rounding_of
@@ -110,7 +110,7 @@ class Coverage:
 def coverage(
     problem: Problem,
     truth: ArrayLike,
-    method: Callable[[Problem, Float], Fit],
+    method: Callable[[Problem, Float], NonnegativeFit],
     draws: int,
     rng: np.random.Generator,
     level: float = 0.95,

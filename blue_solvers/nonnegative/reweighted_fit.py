@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.programme import Programme
 from blue_solvers.nonnegative.solving import solve
@@ -19,7 +19,7 @@ from constraint_builders.description.reals import share
 from noise_mechanisms.laws import kind_of
 
 
-def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
+def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> NonnegativeFit:
     """Fit non-negative cells after weighing down the answers that may well be noise around zero.
 
     In every table the answers are low below a cutoff that the largest of as many noises as are low exceeds with
@@ -38,7 +38,7 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Fit:
 
     Returns
     -------
-    Fit
+    NonnegativeFit
         Its KKT residual is that of the reweighted least squares.
 
     Raises

@@ -41,7 +41,7 @@ def controlled_rounding(problem: Problem, detail: ArrayLike, keep: Sequence[str]
     problem : Problem
         Gives the schema, structural zeros, and the tables known exactly, which are kept too.
     detail : array_like, schema shape
-        Non-negative counts, as `Fit.detail` has them.
+        Non-negative counts, as `NonnegativeFit.detail` has them.
     keep : sequence of str
         Tables whose cells each go to a neighbouring whole number, or stay where they are whole.
 

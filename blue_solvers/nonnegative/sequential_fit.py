@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.duality_gap import Certified
-from blue_solvers.nonnegative.fit import CellFit, Fit, fit_columns
+from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.programme import Programme, csc
@@ -30,7 +30,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
 
 
-def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None = None) -> Fit:
+def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None = None) -> NonnegativeFit:
     """Fit tables one after another, each by non-negative least squares with the earlier answers held exactly.
 
     Parameters
@@ -45,7 +45,7 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
 
     Returns
     -------
-    Fit
+    NonnegativeFit
         Its margin residual is how far any held answer is missed; its KKT residual the worst of the stages'. Where no
         table determines the cells they are those with the least sum of squares.
 

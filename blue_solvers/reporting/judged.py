@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,6 @@ from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
 from blue_solvers.reporting.stored_judgement import may_be_as_far_as
 from blue_solvers.verification import Fit
-from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 
 EXPLAINED = {
@@ -121,10 +121,10 @@ def _by_table(fit: Fit) -> pl.DataFrame:
 def _worst(fit: Fit) -> Shown:
     rows = []
     for position, worst in zip(fit.furthest(MOST_NAMED), fit.outliers(MOST_NAMED), strict=True):
-        rows.append((*_named(fit, position), worst.value, worst.expected, worst.residual, worst.probability))
-    columns = ["measured", "the others say", "residual", "chance of one so large"]
-    caption = f"Worst residuals, in their standard errors: {counted(len(rows), 'cell')} of {fit.checked:,} checked"
-    formats = {"residual": "+.2f", "chance of one so large": ".2g"}
+        rows.append((*_named(fit, position), worst.value, worst.expected, -worst.residual, worst.probability))
+    columns = ["measured", "the others say", "adjustment_z", "chance of one so large"]
+    caption = f"Furthest from what the others say: {counted(len(rows), 'cell')} of {fit.checked:,} checked"
+    formats = {"adjustment_z": "+.2f", "chance of one so large": ".2g"}
     return Shown("worst residuals", caption, _frame([*_cell_names(fit), *columns], rows), formats)
 
 
@@ -179,30 +179,27 @@ def _certificate_section(est: Estimate, difference: Difference | None) -> Sectio
 
 
 def _largest_adjustments(fit: Fit) -> tuple[tuple[str, str], Shown]:
-    """The largest one in words, and a table of them: estimate less measurement, in standard errors of the latter."""
+    """The largest one in words, and a table of them: estimate less measurement, and that in its standard errors."""
     noisy = np.isfinite(fit.variances) & (fit.variances > 0)
-    size: Float = np.where(noisy, np.sqrt(fit.squares), 0.0)
-    largest: Index = np.argsort(-size, kind="stable")[:MOST_NAMED]
     rows = []
-    for position in largest[size[largest] > 0].tolist():
-        sign = -1.0 if fit.residuals[position] > 0 else 1.0
-        moved = sign * float(size[position] * np.sqrt(fit.variances[position]))
+    for position in fit.furthest(MOST_NAMED):
+        z = -float(fit.residuals[position])
+        moved = math.copysign(math.sqrt(fit.squares[position] * fit.variances[position]), z)
         value = float(fit.values[position])
-        rows.append((*_named(fit, position), value, value + moved, moved, sign * float(size[position])))
-    columns = ["measured", "estimate", "adjustment", "in standard errors"]
+        rows.append((*_named(fit, position), value, value + moved, moved, z))
+    columns = ["measured", "estimate", "adjustment", "adjustment_z"]
     caption = f"Largest adjustments: {counted(len(rows), 'cell')} of {int(noisy.sum()):,} measured with noise"
-    formats = {"adjustment": "+,.4g", "in standard errors": "+.2f"}
+    formats = {"adjustment": "+,.4g", "adjustment_z": "+.2f"}
     shown = Shown("largest adjustments", caption, _frame([*_cell_names(fit), *columns], rows), formats)
     if not rows:
         return ("none", "nothing was measured twice"), shown
-    first = largest[0]
-    return (f"{rows[0][-1]:+.2f} standard errors", fit.describe(int(first))), shown
+    return (f"{rows[0][-1]:+.2f} standard errors", fit.describe(fit.furthest(1)[0])), shown
 
 
 def _adjustments_section(shown: Shown) -> Section:
     sentence = (
-        "By how much the estimate moved what was measured, in standard errors of the measurement. A cell that others "
-        "say much about moves most; one that nothing else checks does not move."
+        "By how much the estimate moved what was measured, and that in its own standard errors, as adjustment_z in a "
+        "file of estimates. Beyond 3 or 4 the value or its variance is suspect; what nothing else checks does not move."
     )
     return Section("adjustments", "Largest adjustments", [sentence], tables=[shown])
 

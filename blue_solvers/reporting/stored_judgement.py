@@ -9,7 +9,7 @@ from blue_solvers.reporting.page_parts import DOUBT, GOOD, Section, Shown, Tile,
 from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
 
-FORMATS = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f", "residual": "+.2f"}
+FORMATS = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f", "adjustment_z": "+.2f"}
 
 
 def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
@@ -26,12 +26,12 @@ def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
     frame = pl.DataFrame(rows, schema=["geolevel", "table", "statistic", "expected", "z"], orient="row")
     said, picture = fit_picture(frame)
     cells = [
-        (own.geolevel, own.table, own.geocode, own.labels(schema), own.value, own.expected, own.residual)
+        (own.geolevel, own.table, own.geocode, own.labels(schema), own.value, own.expected, -own.residual)
         for own in fit.largest
     ]
-    columns = ["geolevel", "table", "geocode", "cell", "measured", "the others say", "residual"]
+    columns = ["geolevel", "table", "geocode", "cell", "measured", "the others say", "adjustment_z"]
     worst = pl.DataFrame(cells, schema=columns, orient="row")
-    caption = f"Worst residuals, in their standard errors: {counted(len(cells), 'cell')}"
+    caption = f"Furthest from what the others say: {counted(len(cells), 'cell')}"
     sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian).", *said]
     tables = [
         Shown("fit by table", "Chi-square by table and level", frame, FORMATS),

@@ -5,10 +5,11 @@ Estimates are read from there; their variances and covariances follow from the v
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -55,28 +56,44 @@ class Result(StoredResult):
         If there is no result.
     """
 
-    @overload
-    def tables(self) -> pl.DataFrame: ...
+    def tables(self, geolevel: str | None = None) -> list[Table]:
+        """The tables estimated at a geolevel, in order of size.
 
-    @overload
-    def tables(self, geolevel: str) -> list[Table]: ...
-
-    def tables(self, geolevel: str | None = None) -> pl.DataFrame | list[Table]:
-        """The tables estimated at a geolevel, in order of size; without one, which published tables these answer.
+        Parameters
+        ----------
+        geolevel : str
+            Without one it is `published_tables`, as in earlier versions.
 
         Returns
         -------
-        list of Table, or polars.DataFrame
-            Without a geolevel a row for each published table: ``table``, ``title``, ``lines``, ``unsure`` (how many of
-            these have numbers from memory), ``geolevels`` at which all lines are stored, and ``reason``, why the result
-            cannot answer it, or empty.
+        list of Table
 
         Raises
         ------
         ValueError
-            If there is no such level, or the variables are of no published product.
+            If there is no such level.
         """
-        return answerable(self) if geolevel is None else self.stored_tables(geolevel)
+        if geolevel is None:
+            warnings.warn("Result.tables() is now Result.published_tables()", DeprecationWarning, stacklevel=2)
+            return self.published_tables()  # type: ignore[return-value]
+        return self.stored_tables(geolevel)
+
+    def published_tables(self) -> pl.DataFrame:
+        """Which published tables this result answers.
+
+        Returns
+        -------
+        polars.DataFrame
+            A row for each published table: ``table``, ``title``, ``lines``, ``unsure`` (how many of these have numbers
+            from memory), ``geolevels`` at which all lines are stored, and ``reason``, why the result cannot answer it,
+            or empty.
+
+        Raises
+        ------
+        ValueError
+            If the variables are of no published product.
+        """
+        return answerable(self)
 
     @cached_property
     def geoids(self) -> Geoids:
@@ -174,6 +191,11 @@ class Result(StoredResult):
 
         Parameters, and errors, are those of `differences`.
 
+        Parameters
+        ----------
+        line, other_line, geoids, geolevel, other_geoid, level, progress
+            As for `differences`.
+
         Returns
         -------
         polars.DataFrame
@@ -235,6 +257,15 @@ class Result(StoredResult):
         """Numbers within their level of the geounits of these codes.
 
         A block may also be named by its 15-digit GEOID, which the last 16 digits of its spine code hold.
+
+        Parameters
+        ----------
+        geolevel : str
+        codes : sequence of str, (g,)
+
+        Returns
+        -------
+        ndarray of int, (g,)
 
         Raises
         ------

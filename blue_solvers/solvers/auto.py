@@ -68,7 +68,17 @@ class Auto(Solver):
         return prepared
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:
-        """The solver for a plain problem (see `Solver`), and why."""
+        """The solver for a plain problem (see `Solver`), and why.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        solver : Solver
+        reason : str
+        """
         equal = "noise is uncorrelated and of equal variance within"
         is_wide = problem.is_placed and holds_many_times_its_tables(problem, problem.domain.places.size)
         for solver, suits, why in (

@@ -33,10 +33,7 @@ class SeaBlue(Solver):
     """
 
     name: ClassVar[str] = "sea_blue"
-    exact_for: ClassVar[str] = (
-        "uncorrelated noise, equal variance within each table; otherwise the paper's heuristic, and "
-        "`info.exact` is False"
-    )
+    exact_for: ClassVar[str] = "one variance per table, uncorrelated (otherwise `info.exact` is False)"
     cost: ClassVar[str] = "a few passes over the data"
 
     def refusal(self, problem: Problem) -> str | None:
@@ -67,9 +64,7 @@ class TwoPass(Solver):
     """
 
     name: ClassVar[str] = "two_pass"
-    exact_for: ClassVar[str] = (
-        "the same within each geounit of a spine, any recodes, structural zeros, equalities; summing matrices of trees"
-    )
+    exact_for: ClassVar[str] = "the same per geounit of a spine, recodes, zeros, equalities; trees of sums"
     cost: ClassVar[str] = "a few passes over the data"
 
     def refusal(self, problem: Problem) -> str | None:
@@ -99,10 +94,8 @@ class AreaSolver(Solver):
     """
 
     name: ClassVar[str] = "areas"
-    exact_for: ClassVar[str] = (
-        "the same within each of areas that overlap or cross, with any weights; spines and single places too"
-    )
-    cost: ClassVar[str] = "a sparse factorisation over areas for every component, and a few passes over the data"
+    exact_for: ClassVar[str] = "the same per area, also where areas overlap or cross, any weights"
+    cost: ClassVar[str] = "a sparse factor per component"
 
     def refusal(self, problem: Problem) -> str | None:
         """All but equal variances within every table of an area, or geounit."""

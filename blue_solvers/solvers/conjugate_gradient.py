@@ -61,7 +61,7 @@ class ConjugateGradient(Solver):
 
     name: ClassVar[str] = "cg"
     exact_for: ClassVar[str] = "any covariance, operators too, any equations"
-    cost: ClassVar[str] = "iterations, relative to the adjustment: `ConjugateGradient(rtol=..., preconditioner=...)`"
+    cost: ClassVar[str] = "iterations, to `rtol` of the adjustment"
     rtol: float | None = None
     preconditioner: str | None = "jacobi"
     rows: str | None = None
@@ -87,10 +87,8 @@ class ConjugateGradient(Solver):
             Capability(
                 'ConjugateGradient(preconditioner="two_pass")',
                 cls(preconditioner="two_pass"),
-                "a variance for every cell, correlated noise (sparse, or an operator with `solve`), up to 500 cells "
-                "known exactly in part; spines, zeros, equalities",
-                "7 to 20 estimates of `sea_blue` or `two_pass` where variances within a table are in ratio 3, at any "
-                "size; 12 to 130 as measured in ratio 100; no matrix",
+                "a variance per cell, correlated noise",
+                "7 to 130 estimates",
             ),
             *super().capabilities(),
         )
@@ -115,13 +113,32 @@ class ConjugateGradient(Solver):
         return self.plan_as(problem, self.name)
 
     def plan_as(self, problem: Problem, name: str) -> ConstrainedEstimate:
-        """`plan`, reporting as another solver of which this is the engine."""
+        """`plan`, reporting as another solver of which this is the engine.
+
+        Parameters
+        ----------
+        problem : Problem
+        name : str
+
+        Returns
+        -------
+        ConstrainedEstimate
+        """
         rows = self.rows or "all"
         info = _info(name, problem, f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}")
         return ConstrainedEstimate(problem, equations_of(problem, rows), self.normal_solver, info)
 
     def normal_solver(self, equations: Equations) -> NormalSolver:
-        """These iterations on some equations."""
+        """These iterations on some equations.
+
+        Parameters
+        ----------
+        equations : Equations
+
+        Returns
+        -------
+        NormalSolver
+        """
         return _KrylovNormalSolver(equations, self)
 
 
@@ -140,7 +157,7 @@ class Multigrid(Solver):
     """
 
     name: ClassVar[str] = "multigrid"
-    exact_for: ClassVar[str] = "as `cg`, where the entries of the covariance are known"
+    exact_for: ClassVar[str] = "as `cg`, where the covariance has entries"
     cost: ClassVar[str] = "a hierarchy by smoothed aggregation, then fewer iterations"
     rtol: float | None = None
     max_cycles: int = 2_000

@@ -79,6 +79,10 @@ class BlockFunctionals:
         schema : Schema
         table : str
             A margin, or a table of recodes.
+
+        Returns
+        -------
+        BlockFunctionals
         """
         wanted = parse_table(schema, table)
         queries = margin_matrix(schema, make_table(schema, schema.names), wanted)
@@ -102,14 +106,24 @@ class BlockFunctionals:
         return self.queries.shape[1]
 
     def by_block(self) -> sparse.csr_array:
-        """The weights with a row for every block, (L, K * Q)."""
+        """The weights with a row for every block, (L, K * Q).
+
+        Returns
+        -------
+        csr_array, (L, K * Q)
+        """
         own, kept = sparse.coo_array(self.weights), self.queries.shape[0]
         block, query = np.divmod(own.col, kept)
         shape = (self.blocks, self.size * kept)
         return sparse.csr_array(sparse.coo_array((own.data, (block, own.row * kept + query)), shape=shape))
 
     def kinds(self) -> Index:
-        """For every block the number of its kind, (L,): blocks of a kind have the same weights in all functionals."""
+        """For every block the number of its kind, (L,): blocks of a kind have the same weights in all functionals.
+
+        Returns
+        -------
+        ndarray of int, (L,)
+        """
         rows = self.by_block()
         rows.sort_indices()
         keys = [

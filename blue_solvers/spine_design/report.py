@@ -219,6 +219,10 @@ def compare_spines(
     schema, entities, table, solver
         As for `entity_variances`.
 
+    Returns
+    -------
+    SpineReport
+
     Raises
     ------
     ValueError

@@ -68,6 +68,10 @@ def best_spine(
     schema, entities, objective, weights, level, fanout_cutoff, variant
         As for `optimise_spine`.
 
+    Returns
+    -------
+    BestSpine
+
     Raises
     ------
     ValueError

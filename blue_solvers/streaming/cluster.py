@@ -16,10 +16,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from constraint_builders.extras import missing_extra
+
 try:
     from distributed import Client, Future
 except ImportError as error:
-    raise ImportError("a cluster needs Dask: pip install 'blue-solvers[cluster]'") from error
+    raise missing_extra("a cluster needs Dask", "cluster") from error
 
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.checksums import DamagedError

@@ -14,7 +14,7 @@ import numpy as np
 
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.spine import LevelledTree
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.memory import format_bytes, read_limit
 
 SIBLINGS = "siblings"  # what a level is called that is put in

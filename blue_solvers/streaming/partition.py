@@ -66,6 +66,10 @@ def partition(
     memory, at
         As in `partition_source`.
 
+    Returns
+    -------
+    Partitions
+
     Raises
     ------
     UnsupportedProblemError

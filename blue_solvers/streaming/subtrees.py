@@ -29,7 +29,7 @@ from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.spine import LevelledTree
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes
 

@@ -31,7 +31,7 @@ DENSE_CELLS = 1500  # observed cells up to which the independent dense estimate 
 COLUMNS = 3
 
 
-LAWS = (
+PROPERTIES = (
     "supports_what_blue_takes",
     "shapes_and_columns",
     "linear",
@@ -114,7 +114,9 @@ def check_solver(
                 f"solver {solver.name!r} supports none of the problems of blue_solvers.testing.problems"
             )
     compared = {check.name: check.run() for check in checks}
-    return CheckReport(solver.name, LAWS, tuple(compared), tuple(name for name, dense in compared.items() if dense))
+    return CheckReport(
+        solver.name, PROPERTIES, tuple(compared), tuple(name for name, dense in compared.items() if dense)
+    )
 
 
 @dataclass
@@ -129,7 +131,7 @@ class _Check:
 
     def run(self) -> bool:
         """Every law; whether the dense estimate was compared with."""
-        for law in LAWS:
+        for law in PROPERTIES:
             getattr(self, law)()
         if self.reference is None or not self.P.info.exact:
             return False

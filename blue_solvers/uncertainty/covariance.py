@@ -47,6 +47,11 @@ def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
     P : BlueOperator
     rows, columns : sequence of int, (R,) and (C,)
         Positions in the desired layout.
+
+    Returns
+    -------
+    ndarray, (R, C)
+        In squared units of the counts.
     """
     positions = [cell_weights(P, cells).indices for cells in (rows, columns)]
     cells, number = np.unique(np.concatenate(positions), return_inverse=True)

@@ -94,6 +94,10 @@ def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) ->
     cells : sequence of int, (K,)
         Positions in the desired layout, ``problem.desired.slice(name)`` for instance finds a table's.
 
+    Returns
+    -------
+    csc_array, (m, K)
+
     Raises
     ------
     ValueError

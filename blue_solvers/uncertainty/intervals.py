@@ -98,7 +98,23 @@ def half_widths(
     rng: Seed = None,
     progress: Progress | None = None,
 ) -> Float:
-    """Half the width of the interval of every desired count, (m,); parameters and errors are those of `intervals`."""
+    """Half the width of the interval of every desired count, (m,); parameters and errors are those of `intervals`.
+
+    Parameters
+    ----------
+    P, level, method, draws, rng, progress
+        As for `intervals`.
+
+    Returns
+    -------
+    ndarray, (m,)
+        In units of the counts.
+
+    Raises
+    ------
+    ValueError
+        As `intervals`.
+    """
     level = read_level(level)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}: got {method!r}")

@@ -79,7 +79,13 @@ class SecondMoments:
     sums: Float = field(default_factory=lambda: np.zeros(()))
 
     def add(self, errors: Float) -> None:
-        """Take in replicates, (cells, K)."""
+        """Take in replicates, (cells, K).
+
+        Parameters
+        ----------
+        errors : ndarray, (cells, K)
+            In units of the counts.
+        """
         self.sums = self.sums + np.einsum("ij,ij->i", errors, errors)
         self.count += errors.shape[1]
 
@@ -153,7 +159,17 @@ class Replicates:
         self._streams = Streams(rng, max(P.shape))
 
     def columns(self, start: int, stop: int) -> Iterator[Float]:
-        """Replicates start to stop in batches, (cells, K) each."""
+        """Replicates start to stop in batches, (cells, K) each.
+
+        Parameters
+        ----------
+        start, stop : int
+
+        Returns
+        -------
+        iterator of ndarray, (cells, K)
+            In units of the counts.
+        """
         for first, stream, width in self._streams.batches(start, stop):
             noise = draw_noise(self._problem, width, stream)
             yield self._apply(noise[:, max(start - first, 0) : stop - first])
@@ -169,6 +185,11 @@ class Replicates:
             Called after every batch with the replicates done, and all of them.
         cells : slice
             Which cells the statistic is of, by default all.
+
+        Returns
+        -------
+        S
+            The statistic.
         """
         for errors in self.columns(statistic.count, draws):
             statistic.add(errors[cells])

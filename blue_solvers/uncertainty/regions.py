@@ -29,12 +29,7 @@ from scipy import sparse
 from blue_solvers.operator import BlueOperator
 from blue_solvers.over_layouts import read_weights
 from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
-from blue_solvers.uncertainty.functionals import (
-    Functionals,
-    as_operator,
-    estimate,
-    observed_weights,
-)
+from blue_solvers.uncertainty.functionals import Functionals, as_operator, estimate, observed_weights
 from blue_solvers.uncertainty.monte_carlo import (
     LargestErrors,
     Progress,
@@ -342,6 +337,11 @@ def distribution_free_ellipsoid(
     The exact covariance shapes it, and the order statistic of rank ceil(level (draws + 1)) of the squared Mahalanobis
     length of simulated errors is its squared radius; the module says why it covers. The parameters are those of
     `distribution_free_band`.
+
+    Parameters
+    ----------
+    P, y, W, level, draws, rng, progress
+        As for `distribution_free_band`.
 
     Returns
     -------

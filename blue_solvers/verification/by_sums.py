@@ -16,7 +16,7 @@ from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, Disprove
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros
-from constraint_builders.description.spine import LevelledTree
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
 

@@ -19,6 +19,7 @@ from blue_solvers.verification.probabilities import (
     squares_and_redundancy,
     z_of,
 )
+from blue_solvers.verification.residual_replicates import ResidualReplicates, replicated, share_beyond
 from blue_solvers.verification.weighed_noise import (
     NotCertifiedError,
     WeighedNoise,
@@ -65,25 +66,6 @@ class Outlier(NamedTuple):
     residual: float
     probability: float
     source: str = ""
-
-
-@dataclass(frozen=True)
-class ResidualReplicates:
-    """Residuals of data that were drawn with the declared noise.
-
-    Attributes
-    ----------
-    totals : ndarray, (draws,)
-        Weighted squares of all residuals.
-    tables : ndarray, (draws, tables)
-        Those of every table.
-    largest : ndarray, (draws,)
-        Largest studentised residual.
-    """
-
-    totals: Float
-    tables: Float
-    largest: Float
 
 
 @dataclass(frozen=True)
@@ -155,7 +137,17 @@ class Fit:
         return self.problem.observed.describe(self.cell(position)) + (f", source {source!r}" if source else "")
 
     def of_table(self, name: Name) -> Index:
-        """Positions of the measurements of an observed table."""
+        """Positions of the measurements of an observed table.
+
+        Parameters
+        ----------
+        name : str or tuple
+            As in `problem.observed.names`.
+
+        Returns
+        -------
+        ndarray of int
+        """
         cells = self.problem.observed.slice(name)
         if self.sources is None:
             return np.arange(cells.start, cells.stop)
@@ -222,11 +214,31 @@ class Fit:
         return squares.astype(float), redundancy.astype(float)
 
     def outliers(self, k: int = 10) -> list[Outlier]:
-        """The measurements with the k largest residuals."""
+        """The measurements with the k largest residuals.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        list of Outlier
+            The largest first.
+        """
         return [self._outlier(i) for i in self.furthest(k)]
 
     def furthest(self, k: int = 10) -> list[int]:
-        """Positions of the k largest residuals."""
+        """Positions of the k largest residuals.
+
+        Parameters
+        ----------
+        k : int
+
+        Returns
+        -------
+        list of int
+            The largest first.
+        """
         sizes = np.nan_to_num(abs(self.residuals), nan=-1.0)
         k = min(k, self.checked)
         chosen = np.argpartition(-sizes, k - 1)[:k] if k else np.zeros(0, dtype=np.intp)
@@ -236,6 +248,18 @@ class Fit:
         """The error in every measurement that its residual shows with some power, tested at a level over all, (N,).
 
         Infinite where nothing checks it.
+
+        Parameters
+        ----------
+        power : float
+            With which the error is found.
+        level : float
+            Of the test, over all measurements.
+
+        Returns
+        -------
+        ndarray, (N,)
+            In units of the counts.
         """
         each = -np.expm1(np.log1p(-level) / max(self.checked, 1))
         distance = float(scipy.special.ndtri(power) - scipy.special.ndtri(each / 2))
@@ -276,11 +300,11 @@ class Fit:
             probability = of_largest(size, self.checked)
         else:
             rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
-            probability = _share_beyond(self.replicates.largest, size - rounding)
+            probability = share_beyond(self.replicates.largest, size - rounding)
         return Outlier(name, cell, value, value - left, float(self.residuals[i]), probability, self.source(i))
 
 
-def fit_test(
+def fit_of_estimate(
     problem: Problem,
     y: ArrayLike,
     x: ArrayLike,
@@ -347,43 +371,20 @@ def fit_test(
     found = None
     if replicate is not None:
         table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)[cell]
-        found = _replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
+        found = replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
     statistic = float(e @ noise.weighted(e)[0])
     p_value = of_chi_square(statistic, degrees) if degrees else 1.0
     rounding = float(rounding_of(value, x))
     if found is not None:
         slack = _slack(noise, statistic, rounding)
-        above, below = _share_beyond(found.totals, statistic - slack), _share_beyond(-found.totals, -statistic - slack)
+        above, below = share_beyond(found.totals, statistic - slack), share_beyond(-found.totals, -statistic - slack)
         p_value = min(1.0, 2 * min(above, below))
     return Fit(
         problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
     )
 
 
-def _replicated(
-    noise: WeighedNoise,
-    table: Index,
-    weight: Float,
-    replicate: Callable[[np.random.Generator], Float],
-    draws: int,
-    rng: np.random.Generator,
-) -> ResidualReplicates:
-    """Draw; `table` is the number of every measurement's table, (N,)."""
-    precision, count = reciprocal(noise.sd**2), int(table.max(initial=-1)) + 1
-    totals, tables, largest = [], [], []
-    for _ in range(draws):
-        e = np.where(noise.noisy, replicate(rng), 0.0)
-        totals.append(float(e @ noise.weighted(e)[0]))
-        tables.append(np.bincount(table, e**2 * precision, count))
-        largest.append(float(np.nanmax(abs(e * weight), initial=0.0)))
-    return ResidualReplicates(np.array(totals), np.array(tables), np.array(largest))
-
-
 def _slack(noise: WeighedNoise, statistic: float, rounding: float) -> float:
     """How far residuals that are each off by at most `rounding` may have moved their weighted squares."""
     length = noise.inverse_size(np.where(noise.noisy, rounding, 0.0))
     return length * (2 * np.sqrt(statistic) + length)
-
-
-def _share_beyond(values: Float, bound: float) -> float:
-    return float((1 + (values >= bound).sum()) / (1 + values.size))

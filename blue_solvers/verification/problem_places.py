@@ -25,7 +25,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros
-from constraint_builders.description.spine import LevelledTree
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 

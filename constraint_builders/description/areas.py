@@ -105,6 +105,10 @@ class Areas(Described):
         leaf : str, optional
             The column that names the leaves, by default none.
 
+        Returns
+        -------
+        Areas
+
         Raises
         ------
         ValueError
@@ -122,6 +126,15 @@ class Areas(Described):
     @classmethod
     def from_spine(cls, spine: Spine) -> Areas:
         """The areas of a tree of geounits: a layer for every geolevel, over the geounits without children.
+
+        Parameters
+        ----------
+        spine : Spine
+
+        Returns
+        -------
+        Areas
+            Layers in the order of the geolevels.
 
         Raises
         ------
@@ -159,6 +172,10 @@ class Areas(Described):
         names : sequence, optional
             Of the areas of a matrix.
 
+        Returns
+        -------
+        Areas
+
         Raises
         ------
         ValueError
@@ -181,6 +198,10 @@ class Areas(Described):
             Of sets, at least two.
         name : str, optional
             Of the new layer, by default theirs joined by ``" * "``, as the names of the areas are.
+
+        Returns
+        -------
+        Areas
 
         Raises
         ------
@@ -231,15 +252,52 @@ class Areas(Described):
         return np.concatenate([np.arange(own.size) for own in self.members])
 
     def layer(self, name: str) -> AreaLayer:
-        """The layer of that name; `ValueError` if there is none."""
+        """The layer of that name; `ValueError` if there is none.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        AreaLayer
+
+        Raises
+        ------
+        ValueError
+            If there is none of that name.
+        """
         return self._layers[self.levels[self.level_index(name)]]
 
     def names(self, layer: str) -> tuple[str, ...]:
-        """Names of the areas of a layer."""
+        """Names of the areas of a layer.
+
+        Parameters
+        ----------
+        layer : str
+
+        Returns
+        -------
+        tuple of str, (areas,)
+
+        Raises
+        ------
+        ValueError
+            If there is no such layer.
+        """
         return self.layer(layer).names
 
     def level_index(self, level: str) -> int:
         """Position of a layer among `levels`.
+
+        Parameters
+        ----------
+        level : str
+            A layer's name.
+
+        Returns
+        -------
+        int
 
         Raises
         ------
@@ -251,11 +309,29 @@ class Areas(Described):
         return self.levels.index(level)
 
     def leaves_of(self, level: int) -> sparse.csr_array:
-        """With which weight every leaf counts in every area of a layer, (areas, leaves)."""
+        """With which weight every leaf counts in every area of a layer, (areas, leaves).
+
+        Parameters
+        ----------
+        level : int
+            The number of a layer among `levels`.
+
+        Returns
+        -------
+        csr_array, (areas, leaves)
+        """
         return self._layers[self.levels[level]].incidence
 
     def inherited(self, flags: Flags) -> Flags:
         """What holds for whole areas and so for all leaves in them: (areas, ...), passed on to the leaves.
+
+        Parameters
+        ----------
+        flags : ndarray of bool, (areas, ...)
+
+        Returns
+        -------
+        ndarray of bool, (areas, ...)
 
         Raises
         ------

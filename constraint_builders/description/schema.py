@@ -115,6 +115,14 @@ class Schema(Described):
     def with_recode(self, recode: Recode) -> Schema:
         """The same schema and one recode more, whose groups may come in any order.
 
+        Parameters
+        ----------
+        recode : Recode
+
+        Returns
+        -------
+        Schema
+
         Raises
         ------
         ValueError
@@ -157,6 +165,14 @@ class Schema(Described):
     def axis_of(self, factor: str) -> int:
         """Position of the variable that a factor (a variable or a recode) belongs to.
 
+        Parameters
+        ----------
+        factor : str
+
+        Returns
+        -------
+        int
+
         Raises
         ------
         ValueError
@@ -174,19 +190,57 @@ class Schema(Described):
         return self._factors[factor].size
 
     def labels_of(self, factor: str) -> tuple[str, ...]:
-        """Labels of the cells along a factor (a variable or a recode)."""
+        """Labels of the cells along a factor (a variable or a recode).
+
+        Parameters
+        ----------
+        factor : str
+
+        Returns
+        -------
+        tuple of str, (cells,)
+
+        Raises
+        ------
+        ValueError
+            If there is no such variable or recode.
+        """
         self.axis_of(factor)
         item = self._factors[factor]
         return item.levels if isinstance(item, Variable) else item.labels
 
     def groups_of(self, factor: str) -> tuple[int, ...]:
-        """For every level of the factor's variable the cell of the factor that it falls in."""
+        """For every level of the factor's variable the cell of the factor that it falls in.
+
+        Parameters
+        ----------
+        factor : str
+
+        Returns
+        -------
+        tuple of int, (levels,)
+
+        Raises
+        ------
+        ValueError
+            If there is no such variable or recode.
+        """
         self.axis_of(factor)
         item = self._factors[factor]
         return tuple(range(item.size)) if isinstance(item, Variable) else item.groups
 
     def group_map(self, fine: str, coarse: str) -> Index | None:
-        """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if in several."""
+        """For every cell of factor `fine` the cell of factor `coarse` that it falls in, or None if in several.
+
+        Parameters
+        ----------
+        fine, coarse : str
+            Factors of one variable.
+
+        Returns
+        -------
+        ndarray of int, (cells of fine,), or None
+        """
         if fine == coarse:
             return np.arange(self.size_of(fine))
         if self.size_of(fine) < self.size_of(coarse):

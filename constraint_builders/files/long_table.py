@@ -124,6 +124,11 @@ def write_frame(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     In CSV, text that a spreadsheet would run as a formula (``=``, ``+``, ``-`` or ``@`` first, and no number) gets an
     apostrophe before it, which reading takes away.
 
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    path : path
+
     Raises
     ------
     ValueError

@@ -97,7 +97,7 @@ def measured(
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
-    And `total` as in `constraint_builders.problem_from`; `totals` and `silent`, where they were found out before, as of
+    And `total` as in `constraint_builders.read_tables`; `totals` and `silent`, where they were found out before, as of
     `MeasuredTable`.
     """
     with naming(table.what):

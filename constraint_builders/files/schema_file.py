@@ -34,6 +34,7 @@ from msgspec import Meta, Struct
 from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
+from constraint_builders.files.level_ranges import parse_partition
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.new_files import replacing
 from constraint_builders.opening import open_file
@@ -45,7 +46,6 @@ _LONG_PATH = re.compile(rf"(?:^|[{{,])[ \t\[]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{16
 
 T = TypeVar("T")
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 GROUPS = "a list with one group a level, all text or all numbers"
 
 
@@ -211,6 +211,14 @@ class SchemaFile:
 def read_schema_file(path: str | os.PathLike[str]) -> SchemaFile:
     """Read a schema, and what else is said about the problem, from a TOML file.
 
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    SchemaFile
+
     Raises
     ------
     ValueError
@@ -232,6 +240,13 @@ def write_schema_file(
 ) -> None:
     """Write a schema to a TOML file, whole or not at all; the inverse of `read_schema_file`.
 
+    Parameters
+    ----------
+    path : path
+    schema : Schema
+    desired, noise
+        As for `format_schema`.
+
     Raises
     ------
     OSError
@@ -243,6 +258,19 @@ def write_schema_file(
 
 def format_schema(schema: Schema, *, desired: Sequence[str] | str | None = None, noise: str | None = None) -> str:
     """The text of a schema file.
+
+    Parameters
+    ----------
+    schema : Schema
+    desired : sequence of str or str, optional
+        Tables to estimate, kept in the file.
+    noise : str, optional
+        The law of the noise, kept in the file.
+
+    Returns
+    -------
+    str
+        In TOML.
 
     Examples
     --------
@@ -309,45 +337,6 @@ def _partition(schema: Schema, variable: str, recode: str, text: str) -> list:
         return parse_partition(text, schema.size_of(variable))
     except ValueError as error:
         raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
-
-
-def parse_partition(text: str, size: int) -> list[str] | list[int]:
-    """Read a partition of the levels 0 to size - 1, such as ``"0-17 | 18-64 | 65-99,110"``.
-
-    Returns
-    -------
-    list, (size,)
-        For every level the part that it falls in: as written, or, where parts are not in the order of their first
-        levels, by number, since a `Schema` numbers labelled groups in order of first appearance.
-
-    Raises
-    ------
-    ValueError
-        If a part is not made of ranges of existing levels, or a level is in no part, or in two.
-    """
-    parts = ["".join(part.split()) for part in text.split("|")]
-    groups = [-1] * size
-    for number, part in enumerate(parts):
-        for level in levels_in(part, size):
-            if groups[level] >= 0:
-                raise ValueError(f"level {level} is in both {parts[groups[level]]!r} and {part!r}")
-            groups[level] = number
-    if -1 in groups:
-        raise ValueError(f"level {groups.index(-1)} is in no part")
-    in_order = list(dict.fromkeys(groups)) == list(range(len(parts)))
-    return [parts[group] for group in groups] if in_order else groups
-
-
-def levels_in(part: str, size: int) -> Iterator[int]:
-    """The levels of one part of a partition."""
-    for piece in part.split(","):
-        match = _RANGE.fullmatch(piece)
-        if match is None:
-            raise ValueError(f"{piece!r} is not a level nor a range such as 18-64")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last < size:
-            raise ValueError(f"{piece!r} is not a range within the levels 0 to {size - 1}")
-        yield from range(first, last + 1)
 
 
 def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:

@@ -59,13 +59,13 @@ from constraint_builders.budget import Budget
 from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
+from constraint_builders.files.level_ranges import levels_in
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import (
     LabelledGroups,
     Levels,
     build_schema,
     format_schema,
-    levels_in,
     parse_document,
     read_document,
     toml_section,
@@ -180,6 +180,10 @@ def production_settings(name: str) -> Settings:
     name : str
         One of `PRODUCTION`. The DHC units runs measured two histograms in every geounit, of households and, under the
         name that ends in ``_tenvacgq``, of units.
+
+    Returns
+    -------
+    Settings
 
     Raises
     ------

@@ -75,7 +75,21 @@ class Format:
             raise ValueError(f"format {self.name!r}: give the library together with the extra that brings it")
 
     def open(self, file: BinaryIO) -> Any:
-        """Read an open file; `ImportError`, which names the extra, where the library is missing."""
+        """Read an open file; `ImportError`, which names the extra, where the library is missing.
+
+        Parameters
+        ----------
+        file : binary file
+
+        Returns
+        -------
+        data frame
+
+        Raises
+        ------
+        ImportError
+            If the library is missing; it names the extra.
+        """
         if self.library and find_spec(self.library) is None:
             raise missing_extra(f"{self.name} files need {self.library}", self.extra, "save the table as CSV")
         return self.read(file)
@@ -102,6 +116,10 @@ FORMATS = [
 
 def add_format(added: Format) -> None:
     """Make a format known by the endings of its files, wherever a file is read or written by its name.
+
+    Parameters
+    ----------
+    added : Format
 
     Raises
     ------

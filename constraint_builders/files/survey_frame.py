@@ -157,7 +157,7 @@ def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequenc
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of a table that it does not say itself; as in `constraint_builders.problem_from`."""
+    """What is said of a table that it does not say itself; as in `constraint_builders.read_tables`."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     names_to: str | Sequence[str] | None = None
@@ -190,7 +190,7 @@ def tables_as_said(
     Raises
     ------
     ValueError, OSError, TypeError
-        As `read_long_table` and `constraint_builders.problem_from`.
+        As `read_long_table` and `constraint_builders.read_tables`.
     """
     table, schema = open_source(source), None if file is None else file.schema
     wanted = desired if file is None else desired or file.desired
@@ -210,7 +210,7 @@ def measured_as_said(
     noise: str = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
 ) -> MeasuredTable:
-    """What a table that was opened says; parameters and errors as in `constraint_builders.problem_from`."""
+    """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
     with naming(table.what):
         table, marks = replace(table, frame=_renamed(table.frame, said.columns)), list(map(str, _several(said.total)))
         if said.names_to is not None:

@@ -64,6 +64,11 @@ class Entities:
         -------
         Entities
             Named ``"category code"``.
+
+        Raises
+        ------
+        ValueError
+            If columns have different lengths, or no block has a label.
         """
         names: list[str] = []
         rows: list[NDArray] = []
@@ -126,7 +131,12 @@ class Entities:
         return self.contains.shape[1]
 
     def intersections(self) -> NDArray[np.intp]:
-        """For every block the number of its cell, (L,): blocks of a cell are contained in the same entities."""
+        """For every block the number of its cell, (L,): blocks of a cell are contained in the same entities.
+
+        Returns
+        -------
+        ndarray of int, (L,)
+        """
         by_block = sparse.csr_array(self.contains.T)
         by_block.sort_indices()
         bounds = zip(by_block.indptr[:-1], by_block.indptr[1:], strict=True)

@@ -98,6 +98,10 @@ class Strategy:
         measure, neighbours
             As for the class.
 
+        Returns
+        -------
+        Strategy
+
         Raises
         ------
         TypeError
@@ -115,7 +119,12 @@ class Strategy:
         return cls(spine, shares, tables, whole, measure, neighbours)
 
     def path_sums(self) -> tuple[Fraction, ...]:
-        """Sum of the shares on the path from the root to every leaf, (L,), exact."""
+        """Sum of the shares on the path from the root to every leaf, (L,), exact.
+
+        Returns
+        -------
+        tuple of Fraction, (L,)
+        """
         return _path_sums(self.spine, self.shares)
 
     @cached_property
@@ -135,6 +144,11 @@ class Strategy:
 
     def observed(self) -> dict[str, dict[str, NDArray[np.float64]]]:
         """Variance of every table in every geounit, as ``Problem(observed=...)`` takes it: inf where the share is 0.
+
+        Returns
+        -------
+        dict of dict of ndarray
+            By geolevel and table (geounits,), in squared units of the counts.
 
         References
         ----------
@@ -156,6 +170,15 @@ class Strategy:
     def variance(self, share: Fraction) -> float:
         """Variance of every cell of a table that gets this share of the total; infinite for 0.
 
+        Parameters
+        ----------
+        share : Fraction
+
+        Returns
+        -------
+        float
+            In squared units of the counts.
+
         Raises
         ------
         ValueError
@@ -167,7 +190,18 @@ class Strategy:
         return usable_variance(variance, f"a share of {in_digits(share)} of a total of {in_digits(self.total)}")
 
     def problem(self, schema: Schema, desired: Any = None) -> Problem:
-        """The estimation problem of this strategy; `desired` as for `Problem`."""
+        """The estimation problem of this strategy; `desired` as for `Problem`.
+
+        Parameters
+        ----------
+        schema : Schema
+        desired
+            As for `Problem`.
+
+        Returns
+        -------
+        Problem
+        """
         return Problem(schema, self.observed(), desired, spine=self.spine)
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.spine import LevelledTree
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 from constraint_builders.description.table_names import NamedTables
 from constraint_builders.relations.bases import factors_cross

@@ -12,31 +12,13 @@ from typing import Any
 from sphinx.application import Sphinx
 
 MODULES = [
-    "constraint_builders",
-    "constraint_builders.gallery",
-    "constraint_builders.budget",
-    "constraint_builders.files",
-    "constraint_builders.geography",
-    "noise_mechanisms",
-    "noise_mechanisms.laws",
-    "noise_mechanisms.accounting",
-    "noise_mechanisms.budgeted",
-    "noise_mechanisms.integer_subspace",
     "blue_solvers",
-    "blue_solvers.uncertainty",
-    "blue_solvers.verification",
-    "blue_solvers.nonnegative",
-    "blue_solvers.nonnegative.price.bounds",
-    "blue_solvers.spine_design",
-    "blue_solvers.spine_design.report",
-    "blue_solvers.adapters",
-    "blue_solvers.streaming",
-    "blue_solvers.streaming.cluster",
-    "blue_solvers.results",
-    "blue_solvers.testing",
-    "blue_solvers.examples",
+    "constraint_builders",
+    "noise_mechanisms",
+    "constraint_builders.gallery",
     "blue_solvers.plots",
     "blue_solvers.pictures",
+    "blue_solvers.streaming.cluster",
 ]
 
 

@@ -9,9 +9,8 @@ is worth.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers.spine_design import compare_spines, optimise_spine
-from constraint_builders import Schema, Spine
-from constraint_builders.geography import Entities, Strategy, regroup_blocks
+from blue_solvers import Schema, Spine, compare_spines, optimise_spine
+from constraint_builders import Entities, Strategy, regroup_blocks
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -8,9 +8,7 @@ over geographic levels and tables, with a proof of how far from the best it can 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
-from blue_solvers.spine_design import allocate_budget
-from constraint_builders import Problem, Schema, Spine
+from blue_solvers import Problem, Schema, Spine, allocate_budget, blue
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from constraint_builders import gallery
-from noise_mechanisms.integer_subspace import GeneralizedLaplace, Invariants
+from noise_mechanisms import GeneralizedLaplace, Invariants
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -15,9 +15,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 
+from blue_solvers import Result
 from blue_solvers.cli import main
-from blue_solvers.results import Result
-from constraint_builders.files import production_settings
+from constraint_builders import production_settings
 
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(2020)

@@ -9,9 +9,8 @@ closer too.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import estimate
+from blue_solvers import Problem, Schema, Spine, estimate
 from blue_solvers.pictures import region_map
-from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 
 plt.style.use("blue_solvers.pictures.clear")

@@ -9,8 +9,7 @@ their place.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import estimate
-from blue_solvers.nonnegative import controlled_rounding, nnls, unit_records
+from blue_solvers import controlled_rounding, estimate, nnls, unit_records
 from constraint_builders import gallery
 from noise_mechanisms import add_noise
 

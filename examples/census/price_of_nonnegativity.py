@@ -10,8 +10,7 @@ no bias.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers.nonnegative import anchored_fit, nnls, ols
-from constraint_builders import Problem, Schema
+from blue_solvers import Problem, Schema, anchored_fit, nnls, ols
 from noise_mechanisms import draw_noise
 
 plt.style.use("blue_solvers.pictures.clear")

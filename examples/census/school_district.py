@@ -9,11 +9,9 @@ its blocks, with an exact standard error.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue, functionals
+from blue_solvers import Problem, Schema, Spine, blue, entity_workload, functionals
 from blue_solvers.pictures import dots_and_intervals
-from blue_solvers.spine_design import entity_workload
-from constraint_builders import Problem, Schema, Spine
-from constraint_builders.geography import Entities
+from constraint_builders import Entities
 from noise_mechanisms import add_noise
 
 plt.style.use("blue_solvers.pictures.clear")

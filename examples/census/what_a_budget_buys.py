@@ -10,9 +10,8 @@ from fractions import Fraction
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
-from constraint_builders import Problem, Schema
-from constraint_builders.budget import gaussian_variance
+from blue_solvers import Problem, Schema, blue
+from constraint_builders import gaussian_variance
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -9,9 +9,8 @@ the same.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
+from blue_solvers import Problem, Schema, Spine, blue
 from blue_solvers.pictures import hierarchy
-from constraint_builders import Problem, Schema, Spine
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -9,9 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from blue_solvers import estimate
+from blue_solvers import Problem, estimate
 from blue_solvers.pictures import dots_and_intervals
-from constraint_builders import Problem
 
 plt.style.use("blue_solvers.pictures.clear")
 

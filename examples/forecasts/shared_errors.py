@@ -9,8 +9,8 @@ errors that he believes are too small.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
-from constraint_builders import LowRankPlusDiagonal, Problem
+from blue_solvers import Problem, blue
+from constraint_builders import LowRankPlusDiagonal
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -9,8 +9,7 @@ reconciled forecasts do, and are nearer to what was sold.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
-from constraint_builders import Problem
+from blue_solvers import Problem, blue
 
 plt.style.use("blue_solvers.pictures.clear")
 

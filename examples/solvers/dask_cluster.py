@@ -16,9 +16,7 @@ import numpy as np
 import polars as pl
 from distributed import Client
 
-from blue_solvers import estimate
-from blue_solvers.streaming import cluster, partition
-from constraint_builders import Problem, Schema, Spine
+from blue_solvers import Problem, Schema, Spine, cluster, estimate, partition
 
 plt.style.use("blue_solvers.pictures.clear")
 

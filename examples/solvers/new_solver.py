@@ -12,8 +12,7 @@ from typing import ClassVar
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import Info, Prepared, Solver, blue
-from blue_solvers.testing import check_solver
+from blue_solvers import Info, Prepared, Solver, blue, check_solver
 from constraint_builders import gallery
 
 plt.style.use("blue_solvers.pictures.clear")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from blue_solvers import estimate
+from blue_solvers import estimate, read_tables
 from blue_solvers.pictures import dots_and_intervals
-from constraint_builders.files import read_long_table
 
 plt.style.use("blue_solvers.pictures.clear")
 
@@ -33,7 +32,7 @@ path.write_text(published)
 # %%
 # Two lines of Python. The command does the same: ``blue-solvers estimate published.csv --out estimates.csv``.
 
-problem, y = read_long_table(path)
+problem, y = read_tables(path)
 est = estimate(problem, y)
 print(est.to_frame(level=0.9))
 

@@ -8,8 +8,7 @@ worth falls with the number of cells that share it.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
-from constraint_builders import Problem, Schema
+from blue_solvers import Problem, Schema, blue
 
 plt.style.use("blue_solvers.pictures.clear")
 

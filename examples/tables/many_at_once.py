@@ -9,9 +9,8 @@ correlated.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue, functionals
+from blue_solvers import blue, cell_weights, functionals, simultaneous_band
 from blue_solvers.pictures import dots_and_intervals
-from blue_solvers.uncertainty import cell_weights, simultaneous_band
 from constraint_builders import gallery
 from noise_mechanisms import add_noise
 

@@ -9,8 +9,7 @@ import matplotlib.pyplot as plt
 
 from blue_solvers import fit_test
 from blue_solvers.pictures import normal_quantiles
-from constraint_builders import gallery
-from constraint_builders.files import measurements_frame
+from constraint_builders import gallery, measurements_frame
 from noise_mechanisms import add_noise
 
 plt.style.use("blue_solvers.pictures.clear")

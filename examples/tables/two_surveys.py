@@ -9,9 +9,9 @@ men of an age, whom the better one never counted.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import estimate
+from blue_solvers import Schema, estimate
 from blue_solvers.pictures import dots_and_intervals
-from constraint_builders import Schema, problem_of_sources
+from constraint_builders import problem_of_sources
 
 plt.style.use("blue_solvers.pictures.clear")
 

@@ -9,9 +9,8 @@ are as well, but lean on the normal law all the same. Intervals that rest on ord
 import matplotlib.pyplot as plt
 import numpy as np
 
-from blue_solvers import blue
-from blue_solvers.uncertainty import half_widths
-from constraint_builders import Problem, gallery
+from blue_solvers import Problem, blue, half_widths
+from constraint_builders import gallery
 from noise_mechanisms import draw_noise
 
 plt.style.use("blue_solvers.pictures.clear")

@@ -70,19 +70,48 @@ class BoundedMechanism:
         return Guarantee(self.invariants, "pure", Fraction(self.epsilon), 1)
 
     def law(self, table: ArrayLike) -> tuple[Integers, Float]:
-        """All possible outputs (tables, d), and their probabilities (tables,)."""
+        """All possible outputs (tables, d), and their probabilities (tables,).
+
+        Parameters
+        ----------
+        table : array_like of int, (d,)
+
+        Returns
+        -------
+        outputs : ndarray of int, (tables, d)
+        probabilities : ndarray, (tables,)
+        """
         allowed = equivalent_tables(self.invariants, table, self.binary, self.limit)
         distance = abs(allowed - self.invariants.read_table(table)).sum(axis=1)
         weight = np.exp(-self.epsilon / 2 * distance)
         return allowed, weight / weight.sum()
 
     def bias(self, table: ArrayLike) -> Float:
-        """Expected output minus the confidential table, (d,): exact, up to rounding. Zero on every invariant."""
+        """Expected output minus the confidential table, (d,): exact, up to rounding. Zero on every invariant.
+
+        Parameters
+        ----------
+        table : array_like of int, (d,)
+
+        Returns
+        -------
+        ndarray, (d,)
+        """
         allowed, probability = self.law(table)
         return np.asarray(probability @ allowed - self.invariants.read_table(table))
 
     def sample(self, table: ArrayLike, size: int, rng: Seed = None) -> Integers:
         """Draw tables (size, d) in floating point, simulation only: they promise nothing.
+
+        Parameters
+        ----------
+        table : array_like of int, (d,)
+        size : int
+        rng : Generator, int or None
+
+        Returns
+        -------
+        ndarray of int, (size, d)
 
         Raises
         ------
@@ -103,6 +132,14 @@ class BoundedMechanism:
 
         Under nested invariants block by block (`BoundedBlock`). Under others all listed tables are proposed equally
         often, and y accepted with probability exp(-epsilon |y - x|_1 / 2). How long it takes depends on the table.
+
+        Parameters
+        ----------
+        table : array_like of int, (d,)
+
+        Returns
+        -------
+        ndarray of int, (d,)
 
         Raises
         ------

@@ -73,6 +73,15 @@ class Invariants:
     def from_subsets(cls, subsets: Sequence[Iterable[int]], records: int) -> Invariants:
         """Fix the sum over each subset of the records 0, ..., records - 1.
 
+        Parameters
+        ----------
+        subsets : sequence of iterable of int
+        records : int
+
+        Returns
+        -------
+        Invariants
+
         Raises
         ------
         ValueError
@@ -107,6 +116,10 @@ class Invariants:
         tables : sequence of str
             Names such as ``"total"``, ``"sex"``, ``"sex * age"``; recodes are allowed.
 
+        Returns
+        -------
+        Invariants
+
         Raises
         ------
         ValueError
@@ -137,6 +150,10 @@ class Invariants:
             The tree of geounits.
         levels : sequence of str
             Geolevels whose totals stay as they are.
+
+        Returns
+        -------
+        Invariants
 
         Raises
         ------
@@ -169,6 +186,14 @@ class Invariants:
     def apply(self, table: ArrayLike) -> Integers:
         """Return the invariants (m,) of a table (d,), or (m, K) of (d, K), in whole numbers.
 
+        Parameters
+        ----------
+        table : array_like of int, (d,) or (d, K)
+
+        Returns
+        -------
+        ndarray of int, (m,) or (m, K)
+
         Raises
         ------
         ValueError
@@ -177,27 +202,73 @@ class Invariants:
         return np.asarray(self.matrix @ self.read_table(table), dtype=np.int64)
 
     def read_table(self, table: ArrayLike) -> Integers:
-        """Check that a table holds one whole number for every record, and return it as int64."""
+        """Check that a table holds one whole number for every record, and return it as int64.
+
+        Parameters
+        ----------
+        table : array_like, (d,) or (d, K)
+
+        Returns
+        -------
+        ndarray of int64, (d,) or (d, K)
+
+        Raises
+        ------
+        ValueError
+            If it has another shape, or holds what is no whole number.
+        """
         values = whole_array(table, "a table")
         if values.shape[:1] != (self.records,):
             raise ValueError(f"a table must hold {self.records} records along its first axis: got {values.shape}")
         return values
 
     def read_vector(self, table: ArrayLike) -> Integers:
-        """As `read_table`, of one table (d,)."""
+        """As `read_table`, of one table (d,).
+
+        Parameters
+        ----------
+        table : array_like, (d,)
+
+        Returns
+        -------
+        ndarray of int64, (d,)
+
+        Raises
+        ------
+        ValueError
+            As `read_table`, or if it holds several tables.
+        """
         values = self.read_table(table)
         if values.ndim != 1:
             raise ValueError(f"a table is a vector of {self.records} records: got shape {values.shape}")
         return values
 
     def equivalent(self, first: ArrayLike, second: ArrayLike) -> bool:
-        """Whether two tables (d,) have the same invariants."""
+        """Whether two tables (d,) have the same invariants.
+
+        Parameters
+        ----------
+        first, second : array_like of int, (d,)
+
+        Returns
+        -------
+        bool
+        """
         return bool(np.array_equal(self.apply(first), self.apply(second)))
 
     def both(self, other: Invariants) -> Invariants:
         """The invariants of one and the other: tables are equivalent when they are so under each.
 
         This is the relation on which Proposition 6 composes two mechanisms.
+
+        Parameters
+        ----------
+        other : Invariants
+            Over the same records.
+
+        Returns
+        -------
+        Invariants
 
         Raises
         ------

@@ -288,7 +288,17 @@ class GeneralizedGaussian(LatticeMechanism):
 
     @classmethod
     def from_approximate(cls, invariants: Invariants, epsilon: float, delta: float) -> GeneralizedGaussian:
-        """The mechanism that is (epsilon, delta)-private in the sense of Definition 2; see `gaussian_sigma`."""
+        """The mechanism that is (epsilon, delta)-private in the sense of Definition 2; see `gaussian_sigma`.
+
+        Parameters
+        ----------
+        invariants : Invariants
+        epsilon, delta : float
+
+        Returns
+        -------
+        GeneralizedGaussian
+        """
         return cls(invariants, gaussian_sigma(epsilon, delta))
 
     @property

@@ -225,6 +225,10 @@ def noise_covariance(mechanism: LatticeMechanism, draws: int = 20_000, rng: Seed
     rng : numpy.random.Generator, SeedSequence, int or None
         Source of randomness for estimates.
 
+    Returns
+    -------
+    NoiseCovariance
+
     Raises
     ------
     MemoryError

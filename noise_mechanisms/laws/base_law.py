@@ -195,10 +195,28 @@ class ContinuousLaw(Law):
 
     @abstractmethod
     def logpdf(self, x: ArrayLike) -> Float:
-        """Return the log density at x, in the shape of x."""
+        """Return the log density at x, in the shape of x.
+
+        Parameters
+        ----------
+        x : array_like
+
+        Returns
+        -------
+        ndarray
+        """
 
     def pdf(self, x: ArrayLike) -> Float:
-        """Return the density at x, in the shape of x."""
+        """Return the density at x, in the shape of x.
+
+        Parameters
+        ----------
+        x : array_like
+
+        Returns
+        -------
+        ndarray
+        """
         return np.exp(self.logpdf(x))
 
 
@@ -208,13 +226,31 @@ class DiscreteLaw(Law):
     discrete: ClassVar[bool] = True
 
     def logpmf(self, k: ArrayLike) -> Float:
-        """Return the log probability of k, in the shape of k; -inf where k is not a whole number."""
+        """Return the log probability of k, in the shape of k; -inf where k is not a whole number.
+
+        Parameters
+        ----------
+        k : array_like
+
+        Returns
+        -------
+        ndarray
+        """
         k = points_of(k)
         with np.errstate(over="ignore"):
             return np.where(k == np.floor(k), self._log_probability(k), -np.inf)
 
     def pmf(self, k: ArrayLike) -> Float:
-        """Return the probability of k, in the shape of k; 0 where k is not a whole number."""
+        """Return the probability of k, in the shape of k; 0 where k is not a whole number.
+
+        Parameters
+        ----------
+        k : array_like
+
+        Returns
+        -------
+        ndarray
+        """
         return np.exp(self.logpmf(k))
 
     @abstractmethod

@@ -69,6 +69,15 @@ def test_without_limits_the_machine_counts(system: Path, said: str) -> None:
     assert free_now() == HOST
 
 
+def test_without_psutil_the_system_says_what_is_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "psutil", None)
+    monkeypatch.setattr(memory, "SYSTEM", tmp_path)
+    assert memory.free_now() == float(sys.maxsize)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal:  16000 kB\nMemAvailable:   9000 kB\n")
+    assert memory.free_now() == 9000 * 1024
+
+
 @pytest.mark.skipif(not hasattr(psutil, "RLIMIT_AS"), reason="limits of the process are read on Linux")
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_limits_of_the_process(limit: str) -> None:

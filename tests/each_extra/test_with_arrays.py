@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from blue_solvers import estimate, problem_from
+from blue_solvers import estimate, read_tables
 from constraint_builders import gallery
 from noise_mechanisms import add_noise
 
@@ -11,7 +11,7 @@ def test_out_and_in_again() -> None:
     problem = gallery.berkeley()
     est = estimate(problem, add_noise(problem, problem.truth, 1))
     out = est.to_xarray()
-    again, y = problem_from(out)
+    again, y = read_tables(out)
     found = again.observed.tables(y)
     assert len(found) == len(est.tables) == 8
     for name, values in found.items():

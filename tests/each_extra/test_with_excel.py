@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import xlsxwriter
 
-from blue_solvers import estimate, problem_from
+from blue_solvers import estimate, read_tables
 
 
 def test_a_sheet_is_read(tmp_path: Path) -> None:
@@ -14,5 +14,5 @@ def test_a_sheet_is_read(tmp_path: Path) -> None:
         page = book.add_worksheet()
         for i, row in enumerate([["sex", "value", "variance"], ["total", 20, 1], ["f", 9, 4], ["m", 12, 4]]):
             page.write_row(i, 0, row)
-    problem, y = problem_from(sheet)
+    problem, y = read_tables(sheet)
     assert estimate(problem, y).values[0] == pytest.approx(20 + 1 / 9)

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from blue_solvers import estimate, problem_from
+from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
 
 LONG = "table,sex,value,variance\ntotal,*,20,1\nsex,f,9,4\nsex,m,12,4\n"
@@ -13,7 +13,7 @@ LONG = "table,sex,value,variance\ntotal,*,20,1\nsex,f,9,4\nsex,m,12,4\n"
 
 def test_a_frame_in_three_lines() -> None:
     frame = pl.DataFrame({"sex": ["total", "f", "m"], "value": [20.0, 9, 12], "variance": [1.0, 4, 4]})
-    problem, y = problem_from(frame)
+    problem, y = read_tables(frame)
     out = estimate(problem, y).to_frame(like=frame)
     assert isinstance(out, pl.DataFrame)
     assert out["estimate"].to_list() == pytest.approx([20 + 1 / 9, 9 - 4 / 9, 12 - 4 / 9])

@@ -16,7 +16,7 @@ from scipy import sparse, stats
 import blue_solvers
 from blue_solvers import SOLVERS, Dense, SolverName, blue
 from blue_solvers.cli import main
-from blue_solvers.testing import LAWS, check_solver
+from blue_solvers.testing import PROPERTIES, check_solver
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import variance_of
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
@@ -79,7 +79,7 @@ def test_variances_of_mechanisms_by_their_scale(scale: float) -> None:
 
 def test_check_solver_says_what_it_checked() -> None:
     report = check_solver(Dense(), gallery.toy())
-    assert (report.solver, report.laws, len(report.problems)) == ("dense", LAWS, 1)
+    assert (report.solver, report.laws, len(report.problems)) == ("dense", PROPERTIES, 1)
     assert report.compared == report.problems
     assert "keeps 13 laws" in str(report)
 

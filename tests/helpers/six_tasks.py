@@ -40,9 +40,9 @@ def published_before(frame: pd.DataFrame) -> Any:
 
 
 def published_now(frame: pd.DataFrame) -> Any:
-    from blue_solvers import estimate, problem_from
+    from blue_solvers import estimate, read_tables
 
-    problem, y = problem_from(frame, columns={"moe": "moe_90"}, suppressed=["(D)"], exact=["*****"])
+    problem, y = read_tables(frame, columns={"moe": "moe_90"}, suppressed=["(D)"], exact=["*****"])
     return estimate(problem, y).to_frame()
 
 

@@ -63,6 +63,10 @@ def projected_work(problem: Problem) -> ProjectedWork:
     problem : Problem
         With equal variances within every table of every geounit; areas nest.
 
+    Returns
+    -------
+    ProjectedWork
+
     Raises
     ------
     ValueError

@@ -3,7 +3,38 @@
 There are d disjoint point queries and the query that is their sum. A mechanism that outputs a non-negatively weighted
 data set promises, on every data set, root mean squared error at most C for every point and at most D for the sum.
 Theorem 3 says which (C, D) no private mechanism can promise; Theorem 4 gives mechanisms, and what they do promise.
-Neighbours differ by one record more or less. Proofs are in docs/microdata.md.
+Neighbours differ by one record more or less; docs/microdata.md has what is stated here.
+
+Proof of the sharper form of Theorem 3.
+Let O be the empty data set and D_i the one with n records, all counted by q_i. On D_i, Chebyshev's inequality (in the
+form of Markov's for the square) gives P(q_i(M(D_i)) < k) <= P(|error| > n - k) <= C^2 / (n - k)^2, so the event E_i
+that the output has q_i >= k has probability at least p = 1 - C^2 / (n - k)^2. D_i and O are n records apart, so
+P_O(E_i) >= reach(n, p). Weights are not negative and the queries disjoint, so sum_i q_i(M(O)) = q*(M(O)), and by
+Markov's inequality sum_i k P_O(E_i) <= E q*(M(O)). As q*(O) = 0, E q*(M(O)) <= sqrt(E (q*(M(O)) - q*(O))^2) <= D.
+Together d k reach(n, p) <= D.
+
+How far n records reach.
+Pure: group privacy. Approximate: P_n >= e^-eps (P_(n-1) - delta) applied n times; the geometric sum is delta (1 -
+e^(-eps n)) / (e^eps - 1). zCDP: n records cost n^2 rho (Bun and Steinke), so for every a > 1 the Renyi divergence of
+order a of (event, complement) is at most n^2 rho a; it is at least (1/(a-1)) log(p^a q^(1-a)), q the probability n
+records away, whence log(1/q) <= a n^2 rho + a/(a-1) log(1/p). The right side is least at a = 1 + sqrt(log(1/p) / (n^2
+rho)), where it is (n sqrt(rho) + sqrt(log(1/p)))^2.
+
+Proof of the lemma of Theorem 4.
+a'_i = max(0, a_i - t) for one t. If t > B, then a'_i <= max(0, q_i) = q_i for all i and sum (q_i - a'_i) = q* - a* <=
+B, terms not negative: each is at most B. If t < -B, then a'_i >= q_i for all i and the sum of the excesses is at most
+B. Otherwise |a'_i - q_i| <= |a_i - t - q_i| <= 2B.
+
+The errors of points in Theorem 4.
+It is used that the largest of N exponentials has mean b H and variance b^2 H2, and for Gaussians P(max z^2 > u) <=
+min(1, N e^(-u rho / 2)).
+
+The approximate form of Theorem 4.
+Of this algorithm the paper gives only the rates. The points' noise has density proportional to e^(-|x| / b), b = 2/eps,
+on [-A, A], with A = b log(1 + (e^(eps/2) - 1) / (2 delta)). One record shifts one point by 1; the ratio of densities is
+at most e^(1/b) = e^(eps/2) where both are positive, and the mass within 1 of the end is (1 - e^(-1/b)) e^(-(A-1)/b) /
+(2 (1 - e^(-A/b))) = (e^(eps/2) - 1) / (2 (e^(A/b) - 1)) = delta. So it is (eps/2, delta)-DP (Geng and others), with the
+sum (eps, delta)-DP. No point is ever off by more than A, so B <= max(A, |noise of the sum|) and d does not enter.
 
 References
 ----------

@@ -275,7 +275,7 @@ def test_the_input_is_never_overwritten(capsys: pytest.CaptureFixture, tmp_path:
         ["simulate", "blocks.csv", "--settings", "pl94_us_persons", "--out", "out"],
         ["estimate", "release", "--out", "out"],
         ["query", "result", "--geounits", "44"],
-        ["spine", "blocks.csv", "--entity", "place"],
+        ["design", "blocks.csv", "--entity", "place"],
     ],
 )
 def test_a_missing_library_is_named_with_the_extra(
@@ -297,7 +297,7 @@ def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixtu
     blocks = "geoid,place\n440010001001000,A\n440010001001001,B\n"
     for name, text, command in (
         ("noisy.csv", examples.BERKELEY.read_text(), ["estimate"]),
-        ("blocks.csv", blocks, ["spine", "--entity", "place"]),
+        ("blocks.csv", blocks, ["design", "--entity", "place"]),
     ):
         path, out = tmp_path / name, tmp_path / f"link-{name}"
         path.write_text(text)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from blue_solvers.cli import main
+from blue_solvers.commands.listed import FORMER
 from blue_solvers.results.checksums import read_sealed_json, seal_json, sha256
 from tests.helpers import hostile, malformed
 from tests.helpers.effort import lengths
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 
 MOST_BYTES = 400e6  # of memory
 LONGEST_LINE = 500
+NOW = f"blue-solvers: this is now: {FORMER['benchmark'].now}\n"  # what a former command says when it is done
 BAD = "bad"  # where the name of a bad file goes
 
 OF_TABLES = {
@@ -28,21 +30,32 @@ OF_TABLES = {
     "estimate": ["estimate", BAD, "--out", "out.csv"],
     "report": ["report", BAD, "--out", "out.html"],
     "simulate": ["simulate", BAD, "--settings", "settings.toml", "--out", "out"],
-    "spine": ["spine", BAD, "--entity", "place", "--out", "out.csv"],
-    "joint": ["joint", "table.csv", BAD, "--out", "out.csv"],
+    "spine": ["design", BAD, "--entity", "place", "--out", "out.csv"],
+    "joint": ["estimate", "table.csv", BAD, "--out", "out.csv"],
     "benchmark": ["benchmark", "--table", BAD, "--solver", "dense", "--out", "out.csv"],
     "report --measured": ["report", "estimates.csv", "--measured", BAD, "--out", "out.html"],
     "estimate --totals": ["estimate", "release", "--totals", BAD, "--out", "out"],
     "estimate --state-totals": ["estimate", "release", "--state-totals", BAD, "--out", "out"],
     "query --places": ["query", "result", "--places", BAD, "--out", "out.csv"],
-    "table --places": ["table", "result", "P12", "--places", BAD, "--out", "out.csv"],
-    "compare --places": ["compare", "result", "P12_003N", "--minus", "P12_027N", "--places", BAD, "--out", "out.csv"],
+    "table --places": ["query", "result", "--table", "P12", "--places", BAD, "--out", "out.csv"],
+    "compare --places": [
+        "query",
+        "result",
+        "--table",
+        "P12_003N",
+        "--minus",
+        "P12_027N",
+        "--places",
+        BAD,
+        "--out",
+        "out.csv",
+    ],
 }
 OF_OTHERS = {
     "estimate --schema": (["estimate", "table.csv", "--schema", BAD, "--out", "out.csv"], ".toml"),
     "info --schema": (["info", "table.csv", "--schema", BAD], ".json"),
     "joint --schema": (
-        ["joint", "table.csv", "other.csv", "--schema", BAD, "--schema", BAD, "--out", "out.csv"],
+        ["estimate", "table.csv", "other.csv", "--schema", BAD, "--schema", BAD, "--out", "out.csv"],
         ".toml",
     ),
     "simulate --settings": (["simulate", "blocks.csv", "--settings", BAD, "--out", "out"], ".toml"),
@@ -53,9 +66,9 @@ OF_OTHERS = {
 OF_RESULTS = {
     "info": ["info", "result"],
     "query": ["query", "result", "--geounits", "440010001001000"],
-    "table": ["table", "result", "P12", "--geoid", "44"],
+    "table": ["query", "result", "--table", "P12", "--geoid", "44"],
     "tables": ["tables", "result"],
-    "compare": ["compare", "result", "P12_003N", "--minus", "P12_027N", "--geoid", "44"],
+    "compare": ["query", "result", "--table", "P12_003N", "--minus", "P12_027N", "--geoid", "44"],
     "report": ["report", "result", "--out", "out.html"],
 }
 READ_WHOLE = ("info", "query", "report")  # the others refuse results without the variables of published tables
@@ -141,7 +154,7 @@ def test_damaged_tables_are_read_or_refused_in_one_line(
         path = made / f"bad{ending}"
         path.write_bytes(data)
         said = complaints(command, with_name(OF_TABLES[who], path.name), path.name, made)
-        if said[:1] == ["exit code 0: ''"]:
+        if said[:1] in (["exit code 0: ''"], [f"exit code 0: {NOW!r}"]):
             assert len([complaint for complaint in said if "bytes of memory" in complaint]) == 0
             remove_outputs(made)
         else:

@@ -1,4 +1,4 @@
-"""``blue-solvers joint --only`` on files as released: DHC persons, redistricting persons and redistricting units."""
+"""``blue-solvers estimate --only`` on files as released: DHC persons, redistricting persons and redistricting units."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_occupied_units_are_householders(
     folder, truth = units
     desired = ["--desired", "relgq" if at == "DHC" else "h1"]
     out, words = str(tmp_path / "out"), [*NAMES, *SETTINGS, *TIES, *desired, "--at", at]
-    assert main(["joint", *pair.folders, str(folder), *words, "--out", out]) == 0
+    assert main(["estimate", *pair.folders, str(folder), *words, "--out", out]) == 0
     said = capsys.readouterr().out
     assert "proved" in said
     for kind in ("DPQuery", "Constraint"):
@@ -66,6 +66,6 @@ def test_occupied_units_are_householders(
         assert abs(answers[0].estimate[0] - truth[i, 1]) <= 5 * errors[0] + 1e-6
     if at == "units":
         capsys.readouterr()
-        assert main(["table", out, "H1", "--geoid", *pair.geoids]) == 0
+        assert main(["query", out, "--table", "H1", "--geoid", *pair.geoids]) == 0
         assert capsys.readouterr().out.count("H1_001N") == len(pair.geoids)
         assert main(["info", out]) == 0

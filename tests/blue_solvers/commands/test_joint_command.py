@@ -1,4 +1,4 @@
-"""``blue-solvers joint``: two products of the same blocks, from their files to answers, beside dense least squares."""
+"""``blue-solvers estimate`` of two products of the same blocks, from files to answers, beside dense least squares."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> CensusPair:
 def stored(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("stored") / "both"
     asked = ["--desired", "sex * hispanic", "--desired", "hispanic"]
-    assert main(["joint", *pair.folders, *BOTH, *KEPT, *asked, "--out", str(out)]) == 0
+    assert main(["estimate", *pair.folders, *BOTH, *KEPT, *asked, "--out", str(out)]) == 0
     return out
 
 
@@ -140,7 +140,7 @@ def test_published_tables_are_asked_and_compared(
     pair: CensusPair, stored: Path, dense: Dense, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     rows = tmp_path / "rows.parquet"
-    assert main(["table", str(stored), "P4", "--geolevel", "block", "--out", str(rows)]) == 0
+    assert main(["query", str(stored), "--table", "P4", "--geolevel", "block", "--out", str(rows)]) == 0
     frame = pl.read_parquet(rows).filter(pl.col("line") == "P4_003N")
     assert frame["geoid"].to_list() == pair.geoids
     hispanic = np.array([[0, 1], [0, 1]])
@@ -148,7 +148,7 @@ def test_published_tables_are_asked_and_compared(
     errors = [dense.std_error(weights_of(own, hispanic)) for own in np.eye(len(pair.geoids))]
     np.testing.assert_allclose(frame["std_error"], errors, atol=1e-6)
     assert [frame["std_error"][i] for i in EMPTY] == [0.0, 0.0]
-    assert main(["compare", str(stored), "P4_003N", "--minus", "P4_002N", "--geoid", *pair.geoids[:2]]) == 0
+    assert main(["query", str(stored), "--table", "P4_003N", "--minus", "P4_002N", "--geoid", *pair.geoids[:2]]) == 0
     first = dense.estimate[0, :, 1].sum() - dense.estimate[0, :, 0].sum()
     error = dense.std_error(weights_of(np.eye(len(pair.geoids))[0], np.array([[-1, 1], [-1, 1]])))
     said = capsys.readouterr().out
@@ -233,7 +233,7 @@ def test_the_command_says_what_became_of_the_rows_of_both(
     pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     words = ["--variables", "hispanic", "--desired", "hispanic", "--out", str(tmp_path / "out")]
-    assert main(["joint", *pair.folders, *BOTH, *words]) == 0
+    assert main(["estimate", *pair.folders, *BOTH, *words]) == 0
     said = capsys.readouterr().out
     first, second = said.split("product    ")[1:]
     assert first.startswith("PL94\n")
@@ -246,11 +246,33 @@ def test_the_command_says_what_became_of_the_rows_of_both(
     assert "fits: all tables" in said
 
 
+@pytest.mark.parametrize(("products", "lines"), [(["DHC"], 24), (["PL94", "DHC"], 30)])
+def test_a_census_run_is_said_on_one_screen_and_all_of_it_when_asked(
+    products: list[str], lines: int, pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    both = len(products) == 2
+    settings = BOTH if both else ["--settings", "dhc_us_persons"]
+    words = [*(pair.folders if both else pair.folders[1:]), *settings, *KEPT, "--desired", "hispanic"]
+    assert main(["estimate", *words, "--out", str(tmp_path / "short")]) == 0
+    short = capsys.readouterr().out.splitlines()
+    assert len(short) <= lines
+    assert {"observed", "tied", "proved:", "fit", "rows", "variances"} <= {line.split()[0] for line in short}
+    assert main(["estimate", *words, "--out", str(tmp_path / "long"), "--verbose"]) == 0
+    full = capsys.readouterr().out.splitlines()
+    assert len(full) > 200
+    kept = {line for line in short if "--verbose" not in line and not line.startswith("written")}
+    assert kept <= set(full)
+    stored = read_description(tmp_path / "long")
+    products_read = [stored, *(stored["joined"]["others"] if both else [])]
+    unused = [line for line in full if line.startswith("not used")]
+    assert len(unused) == sum(len(read["read"]["unused"]) for read in products_read)
+
+
 @pytest.mark.few(0)
 def test_variables_that_zeros_tell_apart(pair: CensusPair, tmp_path: Path) -> None:
     """Facilities that are not there, in block groups that cross: by relationship alone, from the equations."""
     words = ["--variables", "relgq", "--desired", "hhgq8lev", "--no-fit", "--out", str(tmp_path / "out")]
-    assert main(["joint", *pair.folders, *BOTH, *words]) == 0
+    assert main(["estimate", *pair.folders, *BOTH, *words]) == 0
     result, truth = Result(tmp_path / "out"), pair.truth(0)
     labels = result.schema.labels_of("hhgq8lev")
     counts = [{"hhgq8lev": [labels[kind]]} for kind in (0, 2)]
@@ -276,7 +298,7 @@ def test_a_joint_result_that_was_changed_is_refused(
     frame = pl.read_parquet(changed)
     frame.with_columns(pl.col("variance") * 2).write_parquet(changed)
     capsys.readouterr()
-    assert main(["table", str(copied), "P4", "--geoid", pair.geoids[0]]) == 2
+    assert main(["query", str(copied), "--table", "P4", "--geoid", pair.geoids[0]]) == 2
     said = capsys.readouterr().err
     assert "joined/0/variances.parquet" in said
     assert said.count("\n") == 1
@@ -296,7 +318,7 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
 @pytest.mark.parametrize(
     ("inputs", "words", "told"),
     [
-        (["PL94"], [], "joint estimates are of two inputs or more: of "),
+        (["PL94"], ["--names", "PL94"], "--names is for several inputs: "),
         (["PL94", "nowhere"], [], "No such file or directory"),
         (["PL94", "table.csv"], [], "is a folder and "),
         (["PL94", "stored"], BOTH, "is a result of estimate"),
@@ -319,6 +341,16 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
         (["PL94", "DHC"], [*BOTH[:2], "--settings", "pl94_us_units", "--names", "a,b"], "no schema refines the others"),
         (["table.csv", "table.csv"], ["--variables", "sex"], "--variables is for folders of measurement files"),
         (["table.csv", "table.csv"], [], "2 inputs are called 'table'"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--totals", "t.csv"], "--totals is for one input: here are 2"),
+        (["PL94", "DHC"], [*BOTH, *KEPT, "--plot", "t.png"], "--plot is for files of tables: the inputs are folders"),
+        (["table.csv", "table.csv"], ["--columns", "a=note"], "--columns is for one input: here are 2"),
+        (["table.csv"], ["--same", "a=b"], "--same is for several inputs: "),
+        (["table.csv"], ["--schema", "a.toml", "--schema", "b.toml"], "--schema is given 2 times for one input"),
+        (
+            ["table.csv", "table.csv"],
+            ["--names", "a,b", "--total", "T"],
+            "--total must be an input and a mark of it, a:T",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(
@@ -336,7 +368,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
     given = [places.get(name, str(tmp_path / name)) for name in inputs]
     out = str(tmp_path / ("out.csv" if inputs[0] == "table.csv" else "out"))
     before = sorted(tmp_path.iterdir())
-    assert main(["joint", *given, *words, "--out", out]) == 2
+    assert main(["estimate", *given, *words, "--out", out]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert len([line for line in said if not line.endswith("so far")]) == 1
@@ -351,7 +383,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_there_is_not_overwritten(pair: CensusPair, stored: Path, capsys: pytest.CaptureFixture) -> None:
     before = json.loads((stored / "result.json").read_text())
-    assert main(["joint", *pair.folders, *BOTH, *KEPT, "--out", str(stored)]) == 2
+    assert main(["estimate", *pair.folders, *BOTH, *KEPT, "--out", str(stored)]) == 2
     assert "it is there already" in capsys.readouterr().err
     assert json.loads((stored / "result.json").read_text()) == before
 
@@ -385,7 +417,7 @@ def test_tables_in_files(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     inputs = [str(tmp_path / "first.csv"), str(tmp_path / "second.csv")]
     schemas = ["--schema", str(tmp_path / "first.toml"), "--schema", str(tmp_path / "second.toml")]
     out = tmp_path / "both.csv"
-    assert main(["joint", *inputs, *schemas, "--out", str(out)]) == 0
+    assert main(["estimate", *inputs, *schemas, "--out", str(out)]) == 0
     frame = pl.read_csv(out)
     a, b, no, yes = np.kron([1, 0], np.ones(3)), np.kron([0, 1], np.ones(3)), np.array([1, 0, 0]), np.array([0, 1, 1])
     M = np.stack(
@@ -411,11 +443,24 @@ def survey(path: Path, variable: str, yes: int, no: int) -> str:
     return str(path)
 
 
+def test_non_negative_counts_and_a_picture_of_several_files(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name, count in (("first", 1), ("second", 4)):
+        survey(tmp_path / f"{name}.csv", "owner", -count, 60 + count)
+    inputs, out = [str(tmp_path / f"{name}.csv") for name in ("first", "second")], tmp_path / "both.csv"
+    words = ["--nonnegative", "nnls", "--plot", str(tmp_path / "fit.png"), "--out", str(out)]
+    assert main(["estimate", *inputs, *words]) == 0
+    frame = pl.read_csv(out)
+    assert frame["estimate"].to_list() == pytest.approx([62.5, -2.5] * (frame.height // 2))
+    assert frame["nonnegative"].to_list() == pytest.approx([62.5, 0.0] * (frame.height // 2), abs=1e-6)
+    assert (tmp_path / "fit.png").stat().st_size
+
+
 def test_an_input_that_is_a_copy_of_another_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     rows = "a,value,std_error\n*,3103,30\nx,1951,20\ny,1149,20\n"
     for name in ("first.csv", "second.csv"):
         (tmp_path / name).write_text(rows)
-    command = ["joint", *(str(tmp_path / name) for name in ("first.csv", "second.csv"))]
+    command = ["estimate", *(str(tmp_path / name) for name in ("first.csv", "second.csv"))]
     assert main([*command, "--out", str(tmp_path / "both.csv")]) == 0
     assert "have the same values in all 3 cells that both measured: is one a copy?" in capsys.readouterr().out
     assert main([*command, "--out", str(tmp_path / "strict.csv"), "--strict"]) == 3
@@ -433,15 +478,15 @@ def test_variables_are_the_same_by_name_and_labels_or_because_it_is_said(
         (["--same", "owner=hispnic"], "'hispnic'"),
         (["--same", "owner=hispanic", "--same", "owner=owner"], "'owner'"),
     ):
-        assert main(["joint", owners, hispanics, *words, "--out", str(out)]) == 2
+        assert main(["estimate", owners, hispanics, *words, "--out", str(out)]) == 2
         said = capsys.readouterr().err
         assert named in said
         assert not out.exists()
-    assert main(["joint", owners, hispanics, "--same", "owner=hispanic", "--out", str(out)]) == 0
+    assert main(["estimate", owners, hispanics, "--same", "owner=hispanic", "--out", str(out)]) == 0
     assert "owner is hispanic" in capsys.readouterr().out
     assert sorted(pl.read_csv(out)["estimate"]) == pytest.approx([9.5, 9.5, 10.5, 10.5])
     again = survey(tmp_path / "c.csv", "owner", 16, 4)
-    assert main(["joint", owners, again, "--out", str(out)]) == 0
+    assert main(["estimate", owners, again, "--out", str(out)]) == 0
     assert capsys.readouterr().out.count(": owner\n") == 2
     assert sorted(pl.read_csv(out)["estimate"]) == pytest.approx([5, 5, 15, 15])
 
@@ -452,7 +497,7 @@ def test_what_stands_for_totals_and_for_nothing_is_said_of_every_table(
     first, second, out = tmp_path / "first.csv", tmp_path / "second.csv", tmp_path / "out.csv"
     first.write_text("sex,value,std_error\nT,1004,10\nf,520,6\nm,490,6\n")
     second.write_text("sex,value,std_error\nTotal,1010,10\nf,515,6\nm,(D),(D)\n")
-    command = ["joint", str(first), str(second), "--out", str(out)]
+    command = ["estimate", str(first), str(second), "--out", str(out)]
     for marks, said in (
         ([], "does 'T' count everybody"),
         (["--total", "first:T"], "value '(D)' is not a number"),

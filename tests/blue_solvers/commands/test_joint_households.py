@@ -1,4 +1,4 @@
-"""``blue-solvers joint --only``: households and units beside persons, from files to answers, beside dense algebra."""
+"""``blue-solvers estimate --only``: households and units beside persons, from files to answers, and dense algebra."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stored(place: Place) -> dict[str, Path]:
     found = {name: place.folder / f"at {name}" for name in PRODUCTS}
     for name, out in found.items():
         at = [] if name == "persons" else ["--at", name]
-        assert main(["joint", *place.inputs(*PRODUCTS), *TIES, *at, "--out", str(out)]) == 0
+        assert main(["estimate", *place.inputs(*PRODUCTS), *TIES, *at, "--out", str(out)]) == 0
     return found
 
 
@@ -181,12 +181,12 @@ def test_rows_are_accounted_for_and_every_command_takes_the_result(
     out = str(stored["units"])
     assert main(["tables", out]) == 0
     assert "H1" in capsys.readouterr().out
-    assert main(["table", out, "H1", "--geolevel", "block", "--out", str(rows)]) == 0
+    assert main(["query", out, "--table", "H1", "--geolevel", "block", "--out", str(rows)]) == 0
     frame = pl.read_parquet(rows).filter(pl.col("line") == "H1_003N")
     M = np.kron(np.eye(BLOCKS), cells("units", "h1")[:1])
     np.testing.assert_allclose(frame["estimate"], M @ x, atol=1e-8)
     np.testing.assert_allclose(frame["std_error"], np.sqrt(np.diag(M @ covariance @ M.T)), atol=1e-8)
-    assert main(["compare", out, "H1_003N", "--over", "H1_001N", "--geolevel", "tract"]) == 0
+    assert main(["query", out, "--table", "H1_003N", "--over", "H1_001N", "--geolevel", "tract"]) == 0
     for name in PRODUCTS:
         count = {"persons": "relgq=0|1", "households": "size=two", "units": "h1=vacant"}[name]
         assert main(["query", str(stored[name]), "--count", count, "--geolevel", "Group", "--all"]) == 0
@@ -200,7 +200,7 @@ def test_two_products_and_one_desired_table(place: Place, tmp_path: Path) -> Non
     x, covariance = place.dense("persons", "households")
     words = ["--only", "households:relgq=0|1", "--own", "size", "--at", "households", "--desired", "size"]
     out = tmp_path / "out"
-    assert main(["joint", *place.inputs("persons", "households"), *words, "--out", str(out)]) == 0
+    assert main(["estimate", *place.inputs("persons", "households"), *words, "--out", str(out)]) == 0
     result = Result(out)
     estimate, error = result.stored("Block", parse_table(result.schema, "size"), np.arange(BLOCKS))
     W = np.kron(np.eye(BLOCKS), cells("households", "size"))
@@ -253,7 +253,7 @@ def test_tables_in_files(desired: tuple[str, ...], place: Place, tmp_path: Path)
     inputs, kept = write_tables(tmp_path, place)
     x, covariance = kept.dense(*PRODUCTS)
     out, words = tmp_path / "both.parquet", [word for table in desired for word in ("--desired", table)]
-    assert main(["joint", *inputs, *TIES, *words, "--out", str(out)]) == 0
+    assert main(["estimate", *inputs, *TIES, *words, "--out", str(out)]) == 0
     frame = pl.read_parquet(out)
     assert [name for name in frame.columns[:7] if name not in ("relgq", "sex", "h1", "size")] == [
         "table",
@@ -332,7 +332,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
     inputs: list[str], words: list[str], told: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    assert stopped(["joint", *place.inputs(*inputs), *words, "--out", str(out)]) == 2
+    assert stopped(["estimate", *place.inputs(*inputs), *words, "--out", str(out)]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert not out.exists()

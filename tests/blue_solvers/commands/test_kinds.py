@@ -57,7 +57,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         ("query settings.toml --geounits 44001", "settings.toml is a file of no kind that this command made"),
         ("query nothing --geounits 44001", "nothing/result.json: No such file or directory"),
         ("simulate release --settings settings.toml --out out", "release is a folder of measurement files"),
-        ("spine result --entity place", "result is a result of estimate"),
+        ("design result --entity place", "result is a result of estimate"),
     ],
 )
 def test_what_a_command_does_not_take_is_called_by_name(

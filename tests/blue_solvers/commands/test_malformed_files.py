@@ -20,7 +20,7 @@ MOST_SECONDS = 60.0  # each takes milliseconds, on a busy machine seconds: only 
 MOST_BYTES = 400e6  # of peak memory above that before
 LONGEST_LINE = 500
 
-SPINE = ("spine", "spine.csv", "--entity", "place", "--out", "out.csv")
+SPINE = ("design", "spine.csv", "--entity", "place", "--out", "out.csv")
 ESTIMATE = ("estimate", "table.csv", "--schema", "schema.toml", "--out", "out.csv")
 SIMULATE = ("simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "1", "--out", "out")
 MEASUREMENTS = "release/Block.parquet/DPQuery/part-0.parquet"

@@ -89,17 +89,17 @@ def test_every_door_refuses_a_part(whole: tuple[Path, Written], tmp_path: Path, 
     assert main(["estimate", str(whole[0]), "--within", "041", "--out", out]) == 0
     (tmp_path / "places.csv").write_text("place,geoid\nhere,41\n")
     for arguments in (
-        ["table", out, LINE, "--geoid", "41"],
-        ["table", out, LINE, "--geoid", "0400000US41"],
-        ["table", out, LINE, "--geoid", "41001", "--geolevel", "tract"],
-        ["table", out, LINE, "--places", str(tmp_path / "places.csv")],
-        ["compare", out, LINE, "--over", LINE, "--base", "41", "--geoid", "41003"],
-        ["compare", out, LINE, "--rank", "--geoid", "41", "41003"],
+        ["query", out, "--table", LINE, "--geoid", "41"],
+        ["query", out, "--table", LINE, "--geoid", "0400000US41"],
+        ["query", out, "--table", LINE, "--geoid", "41001", "--geolevel", "tract"],
+        ["query", out, "--table", LINE, "--places", str(tmp_path / "places.csv")],
+        ["query", out, "--table", LINE, "--over", LINE, "--base", "41", "--geoid", "41003"],
+        ["query", out, "--table", LINE, "--rank", "--geoid", "41", "41003"],
     ):
         assert "lies only in part in this result, which is of '041'" in refused(capsys, *arguments), arguments
-    assert main(["compare", out, LINE, "--rank", "--geolevel", "county"]) == 0
+    assert main(["query", out, "--table", LINE, "--rank", "--geolevel", "county"]) == 0
     assert "41001 in part" in capsys.readouterr().out
-    assert main(["table", out, LINE, "--geoid", "041"]) == 0  # a geounit of the spine is what it is
+    assert main(["query", out, "--table", LINE, "--geoid", "041"]) == 0  # a geounit of the spine is what it is
     for code, rest in (("41", "141"), ("41001", "141100011"), ("410010000011000", "141100011")):
         said = refused(capsys, "query", out, "--geounits", code)
         assert f"'{code}' is not one geounit of 'Block' alone, and {rest} is not in this result" in said
@@ -115,8 +115,8 @@ def test_a_branch_that_no_file_has_is_missed(tmp_path: Path, capsys: pytest.Capt
     out = str(tmp_path / "out")
     assert main(["estimate", str(tmp_path / "census"), "--settings", str(settings), "--out", out]) == 0
     assert "the files of 2020 have a branch 141, these have not" in capsys.readouterr().out
-    assert "the rest of it, 141, too" in refused(capsys, "table", out, LINE, "--geoid", "41001")
-    assert main(["table", out, LINE, "--geolevel", "county"]) == 0
+    assert "the rest of it, 141, too" in refused(capsys, "query", out, "--table", LINE, "--geoid", "41001")
+    assert main(["query", out, "--table", LINE, "--geolevel", "county"]) == 0
     shown = capsys.readouterr().out
     assert "41001 in part" in shown
     assert "44003  " in shown

@@ -126,7 +126,7 @@ def estimated(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.Cap
         assert main(["estimate", str(release), "--out", str(tmp_path / "out"), "--fit", *streamed]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert sum(line.startswith("proved: no figure") for line in lines) == 1
-        return [line for line in lines if line.split()[0] in ("fit", "residual", "geounit")]
+        return [line for line in lines if line.split()[0] in ("fit", "adjusted", "geounit")]
 
     return said
 
@@ -136,7 +136,7 @@ def test_all_is_well_in_two_lines(estimated: Callable, tmp_path: Path) -> None:
     write(tmp_path / "in")
     fit, residual = estimated(tmp_path / "in")
     assert fit.startswith("fit        fits: all tables agree with their noise; chi-square ")
-    assert residual.startswith("residual   largest ")
+    assert residual.startswith("adjusted   most by ")
 
 
 def test_one_cell_nine_deviations_off(estimated: Callable, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_one_cell_nine_deviations_off(estimated: Callable, tmp_path: Path) -> No
     fit, residual, geounit = estimated(tmp_path / "in")
     assert "DOES NOT FIT" in fit
     assert f"cell (age=4) of 'age' of Block {release.code('Block', 37)!r}" in residual
-    assert 7 < float(re.search(r"largest \+([\d.]+)", residual)[1]) < 12
+    assert 7 < float(re.search(r"most by -([\d.]+)", residual)[1]) < 12
     assert float(re.search(r"probability ([\d.e-]+)", residual)[1]) < 1e-8
     assert release.code("Block", 37) in geounit
 

@@ -57,7 +57,18 @@ def test_tables_are_written_as_the_library_answers(
     state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, suffix: str, wide: bool
 ) -> None:
     out = tmp_path / f"tracts{suffix}"
-    arguments = ["table", str(state.result.folder), SURE, UNSURE, "--geolevel", "tract", "--level", "0.8"]
+    arguments = [
+        "query",
+        str(state.result.folder),
+        "--table",
+        SURE,
+        "--table",
+        UNSURE,
+        "--geolevel",
+        "tract",
+        "--level",
+        "0.8",
+    ]
     said = shown(capsys, *arguments, "--out", str(out), *(["--wide"] if wide else []))
     frames = [state.result.table(name, geolevel="tract", level=0.8, wide=wide) for name in (SURE, UNSURE)]
     expected = pl.concat([frames[0], frames[1].drop("geoid")], how="horizontal") if wide else pl.concat(frames)
@@ -70,28 +81,28 @@ def test_tables_are_written_as_the_library_answers(
 
 def test_tables_are_rounded_to_their_errors(state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = str(tmp_path / "county.csv")
-    shown(capsys, "table", str(state.result.folder), SURE, "--geoid", "01003", "--digits", "2", "--out", out)
+    shown(capsys, "query", str(state.result.folder), "--table", SURE, "--geoid", "01003", "--digits", "2", "--out", out)
     errors = pl.read_csv(out, infer_schema=False)["std_error"]
     assert all(len(text.replace(".", "").strip("0")) <= 2 for text in errors)
 
 
 def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureFixture) -> None:
     folder = str(state.result.folder)
-    lines = shown(capsys, "table", folder, UNSURE, "--geoid", "01003010800").splitlines()
+    lines = shown(capsys, "query", folder, "--table", UNSURE, "--geoid", "01003010800").splitlines()
     assert len(lines) == 2 + 35 + 1
     assert lines[-1].startswith("C: the line's number is from memory of 2010")
     assert [" C " in line for line in lines[2:-1]] == [False] + [True] * 34
-    sure = shown(capsys, "table", folder, SURE, "--geoid", "01003010800")
+    sure = shown(capsys, "query", folder, "--table", SURE, "--geoid", "01003010800")
     assert "memory" not in sure
     assert f"{state.result.table(SURE, ['01003010800'])['estimate'][0]:,.2f}" in sure.splitlines()[2]
-    assert "memory" in shown(capsys, "compare", folder, "HCT1_002N", "--rank", "--geolevel", "tract")
+    assert "memory" in shown(capsys, "query", folder, "--table", "HCT1_002N", "--rank", "--geolevel", "tract")
     listed = shown(capsys, "tables", folder)
     assert "34 C" in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
 
 
 def test_what_can_be_answered_is_listed(state: SmallState, capsys: pytest.CaptureFixture) -> None:
     listed = shown(capsys, "tables", str(state.result.folder))
-    frame = state.result.tables()
+    frame = state.result.published_tables()
     answered = frame.filter(pl.col("reason") == "").height
     assert listed.startswith(f"{answered} published tables can be answered, {frame.height - answered} cannot\n")
     assert answered == 4 + 9 + 2  # H4, H10, H11 and HCT1 less those of households alone; H4A-I; H6 and H7
@@ -104,7 +115,17 @@ def test_places_come_from_a_list_of_blocks(state: SmallState, tmp_path: Path, ca
     rows = [(name, geoid) for name, geoids in places.items() for geoid in geoids]
     pl.DataFrame(rows, schema=["place", "geoid"], orient="row").write_csv(tmp_path / "places.csv")
     out = str(tmp_path / "out.parquet")
-    shown(capsys, "table", str(state.result.folder), SURE, "--places", str(tmp_path / "places.csv"), "--out", out)
+    shown(
+        capsys,
+        "query",
+        str(state.result.folder),
+        "--table",
+        SURE,
+        "--places",
+        str(tmp_path / "places.csv"),
+        "--out",
+        out,
+    )
     assert_frame_equal(pl.read_parquet(out), state.result.table(SURE, places))
 
 
@@ -120,7 +141,7 @@ def test_comparisons_are_written_as_the_library_answers(
         "minus": (["--minus", "H10_010N"], result.differences("H10_002N", "H10_010N", geolevel="block", level=0.9)),
         "rank": (["--rank"], result.ranks("H10_002N", geolevel="block", level=0.9)),
     }[how]
-    arguments = ["compare", str(result.folder), "H10_002N", *options, "--geolevel", "block", "--level", "0.9"]
+    arguments = ["query", str(result.folder), "--table", "H10_002N", *options, "--geolevel", "block", "--level", "0.9"]
     assert shown(capsys, *arguments, "--out", str(out)) == f"written    {out}, 5 rows\n"
     ids = dict.fromkeys(("geoid", "other_geoid"), pl.String)
     found = pl.read_csv(out, schema_overrides=ids) if suffix == ".csv" else pl.read_ipc(out)
@@ -133,32 +154,70 @@ def test_comparisons_are_written_as_the_library_answers(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["table", "RESULT", "H10"], "no place is asked for: give --geoid, --geolevel or --places"),
-        (["table", "RESULT", "H99", "--geoid", "01"], "no published table 'H99' in dhc_households: near it are H9"),
-        (["table", "RESULT", "H10", "--geoid", "02"], "no state '02' in this result: near it is 01"),
-        (["table", "RESULT", "P12", "--geoid", "01"], "'P12' is of dhc_persons, and this result is of dhc_households"),
-        (["table", "RESULT", "H13", "--geoid", "01"], "cannot answer H13: its variables lack 'hhage'"),
-        (["table", "RESULT", "H10", "--geolevel", "town"], "places of level 'town' here: there are state, county"),
-        (["table", "RESULT", "H10", "H10", "--geoid", "01"], "line H10_001N is asked for twice"),
+        (["query", "RESULT", "--table", "H10"], "no place is asked for: give --geoid, --geolevel or --places"),
         (
-            ["table", "RESULT", "H10_002N", "H10", *["--geoid", "01", "--wide", "--out", "x.csv"]],
+            ["query", "RESULT", "--table", "H99", "--geoid", "01"],
+            "no published table 'H99' in dhc_households: near it are H9",
+        ),
+        (["query", "RESULT", "--table", "H10", "--geoid", "02"], "no state '02' in this result: near it is 01"),
+        (
+            ["query", "RESULT", "--table", "P12", "--geoid", "01"],
+            "'P12' is of dhc_persons, and this result is of dhc_households",
+        ),
+        (["query", "RESULT", "--table", "H13", "--geoid", "01"], "cannot answer H13: its variables lack 'hhage'"),
+        (
+            ["query", "RESULT", "--table", "H10", "--geolevel", "town"],
+            "places of level 'town' here: there are state, county",
+        ),
+        (["query", "RESULT", "--table", "H10", "--table", "H10", "--geoid", "01"], "line H10_001N is asked for twice"),
+        (
+            [
+                "query",
+                "RESULT",
+                "--table",
+                "H10_002N",
+                "--table",
+                "H10",
+                *["--geoid", "01", "--wide", "--out", "x.csv"],
+            ],
             "line H10_002N is asked for",
         ),
         (
-            ["table", "RESULT", "H10", "--geoid", "01003010800", "--geolevel", "county"],
+            ["query", "RESULT", "--table", "H10", "--geoid", "01003010800", "--geolevel", "county"],
             "'01003' lies only in part within",
         ),
-        (["table", "RESULT", "H10", "--geoid", "8600000US01003"], "is no place of summary level 860 that is known"),
-        (["table", "RESULT", "H10", "--geoid", "01", "--wide"], "--wide and --digits are of what is written"),
-        (["table", "RESULT", "H10", "--geoid", "01", "--out", "x.txt"], "the name must end in .csv"),
-        (["table", "RESULT", "H10", "--places", "p.csv", "--geoid", "01"], "leave --geoid and --geolevel out"),
-        (["table", "nowhere", "H10", "--geoid", "01"], "nowhere/result.json: No such file"),
-        (["table", ".", "H10", "--geoid", "01"], "is a folder of nothing that this command made"),
-        (["table", "RESULT", "HCT1", "H10", *["--geolevel", "block"]], "260 rows are too many to show: give --out"),
-        (["compare", "RESULT", "H10_002N", "--over", "--geoid", "01"], "give a line after --over or --minus, or"),
-        (["compare", "RESULT", "H10_002N", "--geoid", "01"], "one of the arguments --over --minus --rank is required"),
-        (["compare", "RESULT", "H10", "--rank", "--geoid", "01"], "'H10' is a table: give a line of it"),
-        (["compare", "RESULT", "H10_002N", "--rank", "--base", "01"], "--rank compares places with one another"),
+        (
+            ["query", "RESULT", "--table", "H10", "--geoid", "8600000US01003"],
+            "is no place of summary level 860 that is known",
+        ),
+        (
+            ["query", "RESULT", "--table", "H10", "--geoid", "01", "--wide"],
+            "--wide is of what is written: give --out",
+        ),
+        (["query", "RESULT", "--table", "H10", "--geoid", "01", "--out", "x.txt"], "the name must end in .csv"),
+        (
+            ["query", "RESULT", "--table", "H10", "--places", "p.csv", "--geoid", "01"],
+            "argument --geoid: not allowed with argument --places",
+        ),
+        (["query", "nowhere", "--table", "H10", "--geoid", "01"], "nowhere/result.json: No such file"),
+        (["query", ".", "--table", "H10", "--geoid", "01"], "is a folder of nothing that this command made"),
+        (
+            ["query", "RESULT", "--table", "HCT1", "--table", "H10", *["--geolevel", "block"]],
+            "260 rows are too many to show: give --out",
+        ),
+        (
+            ["query", "RESULT", "--table", "H10_002N", "--over", "--geoid", "01"],
+            "give a line after --over or --minus, or",
+        ),
+        (
+            ["compare", "RESULT", "H10_002N", "--geoid", "01"],
+            "one of the arguments --over --minus --rank is required",
+        ),
+        (["query", "RESULT", "--table", "H10", "--rank", "--geoid", "01"], "'H10' is a table: give a line of it"),
+        (
+            ["query", "RESULT", "--table", "H10_002N", "--rank", "--base", "01"],
+            "--rank compares places with one another",
+        ),
         (["tables", "nowhere"], "nowhere/result.json: No such file"),
     ],
 )
@@ -179,8 +238,10 @@ def test_what_cannot_be_answered_is_refused_in_one_line(
 def test_the_coverage_is_said_in_full(state: SmallState, capsys: pytest.CaptureFixture) -> None:
     where = [str(state.result.folder), "H10_002N"]
     for level, said in (("0.95", "95% from"), ("0.999", "99.9% from"), ("0.57", " 57% from")):
-        assert said in shown(capsys, "table", *where, "--geoid", "01", "--level", level)
-        assert said in shown(capsys, "compare", *where, "--rank", "--geoid", "01", "--level", level)
+        assert said in shown(capsys, "query", where[0], "--table", where[1], "--geoid", "01", "--level", level)
+        assert said in shown(
+            capsys, "query", where[0], "--table", where[1], "--rank", "--geoid", "01", "--level", level
+        )
         blocks = ["--count", "total", "--all", "--geolevel", "Block", "--level", level]
         assert said in shown(capsys, "query", where[0], *blocks)
 
@@ -192,8 +253,10 @@ def test_what_is_proved_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -
     blocks, result = ["440010001001001", "440010001001002"], str(tmp_path / "result")
     release = simulate(tmp_path, settings, blocks, sexes, np.full((2, 2), 5), seed=1)
     shown(capsys, "estimate", str(release), "--out", result)
-    assert "no figure is further than" in shown(capsys, "table", result, "P1", "--geoid", "44001")
-    assert "no figure is further than" in shown(capsys, "compare", result, "P1_001N", "--rank", "--geolevel", "block")
+    assert "no figure is further than" in shown(capsys, "query", result, "--table", "P1", "--geoid", "44001")
+    assert "no figure is further than" in shown(
+        capsys, "query", result, "--table", "P1_001N", "--rank", "--geolevel", "block"
+    )
     one = Result(result).table("P1", np.array(["44001"]))
     assert_frame_equal(one, Result(result).table("P1", pl.Series(["44001"])))
     assert_frame_equal(one, Result(result).table("P1", geolevel="county", geoids=np.array(["44"])))

@@ -50,8 +50,8 @@ RUNS = [
     "estimate table.csv --out out.csv --nonnegative nnls",
     "estimate placed.csv --out out.csv",
     "info table.csv",
-    "joint table.csv second.csv --out out.csv",
-    "joint table.csv second.csv --names NAME,b --out out.csv",
+    "estimate table.csv second.csv --out out.csv",
+    "estimate table.csv second.csv --names NAME,b --out out.csv",
     "report table.csv --out page.html",
     "report estimates.csv --out page.html",
     "simulate blocks.csv --settings settings.toml --seed 3 --out again",
@@ -61,7 +61,7 @@ RUNS = [
     "query result --table all --all",
     "query result --table all --places places.csv",
     "report result --out page.html",
-    "spine spine.csv --entity place --out out.csv",
+    "design spine.csv --entity place --out out.csv",
     "benchmark --table table.csv --solver dense --columns 1",
     "estimate NAME.csv --out out.csv",
     "estimate table.csv --out NAME.csv",
@@ -70,7 +70,7 @@ RUNS = [
     "query result --count sex=NAME --all",
     "query result --geounits NAME",
     "report NAME --out page.html",
-    "joint table.csv placed.csv --same NAME=sex --out out.csv",
+    "estimate table.csv placed.csv --same NAME=sex --out out.csv",
 ]
 
 
@@ -249,4 +249,4 @@ def test_dollars_in_names_are_dollars_in_pictures(tmp_path: Path, monkeypatch: p
     Path("table.csv").write_text(TABLE.format(label="f").replace("sex", income))
     Path("spine.csv").write_text(SPINE.format(label=income))
     assert main(["estimate", "table.csv", "--out", "out.csv", "--plot", "fit.svg"]) == 0
-    assert main(["spine", "spine.csv", "--entity", "place", "--plot", "spine.svg"]) == 0
+    assert main(["design", "spine.csv", "--entity", "place", "--plot", "spine.svg"]) == 0

@@ -45,7 +45,7 @@ def read_spine(path):
 @pytest.mark.parametrize("extra", [[], ["--optimise", "mean"], ["--optimise", "worst", "--tract-groups"]])
 def test_the_spine_written_holds_all_blocks_and_spends_the_budget(tmp_path, capsys, extra):
     blocks, out = write_blocks(tmp_path / "blocks.csv"), tmp_path / "spine.csv"
-    assert main(["spine", blocks, "--entity", "place", "--out", str(out), *extra]) == 0
+    assert main(["design", blocks, "--entity", "place", "--out", str(out), *extra]) == 0
     spine, shares = read_spine(out)
     assert [spine.geocodes[i] for i in leaves(spine)] == block_table()[0]
     assert set(Strategy(spine, shares, {level: {"total": 1} for level in spine.levels}, Fraction(1)).path_sums()) == {1}
@@ -57,7 +57,8 @@ def test_the_spine_written_holds_all_blocks_and_spends_the_budget(tmp_path, caps
 def test_the_summary_is_that_of_the_report(tmp_path, capsys):
     blocks = write_blocks(tmp_path / "blocks.csv.gz")
     assert (
-        main(["spine", blocks, "--entity", "place", "--share", "Block=1/2", "--share", "State=1/2", "--loss", "3"]) == 0
+        main(["design", blocks, "--entity", "place", "--share", "Block=1/2", "--share", "State=1/2", "--loss", "3"])
+        == 0
     )
     geoids, places, _ = block_table()
     entities = Entities.from_labels({"place": places}, outside=False)
@@ -73,7 +74,7 @@ def test_the_summary_is_that_of_the_report(tmp_path, capsys):
 
 def test_several_states_get_a_root_and_areas_split_it(tmp_path):
     blocks, out = write_blocks(tmp_path / "blocks.csv", ("04", "44")), tmp_path / "spine.csv"
-    assert main(["spine", blocks, "--entity", "place", "--aian", "aian", "--out", str(out)]) == 0
+    assert main(["design", blocks, "--entity", "place", "--aian", "aian", "--out", str(out)]) == 0
     spine, _ = read_spine(out)
     assert spine.levels[0] == "US"
     assert {spine.geocodes[i] for i in spine.members[1]} == {"004", "104", "044", "144"}
@@ -90,7 +91,7 @@ def test_several_states_get_a_root_and_areas_split_it(tmp_path):
     ],
 )
 def test_bad_input_is_refused_in_one_line(tmp_path, capsys, arguments, message):
-    assert main(["spine", write_blocks(tmp_path / "blocks.csv"), *arguments]) == 2
+    assert main(["design", write_blocks(tmp_path / "blocks.csv"), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -119,7 +120,7 @@ def test_pictures(tmp_path):
     curves = spine_plots.accuracy(figure_module.Figure().add_subplot(), report)
     assert curves.lines[0].get_ydata().tolist() == [2.0]
     blocks = write_blocks(tmp_path / "blocks.csv")
-    assert main(["spine", blocks, "--entity", "place", "--plot", str(tmp_path / "spine.png")]) == 0
+    assert main(["design", blocks, "--entity", "place", "--plot", str(tmp_path / "spine.png")]) == 0
     assert (tmp_path / "spine.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -149,7 +150,7 @@ def test_outputs_that_cannot_be_written_are_refused_before_any_work(tmp_path, ca
     blocks = write_blocks(tmp_path / "blocks.csv")
     monkeypatch.setattr("blue_solvers.commands.design_spine._read_columns", lambda *_: pytest.fail("work was begun"))
     options = [option.format(folder=tmp_path) for option in options]
-    assert main(["spine", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options]) == 2
+    assert main(["design", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options]) == 2
     assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
 
@@ -158,7 +159,7 @@ def test_without_matplotlib_nothing_is_begun(tmp_path, capsys, monkeypatch):
     blocks = write_blocks(tmp_path / "blocks.csv")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     options = ["--out", str(tmp_path / "spine.csv"), "--plot", str(tmp_path / "spine.png")]
-    assert main(["spine", blocks, "--entity", "place", *options]) == 2
+    assert main(["design", blocks, "--entity", "place", *options]) == 2
     assert "--plot needs matplotlib: pip install 'blue-solvers[plots]'" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
 
@@ -167,7 +168,7 @@ def test_places_of_strangers_run_nowhere(tmp_path, capsys):
     path, out = tmp_path / "blocks.csv", tmp_path / "spine.csv"
     geoids = [f"=4001000100100{block}" for block in range(4)]
     path.write_text("geoid,place\n" + "".join(f"{geoid},@sum\n" for geoid in geoids))
-    assert main(["spine", str(path), "--entity", "place", "--out", str(out)]) == 2
+    assert main(["design", str(path), "--entity", "place", "--out", str(out)]) == 2
     assert "geoid '=40010001001000' is not of the digits 0 to 9 alone" in capsys.readouterr().err
     assert not out.exists()
 

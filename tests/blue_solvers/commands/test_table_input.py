@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from blue_solvers import estimate, problem_from
+from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
 from constraint_builders.files import read_schema_file
 
@@ -55,7 +55,7 @@ def test_every_format_long_and_wide(
     write(frame, noisy)
     arguments = ["estimate", str(noisy), "--out", str(out), "--write-schema", str(schema), *flags]
     assert main(arguments) == 0, capsys.readouterr().err
-    problem, y = problem_from(frame, **(SAID if shape == "long" else {"names_to": "sex"}))
+    problem, y = read_tables(frame, **(SAID if shape == "long" else {"names_to": "sex"}))
     est = estimate(problem, y)
     written = pl.read_parquet(out)
     np.testing.assert_array_equal(written["estimate"], est.values)

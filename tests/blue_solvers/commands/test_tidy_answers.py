@@ -132,7 +132,7 @@ def test_geounits_together_may_be_written_too(folder: Path, capsys: pytest.Captu
     [
         (["--all", "--table", "age=3"], "table 'age=3': 'age=3' is not a variable or recode"),
         (["--all", "--table", "sex", "--count", "total"], "argument --count: not allowed with argument --table"),
-        (["--all", "--digits", "3"], "--digits rounds what is written: give --out"),
+        (["--all", "--digits", "3"], "--digits is of what is written: give --out"),
         (["--all", "--geounits", "44"], "argument --geounits: not allowed with argument --all"),
         (["--places", "missing.csv"], "missing.csv: No such file or directory"),
         (["--all", "--out", "answers.xlsx"], "answers.xlsx: the name must end in .csv, .parquet, .arrow or .feather"),

@@ -55,9 +55,9 @@ def stored(request: pytest.FixtureRequest, options: list[str], tmp_path_factory:
 
 
 QUESTIONS = {
-    "table": ["H10", "--geoid", "01003"],
+    "query table": ["--table", "H10", "--geoid", "01003"],
     "tables": [],
-    "compare": ["H10_002N", "--over", "H10_001N", "--geoid", "01003"],
+    "query comparison": ["--table", "H10_002N", "--over", "H10_001N", "--geoid", "01003"],
     "query": ["--geolevel", "County", "--all"],
     "info": [],
     "report": [],
@@ -71,7 +71,7 @@ def test_every_command_that_reads_a_result_repeats_the_verdict(
     command: str, strict: bool, stored: Stored, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path / "page.html")] if command == "report" else []
-    code = main([command, stored.folder, *QUESTIONS[command], *out, *(["--strict"] if strict else [])])
+    code = main([command.split()[0], stored.folder, *QUESTIONS[command], *out, *(["--strict"] if strict else [])])
     said, error = capsys.readouterr()
     assert code == (3 if strict and not stored.fits else 0)
     assert ("--strict" in error) == (code == 3)
@@ -91,7 +91,7 @@ def test_what_was_not_tested_is_no_good_news(tmp_path: Path, capsys: pytest.Capt
     write_release(tmp_path / "in", 1)
     command = ["estimate", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--no-fit"]
     assert main([*command, "--strict"]) == 3
-    assert main(["table", str(tmp_path / "out"), "H10", "--geoid", "01", "--strict"]) == 3
+    assert main(["query", str(tmp_path / "out"), "--table", "H10", "--geoid", "01", "--strict"]) == 3
     said, error = capsys.readouterr()
     assert said.count("not tested") == 2
     assert error.count("not tested") == 2

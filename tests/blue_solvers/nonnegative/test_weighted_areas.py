@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from blue_solvers import blue, intervals
 from blue_solvers.nonnegative import (
     METHODS,
-    Fit,
+    NonnegativeFit,
     NotConvergedError,
     anchored_fit,
     inverted_intervals,
@@ -81,13 +81,13 @@ def extreme(q: LeastSquares, weights: np.ndarray) -> float:
     return -np.inf if found.status == 3 else float(found.fun)
 
 
-def cells_of(one: Invented, fit: Fit) -> np.ndarray:
+def cells_of(one: Invented, fit: NonnegativeFit) -> np.ndarray:
     empty = one.description.empty_cells()
     assert not fit.detail.ravel()[empty].any()
     return fit.detail.ravel()[~empty]
 
 
-def require_consistent(one: Invented, y: np.ndarray, fit: Fit, q: LeastSquares) -> np.ndarray:
+def require_consistent(one: Invented, y: np.ndarray, fit: NonnegativeFit, q: LeastSquares) -> np.ndarray:
     """What the fit says of tables and exact values is what its cells sum to."""
     x = cells_of(one, fit)
     scale = max(1.0, np.nanmax(abs(y)), x.max(initial=0.0))

@@ -95,10 +95,10 @@ def test_the_numbers_are_those_of_dense_algebra(tmp_path: Path) -> None:
 
     studentised = (y - x) / np.sqrt(variance - np.diag(covariance))
     worst = downloaded(root, "worst_residuals.csv")
-    np.testing.assert_allclose(worst["residual"], sorted(studentised, key=abs, reverse=True)[:10], rtol=1e-9)
+    np.testing.assert_allclose(worst["adjustment_z"], sorted(-studentised, key=abs, reverse=True)[:10], rtol=1e-9)
     moved = downloaded(root, "largest_adjustments.csv")
-    order = np.argsort(-abs(x - y) / np.sqrt(variance))[:10]
-    np.testing.assert_allclose(moved["in standard errors"], ((x - y) / np.sqrt(variance))[order], rtol=1e-9)
+    order = np.argsort(-abs(studentised))[:10]
+    np.testing.assert_allclose(moved["adjustment_z"], -studentised[order], rtol=1e-9)
     np.testing.assert_allclose(moved["adjustment"], (x - y)[order], rtol=1e-9)
     np.testing.assert_allclose(moved["estimate"], x[order], rtol=1e-9)
     assert moved["table"].to_list() == [frame["table"][int(i)] for i in order]

@@ -228,12 +228,12 @@ def test_ranks_compare_every_two_places(ages: SmallState) -> None:
 
 
 def test_what_can_be_answered_is_listed_with_the_reason(ages: SmallState, races: SmallState) -> None:
-    told = {row["table"]: row for row in ages.result.tables().iter_rows(named=True)}
+    told = {row["table"]: row for row in ages.result.published_tables().iter_rows(named=True)}
     assert told["P12"]["reason"] == ""
     assert told["P12"]["geolevels"] == "US, State, County, Tract, Block_Group, Block"
     assert told["P12A"]["reason"] == "its variables lack 'cenrace'"
     assert {name for name, row in told.items() if not row["reason"]} == {"P1", "P12", "P14", "PCT12"}
-    told = {row["table"]: row for row in races.result.tables().iter_rows(named=True)}
+    told = {row["table"]: row for row in races.result.published_tables().iter_rows(named=True)}
     assert {name for name, row in told.items() if not row["reason"]} == {"P1", "P3", "P6", "P8"}
     for state, name, said in (
         (ages, "P12A", "cannot answer P12A: its variables lack 'cenrace'"),

@@ -16,7 +16,7 @@ from scipy import sparse
 from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, Dense, Solver, blue
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
 from blue_solvers.testing import check_solver, problems
-from blue_solvers.testing.conformance import LAWS
+from blue_solvers.testing.conformance import PROPERTIES
 from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Float
@@ -256,4 +256,4 @@ def test_areas_in_pieces_that_nothing_ties() -> None:
     for solver in taken:
         report = check_solver(solver, problem)
         assert report.compared == report.problems
-        assert report.laws == LAWS
+        assert report.laws == PROPERTIES

@@ -92,7 +92,7 @@ def test_shares_that_leave_nothing_are_refused(share: str, said: str) -> None:
 def test_the_command_asks_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     rows = [f"4400{c}0001001{block:03},{'ab'[block % 2]}" for c in "13" for block in range(8)]
     (tmp_path / "blocks.csv").write_text("\n".join(["geoid,place", *rows]) + "\n")
-    words = ["spine", str(tmp_path / "blocks.csv"), "--entity", "place"]
+    words = ["design", str(tmp_path / "blocks.csv"), "--entity", "place"]
     assert main([*words, "--measure-entities", "1/10"]) == 0
     said = capsys.readouterr().out
     line = said.split("Were every entity measured itself, for a share of 1/10:")[1].splitlines()[4].split()

@@ -153,7 +153,7 @@ def test_a_stored_value_that_was_changed_is_found(tmp_path: Path, capsys: pytest
     said = capsys.readouterr().out
     assert "\nproved: no figure is further than" in said
     assert "\nfit        fits: all tables agree with their noise; chi-square" in said
-    assert "\nresidual   largest" in said
+    assert "\nadjusted   most by" in said
     assert main(["info", str(out)]) == 0
     assert "proved: no figure" in capsys.readouterr().out
     code = Result(out).spine.geocodes[0]

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from blue_solvers import blue
 from blue_solvers.goodness import fit_test as estimate_and_fit
-from blue_solvers.verification import Fit, fit_test
+from blue_solvers.verification import Fit, fit_of_estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms import add_noise
 from tests.helpers.effort import lengths
@@ -24,7 +24,7 @@ def truth_of(problem: Problem, seed: int = 0) -> np.ndarray:
 
 def fitted(problem: Problem, y: np.ndarray) -> Fit:
     P = blue(problem.observing())
-    return fit_test(problem, y, P @ y + P.offset, P.variances())
+    return fit_of_estimate(problem, y, P @ y + P.offset, P.variances())
 
 
 def dense_residual_covariance(problem: Problem) -> np.ndarray:
@@ -72,7 +72,8 @@ def test_right_noise_has_uniform_probabilities() -> None:
     truth, rng = truth_of(problem), np.random.default_rng(5)
     P = blue(problem.observing())
     fits = [
-        fit_test(problem, y, P @ y, P.variances()) for y in (add_noise(problem, truth, rng=rng) for _ in range(300))
+        fit_of_estimate(problem, y, P @ y, P.variances())
+        for y in (add_noise(problem, truth, rng=rng) for _ in range(300))
     ]
     assert kstest([f.p_value for f in fits], "uniform").pvalue > 1e-3
     worst = np.array([f.outliers(1)[0].probability for f in fits])  # Sidak's bound: never too small
@@ -175,11 +176,11 @@ def test_laplace_noise_is_judged_by_replicates(draws: int) -> None:
 def test_bad_input_is_refused_by_name() -> None:
     problem = gallery.toy()
     with pytest.raises(ValueError, match=r"variances must have shape \(4,\)"):
-        fit_test(problem, np.zeros(4), np.zeros(4), np.zeros(3))
+        fit_of_estimate(problem, np.zeros(4), np.zeros(4), np.zeros(3))
     with pytest.raises(ValueError, match="table 'B', cell \\(B=0\\) of y is not finite"):
-        fit_test(problem, [np.nan, 0, 0, 0], np.zeros(4), np.zeros(4))
+        fit_of_estimate(problem, [np.nan, 0, 0, 0], np.zeros(4), np.zeros(4))
     with pytest.raises(ValueError, match="draws is -1: give a whole number of 1 or more"):
         estimate_and_fit(problem, np.zeros(4), draws=-1)
-    fit = fit_test(problem, np.zeros(4), np.zeros(4), np.full(4, 0.5))
+    fit = fit_of_estimate(problem, np.zeros(4), np.zeros(4), np.full(4, 0.5))
     with pytest.raises(ValueError, match="no spine"):
         _ = fit.by_geolevel

@@ -148,7 +148,7 @@ def test_redistricting_persons_of_both_runs(
 ) -> None:
     written = of_pl94(tmp_path / product.folder, product, state, root)
     words = ["--settings", settings, "--desired", "total", "--desired", "hhgq", "--out", str(tmp_path / "out")]
-    assert main(["estimate", str(tmp_path / product.folder), *words, *memory]) == 0
+    assert main(["estimate", str(tmp_path / product.folder), *words, *memory, "--verbose"]) == 0
     said = capsys.readouterr().out
     assert "proved: " in said
     assert "fits: all tables" in said
@@ -181,6 +181,7 @@ def test_housing_runs_to_the_end(memory: list[str], tmp_path: Path, capsys: pyte
     ]
     write_housing_files(tmp_path / "PR_DHCH_PROD", product, blocks, rng, None)
     words = ["--settings", "dhc_pr_housing", "--variables", "sex,race,hisp,tenure", "--out", str(tmp_path / "out")]
+    words.append("--verbose")
     assert (
         main(["estimate", str(tmp_path / "PR_DHCH_PROD"), *words, "--desired", "tenure", "--desired", "race", *memory])
         == 0

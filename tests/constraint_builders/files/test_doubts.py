@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import estimate
-from constraint_builders import problem_from
+from constraint_builders import read_tables
 from constraint_builders.description.layout import Layout
 from constraint_builders.files.doubts import Floor, doubts
 from tests.helpers.effort import examples
@@ -75,7 +75,7 @@ def test_what_is_doubted_is_part_of_what_is_said_of_an_estimate() -> None:
     frame = pandas.DataFrame(
         {"race": ["total", "a", "b", "c"], "value": [40.0, 20, 21, -9], "std_error": [3.0, 2, 2, 0]}
     )
-    problem, y = problem_from(frame)
+    problem, y = read_tables(frame)
     assert "further below 0 than noise comes, table 'race', cell (race=c): -9" in repr(estimate(problem, y))
 
 
@@ -98,7 +98,7 @@ def test_a_level_that_may_be_the_total_of_the_others_is_asked_about_or_named(
     labels.insert(place, "whole")
     frame = pl.DataFrame({"part": labels, "value": drawn, "std_error": errors})
     try:
-        said = "; ".join(problem_from(frame)[0].understood.notes)
+        said = "; ".join(read_tables(frame)[0].understood.notes)
     except ValueError as refusal:
         said = str(refusal)
     assert ("'whole'" in said and "counts as many as all others together" in said) == (share == 1)

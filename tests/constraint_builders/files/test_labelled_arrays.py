@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from blue_solvers import estimate, problem_from
+from blue_solvers import estimate, read_tables
 from constraint_builders import Problem, Schema, Spine
 
 xarray = pytest.importorskip("xarray")
@@ -25,7 +25,7 @@ def dataset() -> xarray.Dataset:
 
 
 def test_in() -> None:
-    problem, y = problem_from(dataset())
+    problem, y = read_tables(dataset())
     assert problem.schema == Schema({"age": ["old", "older", "young"], "sex": ["f", "m"]})
     assert problem.observed.names == ("total", "age * sex")
     np.testing.assert_array_equal(y, [22, 3, np.nan, 5, 6, 1, 2])
@@ -35,7 +35,7 @@ def test_in() -> None:
 
 def test_labels_of_a_schema_in_another_order() -> None:
     schema = Schema({"sex": ["m", "f"], "age": ["older", "old", "young"]})
-    problem, y = problem_from(dataset(), schema)
+    problem, y = read_tables(dataset(), schema)
     np.testing.assert_array_equal(problem.observed.tables(y)["age * sex"], [[6, 5], [np.nan, 3], [2, 1]])
     variances = problem.observed.tables(problem.variances)["age * sex"]
     np.testing.assert_array_equal(variances, [[4, 1], [np.inf, 1], [4, 1]])
@@ -53,7 +53,7 @@ def test_out_and_in_again() -> None:
     )
     errors = problem.desired.tables(est.std_errors)
     np.testing.assert_array_equal(out["adult * sex std_error"], errors["adult * sex"])
-    again, y = problem_from(out, SCHEMA)
+    again, y = read_tables(out, SCHEMA)
     tables, variances = again.observed.tables(y), again.observed.tables(again.variances)
     assert tables.keys() == est.tables.keys()
     for name, cells in est.tables.items():
@@ -81,12 +81,12 @@ def test_geounits_are_the_first_dimension() -> None:
 )
 def test_what_is_wrong_is_named(change: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        problem_from(change(dataset()))  # type: ignore[operator]
+        read_tables(change(dataset()))  # type: ignore[operator]
 
 
 def test_options_of_frames_are_refused() -> None:
     with pytest.raises(TypeError, match="a dataset says its tables by its dimensions"):
-        problem_from(dataset(), names_to="sex")
+        read_tables(dataset(), names_to="sex")
 
 
 def test_without_xarray_the_extra_is_named() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from blue_solvers.cli import main
-from constraint_builders import Problem, Schema, problem_from
+from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import frame_like, measurements_frame, read_long_table
 from constraint_builders.files.numbers import decimal_mark, read_numbers
 from tests.helpers.every import every
@@ -295,13 +295,13 @@ def test_formulas_that_nobody_worked_out_are_no_zeros(prefix: str, tmp_path: Pat
         for name, part in parts.items():
             archive.writestr(name, part)
     with pytest.raises(ValueError, match=r"noisy\.xlsx: cell B2 is a formula that nobody worked out"):
-        problem_from(path)
+        read_tables(path)
     parts["xl/worksheets/sheet1.xml"] = written.replace(b"</f><v>0</v>", b"</f><v>12</v>")  # as a spreadsheet saves it
     parts["xl/workbook.xml"] = parts["xl/workbook.xml"].replace(b' fullCalcOnLoad="1"', b"")
     with zipfile.ZipFile(path, "w") as archive:
         for name, part in parts.items():
             archive.writestr(name, part)
-    assert problem_from(path)[1].tolist() == [12, 5, 7]
+    assert read_tables(path)[1].tolist() == [12, 5, 7]
 
 
 def test_without_fastexcel_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

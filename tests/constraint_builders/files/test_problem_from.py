@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from blue_solvers import estimate, problem_from
+from blue_solvers import estimate, read_tables
 from constraint_builders import Problem, Schema
 from constraint_builders.files import (
     format_schema,
@@ -40,7 +40,7 @@ MARGIN = norm.ppf(0.95)
 @pytest.mark.parametrize("kind", KINDS)
 def test_three_lines(kind: str) -> None:
     frame = KINDS[kind](pl.DataFrame({"sex": ["total", "f", "m"], "estimate": [21, 9, 11], "se": [1.0, 2.0, 2.0]}))
-    problem, y = problem_from(frame)
+    problem, y = read_tables(frame)
     out = estimate(problem, y).to_frame()
     assert out["table"].to_list() == ["total", "sex", "sex"]
     np.testing.assert_allclose(out["estimate"], [21 - 1 / 9, 9 + 4 / 9, 11 + 4 / 9])  # each by its share of variance
@@ -62,7 +62,7 @@ def test_tables_need_no_names(data: st.DataObject) -> None:
     y = rng.normal(20, 5, problem.observed.size)
     frame = measurements_frame(problem, y).drop("table").sample(fraction=1, shuffle=True, seed=1)
     kind = data.draw(st.sampled_from(sorted(KINDS)))
-    found, z = problem_from(KINDS[kind](frame), SCHEMA if recoded else None)
+    found, z = read_tables(KINDS[kind](frame), SCHEMA if recoded else None)
     assert set(found.observed.names) == {name if recoded or name != "detailed" else "sex * age" for name in names}
     order = found.schema.labels_of("age") if found.schema is not None else ()
     for name in names:
@@ -78,8 +78,8 @@ def test_a_label_of_a_level_and_of_a_group_is_asked_for() -> None:
     schema = Schema({"age": ["a", "b", "c"]}, {"age": {"two": ["a", "z", "z"]}})
     frame = pl.DataFrame({"age": ["a", "z"], "value": [1, 2], "variance": [1.0, 1.0]})
     with pytest.raises(ValueError, match="'a' is a label of 'age' and 'two': say which table in a column 'table'"):
-        problem_from(frame, schema)
-    problem, _ = problem_from(frame.with_columns(table=pl.lit("two")), schema)
+        read_tables(frame, schema)
+    problem, _ = read_tables(frame.with_columns(table=pl.lit("two")), schema)
     assert problem.observed.names == ("two",)
 
 
@@ -93,7 +93,7 @@ def test_suppressed_and_exact_cells(text: bool) -> None:
         values = {"value": [1200.0, -666666666, None], "moe_90": [-555555555.0, 3, 2]}
         frame = pl.DataFrame({"sex": ["all", "f", "m"], **values})
         marks = {"suppressed": [-666666666], "exact": [-555555555]}
-    problem, y = problem_from(frame, **marks)
+    problem, y = read_tables(frame, **marks)
     np.testing.assert_array_equal(problem.variances, [0, np.inf, np.inf])
     np.testing.assert_array_equal(y, [1200, np.nan, np.nan])
     est = estimate(problem, y)
@@ -104,12 +104,12 @@ def test_suppressed_and_exact_cells(text: bool) -> None:
 def test_an_unlisted_mark_is_refused_by_its_cell() -> None:
     frame = pl.DataFrame({"sex": ["f", "m"], "value": ["3", "(S)"], "se": ["1", "1"]})
     with pytest.raises(ValueError, match=r"sex=m.*value '\(S\)' is not a number \(row 2\)"):
-        problem_from(frame)
+        read_tables(frame)
 
 
 def test_a_suppressed_cell_that_others_determine_is_estimated() -> None:
     frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": [20.0, 8.0, np.nan], "moe": [0, MARGIN, np.nan]})
-    problem, y = problem_from(frame, columns={"moe": "moe_90"})
+    problem, y = read_tables(frame, columns={"moe": "moe_90"})
     est = estimate(problem, y)
     np.testing.assert_allclose(est.values, [20, 8, 12])
     np.testing.assert_allclose(est.std_errors, [0, 1, 1])
@@ -130,7 +130,7 @@ WIDE = pl.DataFrame(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_wide_tables(kind: str) -> None:
-    problem, y = problem_from(KINDS[kind](WIDE), names_to="sex")
+    problem, y = read_tables(KINDS[kind](WIDE), names_to="sex")
     tables, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
     assert set(tables) == {"age * sex", "sex", "age", "total"}
     assert problem.schema.labels_of("age") == ("old", "older", "young")
@@ -145,7 +145,7 @@ def test_wide_tables_of_several_variables_and_one_precision_a_row() -> None:
     frame = pd.DataFrame({"f_young": [1], "m_young": [2], "f_old": [3], "m_old": [4], "cv": [10.0]})
     both = ["sex", "age"]
     cells = ["f_young", "m_young", "f_old", "m_old"]
-    problem, y = problem_from(frame, columns={"cv": "cv_percent"}, names_to=both, cells=cells)
+    problem, y = read_tables(frame, columns={"cv": "cv_percent"}, names_to=both, cells=cells)
     assert problem.observed.names == ("sex * age",)
     np.testing.assert_array_equal(y, [3, 1, 4, 2])  # old before young
     np.testing.assert_allclose(problem.variances, np.square([0.3, 0.1, 0.4, 0.2]))
@@ -167,9 +167,9 @@ def test_the_survey_of_a_state_by_its_own_names() -> None:
              "GEO_ID": "geocode", "level": "geolevel"}  # fmt: skip
     schema = Schema({"sex": ["male", "female"]})
     with pytest.raises(ValueError, match=r"female.*is missing"):
-        problem_from(frame, schema, columns=named, names_to="sex", exact=[-555555555])
+        read_tables(frame, schema, columns=named, names_to="sex", exact=[-555555555])
     named |= {"B01_002E": "note", "B01_002M": "note"}
-    problem, y = problem_from(frame, schema, columns=named, names_to="sex", exact=[-555555555])
+    problem, y = read_tables(frame, schema, columns=named, names_to="sex", exact=[-555555555])
     est = estimate(problem, y)
     values = est.tables["County", "total"]
     np.testing.assert_allclose(values, [100 - 100 / 221, 210 - 121 / 221])
@@ -192,40 +192,40 @@ def test_the_survey_of_a_state_by_its_own_names() -> None:
 )
 def test_what_is_ambiguous_is_asked_for_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        problem_from(WIDE, **options)
+        read_tables(WIDE, **options)
 
 
 def test_cells_without_a_precision_of_their_own_are_asked_for() -> None:
     frame = pl.DataFrame({"f": [1.0], "m": [2.0], "se": [1.0]})
     with pytest.raises(ValueError, match=r"which columns are cells\?.*cells=\["):
-        problem_from(frame, names_to="sex")
+        read_tables(frame, names_to="sex")
 
 
 @pytest.mark.parametrize("name", ["moe", "cv"])
 def test_a_precision_without_level_or_unit_is_asked_for(name: str) -> None:
     frame = pl.DataFrame({"sex": ["f"], "value": [1.0], name: [1.0]})
     with pytest.raises(ValueError, match="does not say its"):
-        problem_from(frame)
+        read_tables(frame)
 
 
 def test_no_frame_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a table is a path or a data frame"):
-        problem_from({"value": [1.0]})
+        read_tables({"value": [1.0]})
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".feather"])
 def test_files(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"wide{suffix}"
     write_frame(WIDE, path)
-    problem, y = problem_from(path, names_to="sex")
-    same, z = problem_from(WIDE, names_to="sex")
+    problem, y = read_tables(path, names_to="sex")
+    same, z = read_tables(WIDE, names_to="sex")
     assert problem.observed.names == same.observed.names
     np.testing.assert_array_equal(y, z)
     np.testing.assert_array_equal(problem.variances, same.variances)
 
 
 def test_the_inferred_schema_is_shown_and_written(tmp_path: Path) -> None:
-    problem, _ = problem_from(WIDE, names_to="sex")
+    problem, _ = read_tables(WIDE, names_to="sex")
     assert problem.schema is not None
     assert format_schema(problem.schema).splitlines()[0] == "[variables]"
     write_schema_file(tmp_path / "schema.toml", problem.schema)
@@ -237,16 +237,16 @@ def test_a_label_that_may_count_everybody_is_asked_about(label: str) -> None:
     """Taken for a level it would be one more group, and no table would be made to agree with it."""
     frame = pd.DataFrame({"age": [label, "young", "old"], "value": [5.0, 2, 2], "variance": [1.0, 1, 1]})
     with pytest.raises(ValueError, match=rf"column 'age': does '{label}' count everybody\? write 'total'"):
-        problem_from(frame)
-    problem, _ = problem_from(frame, Schema({"age": [label, "young", "old"]}))
+        read_tables(frame)
+    problem, _ = read_tables(frame, Schema({"age": [label, "young", "old"]}))
     assert problem.observed.names == ("age",)
-    problem, _ = problem_from(frame.replace(label, "total"))
+    problem, _ = read_tables(frame.replace(label, "total"))
     assert problem.observed.names == ("total", "age")
 
 
 @pytest.mark.parametrize("label", ["All other", "All others", "Allegheny", "Totally", "both parents"])
 def test_a_label_that_only_begins_so_is_a_level(label: str) -> None:
-    problem, _ = problem_from(pd.DataFrame({"group": [label, "one"], "value": [5.0, 2], "variance": [1.0, 1]}))
+    problem, _ = read_tables(pd.DataFrame({"group": [label, "one"], "value": [5.0, 2], "variance": [1.0, 1]}))
     assert set(problem.schema.labels_of("group")) == {label, "one"}
 
 
@@ -255,23 +255,23 @@ def test_a_mark_of_the_census_bureau_is_no_number(kind: type) -> None:
     values = [kind(own) for own in (20, -666666666, 12)]
     frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": values, "variance": [1.0, 1, 1]})
     with pytest.raises(ValueError, match=r"value -666666666\S* is a mark of the Census Bureau.*suppressed="):
-        problem_from(frame)
-    problem, y = problem_from(frame, suppressed=values[1])
+        read_tables(frame)
+    problem, y = read_tables(frame, suppressed=values[1])
     np.testing.assert_allclose(estimate(problem, y).values, [20, 8, 12])
 
 
 def test_one_mark_and_one_cell_may_be_given_by_themselves() -> None:
     frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": ["20", "(D)", "12"], "se": ["**", "1", "2"]})
-    problem, _ = problem_from(frame, suppressed="(D)", exact="**")
+    problem, _ = read_tables(frame, suppressed="(D)", exact="**")
     np.testing.assert_array_equal(problem.variances, [0, np.inf, 4])
     wide = pd.DataFrame({"female": [1.0], "std_error": [1.0]})
-    problem, _ = problem_from(wide, names_to="sex", cells="female")
+    problem, _ = read_tables(wide, names_to="sex", cells="female")
     assert problem.observed.names == ("sex",)
 
 
 def test_columns_that_are_no_mapping_are_refused() -> None:
     with pytest.raises(TypeError, match=r"columns is a mapping, such as .*: got list"):
-        problem_from(WIDE, columns=["f"])
+        read_tables(WIDE, columns=["f"])
 
 
 @pytest.mark.parametrize("kind", ["long", "unnamed", "wide"])
@@ -287,11 +287,11 @@ def test_what_is_no_number_beside_a_precision_is_refused_in_every_kind_of_table(
     path, options = tmp_path / "table.csv", {"names_to": "sex"} if kind == "wide" else {}
     path.write_text(texts[kind].format(broken))
     with pytest.raises(ValueError, match=r"table\.csv: .*sex=f"):
-        problem_from(path, **options)
+        read_tables(path, **options)
     path.write_text(texts[kind].format(3))
-    assert problem_from(path, **options)[1].size
+    assert read_tables(path, **options)[1].size
     if kind != "long":  # where an empty value is one that was not published
         path.write_text(texts[kind].format(""))
-        assert np.isnan(problem_from(path, **options)[1]).sum() == 1
+        assert np.isnan(read_tables(path, **options)[1]).sum() == 1
         path.write_text(texts[kind].format(broken))
-        assert np.isnan(problem_from(path, suppressed=broken.strip(), **options)[1]).sum() == 1
+        assert np.isnan(read_tables(path, suppressed=broken.strip(), **options)[1]).sum() == 1

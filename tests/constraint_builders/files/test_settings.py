@@ -18,7 +18,7 @@ from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
 from constraint_builders.files.kept_variables import keep_variables, settings_over
-from constraint_builders.files.schema_file import parse_partition
+from constraint_builders.files.level_ranges import parse_partition
 from constraint_builders.files.settings import find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
 from tests.helpers.places import DHC_SETTINGS, PRODUCTION_SETTINGS

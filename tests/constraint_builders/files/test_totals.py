@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from constraint_builders import Problem, Schema, problem_from
+from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.files.labels import overlapping
 from tests.helpers.effort import examples
@@ -50,7 +50,7 @@ def test_totals_of_any_name_are_totals(data: st.DataObject, sizes: list[int], se
     word = data.draw(st.sampled_from(READ_AS_TOTALS))
     word = data.draw(st.sampled_from([word, word.upper(), f" {word}:", f"({word})"]) if word != "_T" else st.just(word))
     assert same(
-        problem_from(frame.with_columns(pl.exclude("value", "std_error").replace("*", word))), problem_from(frame)
+        read_tables(frame.with_columns(pl.exclude("value", "std_error").replace("*", word))), read_tables(frame)
     )
 
 
@@ -61,10 +61,10 @@ def test_what_may_be_a_total_is_asked_about_and_is_what_is_said(label: str, size
     frame = margins(rng.poisson(80, sizes), rng, 2.0)
     called = frame.with_columns(pl.col("v0").replace("*", label))
     with pytest.raises(ValueError, match=r"column 'v0': does .* count everybody\?"):
-        problem_from(called)
-    assert same(problem_from(called, total=["*", label]), problem_from(frame))
-    problem, _ = problem_from(called, total="*")
-    assert set(problem.schema.labels_of("v0")) == {label, *problem_from(frame)[0].schema.labels_of("v0")}
+        read_tables(called)
+    assert same(read_tables(called, total=["*", label]), read_tables(frame))
+    problem, _ = read_tables(called, total="*")
+    assert set(problem.schema.labels_of("v0")) == {label, *read_tables(frame)[0].schema.labels_of("v0")}
 
 
 @examples(60)
@@ -76,7 +76,7 @@ def test_a_total_of_its_own_name_is_asked_about(sizes: list[int], seed: int, who
     totals = frame.filter(pl.col("v0") == "*").with_columns(v0=pl.lit("Ruritania"))
     parts = frame if whole else frame.filter(pl.col("v0") != "*")
     with pytest.raises(ValueError, match=r"column 'v0': 'Ruritania' (counts as many|is counted twice)"):
-        problem_from(pl.concat([parts, totals]).sample(fraction=1, shuffle=True, seed=seed))
+        read_tables(pl.concat([parts, totals]).sample(fraction=1, shuffle=True, seed=seed))
 
 
 @examples(60)
@@ -92,7 +92,7 @@ def test_a_subtotal_beside_the_total_is_asked_about(n: int, seed: int, data: st.
     rows = [("South", label, float(count), 3.0) for label, count in (("a1", inside[0]), ("b1", inside[1]))]
     rows.append(("South", "*", float(inside.sum()), 3.0))
     with pytest.raises(ValueError, match="column 'v0': 'South' is counted twice"):
-        problem_from(pl.concat([frame, pl.DataFrame(rows, frame.schema, orient="row")]))
+        read_tables(pl.concat([frame, pl.DataFrame(rows, frame.schema, orient="row")]))
 
 
 @examples(60)
@@ -108,12 +108,12 @@ def test_a_hierarchy_in_one_column_is_asked_about(sizes: list[int], other: int, 
             rows += [(label, f"b{j}", float(n + 2 * rng.standard_normal()), 2.0) for j, n in enumerate(own)]
     frame = pl.DataFrame(rows, ["v", "w", "value", "std_error"], orient="row")
     with pytest.raises(ValueError, match=r"column 'v': 'A' counts as many as 'A0' and \d more together"):
-        problem_from(frame.sample(fraction=1, shuffle=True, seed=seed))
+        read_tables(frame.sample(fraction=1, shuffle=True, seed=seed))
     plain = {label: f"level {place}" for place, label in enumerate(frame["v"].unique(maintain_order=True))}
     if other == 3:
         with pytest.raises(ValueError, match=r"column 'v': 'level \d+' counts as many as 'level \d+' and \d more"):
-            problem_from(frame.with_columns(pl.col("v").replace(plain)))
-    assert problem_from(frame, total="*")[0].schema.names == ("v", "w")
+            read_tables(frame.with_columns(pl.col("v").replace(plain)))
+    assert read_tables(frame, total="*")[0].schema.names == ("v", "w")
 
 
 def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals() -> None:
@@ -131,7 +131,7 @@ def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals() -> None:
             orient="row",
         )
         try:
-            problem_from(frame)
+            read_tables(frame)
         except ValueError:  # nothing else can be wrong with it
             asked += 1
     assert asked <= 2
@@ -143,14 +143,14 @@ def test_levels_are_no_totals_whatever_they_count() -> None:
         rng = np.random.default_rng(seed)
         counts = rng.integers(1, 3000, rng.integers(3, 7, rng.integers(1, 3)))
         counts[0] = counts[1:].sum(axis=0)
-        problem_from(margins(counts, rng, 10.0 ** rng.uniform(-1, 2)))
+        read_tables(margins(counts, rng, 10.0 ** rng.uniform(-1, 2)))
 
 
 def test_noise_is_not_taken_for_a_sum() -> None:
     """Nor is one of two alike beside a small one, nor counts of which little is known."""
     for values, error in (([510, 505, 3], 5.0), ([100, 60, 20], 10.0), ([3, 2, 1], 1.0), ([0, 0, 0], 0.0)):
         frame = pl.DataFrame({"v": ["a", "b", "c"], "value": values, "std_error": [error] * 3})
-        assert problem_from(frame)[0].schema.labels_of("v") == ("a", "b", "c")
+        assert read_tables(frame)[0].schema.labels_of("v") == ("a", "b", "c")
 
 
 @examples(60)
@@ -165,14 +165,14 @@ def test_rows_that_say_nothing_are_refused_where_nothing_is_left_for_them(
     others = [[*["*"] * (counts.ndim - 1)]] if counts.ndim == 1 else [["*"], *[[f"{c}1"] for c in "abcd"[: sizes[1]]]]
     footer = pl.DataFrame([[label, *own, None, None] for own in others], frame.schema, orient="row")
     with pytest.raises(ValueError, match=rf"row {frame.height + 1}, '{label}' in column 'v0', has neither a value"):
-        problem_from(pl.concat([frame, footer]))
-    problem, _ = problem_from(pl.concat([frame, footer]), suppressed="")
+        read_tables(pl.concat([frame, footer]))
+    problem, _ = read_tables(pl.concat([frame, footer]), suppressed="")
     assert problem.schema.names == tuple(names)
     assert int(problem.unmeasured.sum()) == len(others)
     hidden = frame.with_columns(
         pl.when(pl.col("v0") == "a0").then(None).otherwise(pl.col("value", "std_error")).name.keep()
     )
-    assert int(problem_from(hidden)[0].unmeasured.sum()) == len(others)  # which leaves 300 for it
+    assert int(read_tables(hidden)[0].unmeasured.sum()) == len(others)  # which leaves 300 for it
 
 
 SPELLINGS = [
@@ -239,7 +239,7 @@ def test_arrays_of_labels_ask_too() -> None:
             }
         )
         with pytest.raises(ValueError, match=words):
-            problem_from(source)
+            read_tables(source)
 
 
 @pytest.mark.few(0)
@@ -253,7 +253,7 @@ def test_numbers_that_have_nothing_to_do_with_one_another_are_not_taken_for_sums
         problem = Problem(schema, {name: float(rng.uniform(1, 9)) for name in names})
         frame = measurements_frame(problem, rng.normal(20, 5, problem.observed.size)).drop("table")
         try:
-            assert len(problem_from(frame)[0].observed.names) == len(names)
+            assert len(read_tables(frame)[0].observed.names) == len(names)
         except ValueError as error:
             complaints.append(str(error))
     assert all("counts as many" in complaint for complaint in complaints)
