@@ -117,8 +117,8 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     if tree is not None and holds_all(tree.problem, []):  # of others of the spine nothing is said
         problem = tree.problem
         wanted = None if wanted is None else _laid_out(wanted, tree.desired, problem.desired.size)
-        y, x = (_laid_out(own, tree.observed, problem.observed.size) for own in (y, x))
-        y = np.nan_to_num(y)  # the others were not measured
+        x = _laid_out(x, tree.observed, problem.observed.size)
+        y = _laid_out(y, tree.observed, problem.observed.size, 0.0)  # the others were not measured
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
@@ -208,15 +208,14 @@ def certificate_of(
 ) -> Certificate:
     """What is proved of all parts of a tree together, of whose sums that is the tally."""
     try:
-        left = float(np.sqrt(tally.left)) + tally.moved()
-        return judged(tally.bound(tables, schema, left, ties), tally.violation)
+        return judged(tally.bound(tables, schema, tally.all_left(), ties), tally.violation)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal))
 
 
-def _laid_out(values: Float, places: Index, size: int) -> Float:
-    """A vector that is part of another; NaN elsewhere."""
-    found = np.full(size, np.nan)
+def _laid_out(values: Float, places: Index, size: int, elsewhere: float = np.nan) -> Float:
+    """A vector that is part of another."""
+    found = np.full(size, elsewhere)
     found[places] = values
     return found
 

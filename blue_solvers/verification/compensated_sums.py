@@ -305,6 +305,11 @@ class Reach(NamedTuple):
         """With powers of the weights' sizes."""
         return self._replace(weights=abs(self.weights) ** power)
 
+    def of_sizes(self) -> Reach:
+        """Of what is at most so large in all cells of a row together."""
+        weights = self.weights if (self.weights >= 0).all() else abs(self.weights)
+        return self._replace(weights=weights, into=NO_MAP)
+
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells to those of areas."""
@@ -341,9 +346,9 @@ def summed(into: Index, size: int, cells: Cells) -> Cells:
 
 
 def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
-    """Tables in one array, (rows, cells); a copy only of several, or of one number for all cells."""
-    if len(cells) == 1 and cells[0].shape[1] == columns[0].stop:
-        return cells[0]
+    """Tables in one array, (rows, cells), a copy only of several; not to be changed."""
+    if len(cells) == 1:
+        return np.broadcast_to(cells[0], (len(cells[0]), columns[0].stop))
     found = np.empty((len(cells[0]), columns[-1].stop))
     for own, part in zip(cells, columns, strict=True):
         found[:, part] = own

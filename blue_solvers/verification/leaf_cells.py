@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, side_by_side, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import Cells, Reach, add, side_by_side, spread, sum_rounding
 from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
@@ -45,26 +45,25 @@ class LeafCells:
         """Whether nothing is said of some leaves' cells."""
         levels, lacks = self.places.levels, False
         self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
-        sizes = [np.zeros((2, own.shape[1], 2)) for own in self.total]  # of all cells of a place, and of their errors
+        errors = [np.zeros((2, own.shape[1], 1)) for own in self.total]
+        count = sum(some.rows.size for some in self.places.leaves) + len(levels)
+        rounding = sum_rounding(count, max(level.width for level in levels))
 
-        def hand_up(areas: dict[int, Reach], cells: Cells, size: Float) -> None:
-            """Add cells to those of areas, and their sizes and errors, (1, rows, 2)."""
+        def hand_up(areas: dict[int, Reach], cells: Cells, error: Float) -> None:
+            """Add cells to those of areas, and how far all cells of a row may be off together, (rows,)."""
             for above, reach in areas.items():
                 add(cells, reach, self.total[above])
-                add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
+                add(error[None, :, None], reach.of_sizes(), errors[above])
 
         for number, some in enumerate(self.places.leaves):
             require_time()
             cells, error = self.of(number)
             lacks |= bool(np.isnan(cells[0].sum()))
-            hand_up(some.above, cells, np.stack([sizes_of(cells), error], axis=1)[None])
+            if some.above:
+                hand_up(some.above, cells, error + rounding * sizes_of(cells))
         for number, total in reversed(list(enumerate(self.total))):
-            hand_up(levels[number].above, total, sizes[number][:1])
-        count = sum(some.rows.size for some in self.places.leaves) + len(levels)
-        self.error = [
-            own[0, :, 1] + sum_rounding(count, level.width) * own[0, :, 0]
-            for own, level in zip(sizes, levels, strict=True)
-        ]
+            hand_up(levels[number].above, total, errors[number][0, :, 0])
+        self.error = [own[0, :, 0] for own in errors]
         return lacks
 
     def of(self, number: int) -> tuple[Cells, Float]:

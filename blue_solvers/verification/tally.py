@@ -200,6 +200,10 @@ class Tally:
         """What is left of the residuals but in the cells themselves: returned, and rounding."""
         return float(sum(np.sqrt(square) for square in (*self.returned.values(), self.rounded)))
 
+    def all_left(self) -> float:
+        """All that is left of the residuals, in standard errors."""
+        return float(np.sqrt(self.left)) + self.moved()
+
     def bound(self, tables: Mapping[str, LevelTable], schema: Schema, left: float, ties: Ties | None = None) -> float:
         """The bound, from what is left of the residuals.
 
