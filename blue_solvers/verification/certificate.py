@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, measured_vector
-from blue_solvers.verification.wide import Separated, certify_wide
+from blue_solvers.verification.wide import Separated, are_of_groups, certify_wide
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.relations.marginals import Margin, refines
@@ -157,17 +158,23 @@ def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
 
 
 def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
-    """Of plain tables by their contrasts, but of large ones that one holds by its cells, as of all others."""
-    has_large = problem.observed.size > LARGE_TABLES * len(problem.observed_tables)
-    if problem.has_only_tables and not (has_large and holds_all(problem, made)):
-        noise = WeighedNoise.of(problem)
-        try:
-            family = Separated(problem, noise)
-        except NotCertifiedError:
-            pass
-        else:
-            return certify_wide(problem, noise, family, y, x, made)
-    return certify_by_sums(problem, y, x, made)
+    """Of tables of one place by their contrasts, but of large ones, or groups, that one holds by its cells, as others.
+
+    Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
+    """
+    by_cells = problem.observed.size > LARGE_TABLES * len(problem.observed_tables) or are_of_groups(problem).any()
+    if not problem.has_only_tables or (by_cells and holds_all(problem, made)):
+        return certify_by_sums(problem, y, x, made)
+    noise = WeighedNoise.of(problem)
+    try:
+        family = Separated(problem, noise)
+    except NotCertifiedError:
+        return certify_by_sums(problem, y, x, made)
+    found = certify_wide(problem, noise, family, y, x, made)
+    if family.groups and found[0] > SMALL:
+        with suppress(NotCertifiedError):
+            return min(found, certify_by_sums(problem, y, x, made))
+    return found
 
 
 def _agreement_of_nested(problem: Problem, x: Float) -> str | None:
