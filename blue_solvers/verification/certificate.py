@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,7 +16,13 @@ from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties
-from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, measured_vector
+from blue_solvers.verification.weighed_noise import (
+    FinalError,
+    NotCertifiedError,
+    WeighedNoise,
+    measured_vector,
+    numbers_over,
+)
 from blue_solvers.verification.wide import Separated, are_of_groups, certify_wide
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
@@ -131,13 +137,13 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums; where these prove little, or nothing, by a list of the counts too, if there are few figures."""
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
     both = few and problem.equalities is None
-    proofs = [_bounded_by_sums] * problem.is_tabular + [certify_listed]
+    is_needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
+    proofs = [_bounded_by_sums] * problem.is_tabular
+    proofs += [certify_listed] * (is_needed and can_be_listed(problem, made))
     if few and not both:  # sums allow figures for what equalities are off by, a list follows it
         proofs.reverse()
     found, refusals = list[Bounds](), list[NotCertifiedError]()
     for proof in proofs:
-        if proof is certify_listed and not _may_be_listed(problem, made, few):
-            continue
         try:
             found.append(proof(problem, y, x, made))
         except FinalError:
@@ -151,13 +157,7 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     return min(found)
 
 
-def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
-    """Whether a list may say what sums do not, and is small enough."""
-    needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
-    return needed and can_be_listed(problem, made)
-
-
-def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
+def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
     """Of tables of one place by their contrasts, but of large ones, or groups, that one holds by its cells, as others.
 
     Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
@@ -238,9 +238,7 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
 def _wanted(problem: Problem, desired: ArrayLike) -> Float:
     if not problem.is_tabular:
         raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
-    vector = problem.desired.flat(desired, "desired")
-    if vector.shape != (problem.desired.size,):
-        raise ValueError(f"desired must have shape ({problem.desired.size},): got {vector.shape}")
+    vector = numbers_over(problem.desired, desired, "desired")
     if np.isinf(vector).any():
         where = problem.desired.describe(int(np.isinf(vector).argmax()))
         raise ValueError(f"{where} of desired is infinite: give a number, or NaN where nothing is claimed")

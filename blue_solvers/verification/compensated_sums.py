@@ -305,11 +305,6 @@ class Reach(NamedTuple):
         """With powers of the weights' sizes."""
         return self._replace(weights=abs(self.weights) ** power)
 
-    def of_sizes(self) -> Reach:
-        """Of what is at most so large in all cells of a row together."""
-        weights = self.weights if (self.weights >= 0).all() else abs(self.weights)
-        return self._replace(weights=weights, into=NO_MAP)
-
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells to those of areas."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, side_by_side, spread, sum_rounding
 from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
 
 
@@ -45,7 +45,7 @@ class LeafCells:
         """Whether nothing is said of some leaves' cells."""
         levels, lacks = self.places.levels, False
         self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
-        errors = [np.zeros((2, own.shape[1], 1)) for own in self.total]
+        self.error = [np.zeros(own.shape[1]) for own in self.total]
         count = sum(some.rows.size for some in self.places.leaves) + len(levels)
         rounding = sum_rounding(count, max(level.width for level in levels))
 
@@ -53,7 +53,8 @@ class LeafCells:
             """Add cells to those of areas, and how far all cells of a row may be off together, (rows,)."""
             for above, reach in areas.items():
                 add(cells, reach, self.total[above])
-                add(error[None, :, None], reach.of_sizes(), errors[above])
+                shares = abs(reach.weights) * error[reach.rows] * (1 + count * ROUNDING)
+                self.error[above] += np.bincount(reach.areas, shares, self.error[above].size)
 
         for number, some in enumerate(self.places.leaves):
             require_time()
@@ -62,8 +63,7 @@ class LeafCells:
             if some.above:
                 hand_up(some.above, cells, error + rounding * sizes_of(cells))
         for number, total in reversed(list(enumerate(self.total))):
-            hand_up(levels[number].above, total, errors[number][0, :, 0])
-        self.error = [own[0, :, 0] for own in errors]
+            hand_up(levels[number].above, total, self.error[number])
         return lacks
 
     def of(self, number: int) -> tuple[Cells, Float]:

@@ -163,12 +163,12 @@ class MovedResiduals:
 
     def _hand_down(self, areas: dict[int, Reach], said: Cells) -> Float:
         """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
-        size = np.zeros((2, said.shape[1], 1))
+        size = np.zeros(said.shape[1])
         for above, reach in areas.items():
             given, most = self._handed[above]
             spread(given, reach, said)
-            spread(most[None, :, None], reach.of_sizes(), size)
-        return size[0, :, 0]
+            size += np.bincount(reach.rows, abs(reach.weights) * most[reach.areas], size.size)
+        return size
 
     def _hand_on(self) -> None:
         """Work out what is said of all places with what is said of those above them."""
@@ -217,7 +217,9 @@ class MovedResiduals:
                 continue
             for columns, holding in zip(level.columns, level.own, strict=True):
                 if holding.key:
-                    self._leave(holding, some.here, said[0][:, columns])
+                    rest = said[0][:, columns]
+                    rest = np.where(variance[:, columns] > 0, rest, 0.0) if some.empty.size else rest
+                    self._leave(holding, some.here, rest)
         for number, level in enumerate(self.places.levels):
             for sheet in level.sheets:
                 if sheet.key in self._put:

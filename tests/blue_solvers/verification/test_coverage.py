@@ -132,3 +132,18 @@ def _tables_of(problem: Problem, place: np.ndarray) -> np.ndarray:
         ]
         found[problem.observed.slice(name).start + int(np.ravel_multi_index(cell, own.shape) if cell else 0)] = 1
     return found
+
+
+def test_empty_cells_take_nothing_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a total is known much better than cells, what is moved back to it leaves these as tightly proved."""
+    monkeypatch.setattr(certificate, "MOST_LISTED", 0)
+    monkeypatch.setattr(certificate, "can_be_listed", lambda problem, made: False)
+    empty = np.zeros((3, 2), dtype=bool)
+    empty[[0, 1], [1, 0]] = True
+    variances = {"total": 1e-6, "a": 2e-6, "detailed": 5e4}
+    problem = Problem(Schema({"a": 3, "b": 2}), variances, zeros={"a * b": empty})
+    y = np.random.default_rng(0).normal(0, np.sqrt(problem.variances)) + problem.marginal_matrix() @ (
+        9.0 * ~empty.ravel()
+    )
+    P = blue(problem)
+    assert certify(problem, y, P @ y + P.offset).bound < 1e-9
