@@ -191,10 +191,8 @@ def add_up(
                         term, rest = _product(weight, cells[0, begin + i])
                         if both:
                             rest += weight * cells[1, begin + i]
-                        whole = high + term
-                        part = whole - high
-                        low += ((high - (whole - part)) + (term - part)) + rest
-                        high, i = whole, i + 1
+                        high, low = _add(high, low + rest, term)
+                        i += 1
                     total[0, end + j] = high + low
                     total[1, end + j] = low - (total[0, end + j] - high)
 
@@ -381,8 +379,6 @@ def _product(weight: float, cell: float) -> tuple[float, float]:
 
 def _plus(total: float, lost: float, term: float) -> tuple[float, float]:
     """A sum of two doubles that do not overlap, and one more."""
-    high = total + term
-    part = high - total
-    low = lost + ((total - (high - part)) + (term - part))
+    high, low = _add(total, lost, term)
     whole = high + low
     return whole, low - (whole - high)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, Reach, add, side_by_side, spread, sum_rounding
-from blue_solvers.verification.placed_tables import PlacedTables
+from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
+from blue_solvers.verification.placed_tables import Leaves, PlacedTables
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
 
@@ -88,6 +90,33 @@ class LeafCells:
             cells = np.where(variance == 0, level.own[0].y[some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
+
+    @cached_property
+    def _beside_others(self) -> list[Float]:
+        """By level the standard deviation of what areas say of one cell, all else in them taken off, (areas, cells).
+
+        Infinite where tables of the area do not measure it, or two cells or more in it were not measured.
+        """
+        found = list[Float]()
+        for number, level in enumerate(self.places.levels):
+            squares, lacking = level.room(), level.room()
+            for some in self.places.leaves:
+                if number in some.reach:
+                    own = self.places.levels[some.level].variances(some.here)
+                    own = own if some.told is None else np.broadcast_to(some.told.variance, own.shape)
+                    add(finite(own)[None], some.reach[number].to_power(2), squares)
+                    add(np.isinf(own)[None].astype(float), some.reach[number].to_power(0), lacking)
+            found.append(np.sqrt(np.where(lacking[0] > 1, np.inf, squares[0] + level.variances(slice(None)))))
+        return found
+
+    def moved_up(self, some: Leaves, cells: Float) -> float:
+        """What cells of leaves that were not measured cost at most in areas above, in standard errors."""
+        least = np.where(cells == 0, 0.0, np.inf)
+        for above, reach in some.reach.items():
+            beside = self._beside_others[above][reach.areas]
+            beside = beside[:, reach.into] if reach.into.size else beside
+            np.minimum.at(least, reach.rows, beside / abs(reach.weights)[:, None])
+        return float((abs(cells) * least).sum())
 
     def _fill_in(self) -> None:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""

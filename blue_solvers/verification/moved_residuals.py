@@ -215,11 +215,15 @@ class MovedResiduals:
                 before = self.tally.returned.get(level.name, 0.0)
                 self.tally.returned[level.name] = before + _weighed(said[0], variance)
                 continue
+            lost = np.where(np.isinf(variance), said[0], 0.0)
+            if lost.any():  # where something else is known exactly rounding leaves what nothing takes
+                before = np.sqrt(self.tally.returned.get("", 0.0))
+                self.tally.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
+                said[0][lost != 0] = 0.0
+            if some.empty.size:
+                said[0][variance == 0] = 0.0
             for columns, holding in zip(level.columns, level.own, strict=True):
-                if holding.key:
-                    rest = said[0][:, columns]
-                    rest = np.where(variance[:, columns] > 0, rest, 0.0) if some.empty.size else rest
-                    self._leave(holding, some.here, rest)
+                self._leave(holding, some.here, said[0][:, columns])
         for number, level in enumerate(self.places.levels):
             for sheet in level.sheets:
                 if sheet.key in self._put:

@@ -148,7 +148,8 @@ class Tally:
     left : float
         Squares of what is left of the residuals, in variances of the cells where it was left.
     returned : dict of str to float
-        Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves.
+        Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves; by
+        "" of what is left in cells that were not measured, which areas take.
     rounded : float
         Squares of what rounding may have added in moving residuals.
     has_empty : bool
