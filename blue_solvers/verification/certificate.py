@@ -137,13 +137,13 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums; where these prove little, or nothing, by a list of the counts too, if there are few figures."""
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
     both = few and problem.equalities is None
-    is_needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
-    proofs = [_bounded_by_sums] * problem.is_tabular
-    proofs += [certify_listed] * (is_needed and can_be_listed(problem, made))
+    proofs = [_bounded_by_sums] * problem.is_tabular + [certify_listed]
     if few and not both:  # sums allow figures for what equalities are off by, a list follows it
         proofs.reverse()
     found, refusals = list[Bounds](), list[NotCertifiedError]()
     for proof in proofs:
+        if proof is certify_listed and not _may_be_listed(problem, made, few):
+            continue
         try:
             found.append(proof(problem, y, x, made))
         except FinalError:
@@ -155,6 +155,12 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     if not found:
         raise refusals[-1 if both else 0]
     return min(found)
+
+
+def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
+    """Whether a list may say what sums do not, and is small enough."""
+    needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
+    return needed and can_be_listed(problem, made)
 
 
 def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:

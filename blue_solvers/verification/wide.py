@@ -66,8 +66,10 @@ class Groups(NamedTuple):
 
 def are_of_groups(problem: Problem) -> Flags:
     """Which observed tables have groups of levels, (tables,)."""
-    names = {*problem.domain.schema.names}
-    return np.array([not names.issuperset(table.factors) for table in problem.observed_tables])
+    names, tables = {*problem.domain.schema.names}, problem.observed_tables
+    if not problem.domain.schema.recodes:
+        return np.zeros(len(tables), dtype=bool)
+    return np.array([not names.issuperset(table.factors) for table in tables])
 
 
 class Separated:
