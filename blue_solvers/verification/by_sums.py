@@ -28,12 +28,15 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     NotCertifiedError
         If there are none, it would be too large, or what is known exactly is contradicted.
     """
-    noise = WeighedNoise.of(problem)
-    tied, off, remains = problem.has_equalities, 0.0, np.zeros(y.size)
-    if tied and problem.areas is None and noise.correlated is not None:
+    schema, tied = problem.domain.schema, problem.has_equalities
+    if tied and problem.areas is None and problem.noise.covariance is not None:
         raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
     places = problem_places(problem, y, x, made)
     by_ties = places.nest or not (problem.exact.any() or problem.has_zeros or tied)
+    if by_ties and not tied and problem.noise.covariance is None:
+        tally = MovedResiduals(places).finish()
+        return tally.bound(places.tables, schema, tally.all_left()), tally.violation
+    noise, off, remains = WeighedNoise.of(problem), 0.0, np.zeros(y.size)
     known = KnownExactly(problem, noise, places, y) if tied or not by_ties else None
     pulls = known is not None and known.values.size > 0
     if noise.correlated is not None or pulls:
@@ -54,13 +57,12 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     proof = MovedResiduals(places, 0 if by_ties else figures.size)
     tally = proof.finish()
-    left = float(np.sqrt(tally.left))
+    left = tally.all_left() + off
     if noise.correlated is not None:
-        left = noise.size(remains, ROUNDING * abs(remains)) + tally.moved() * float(np.sqrt(remains.size))
-    left += tally.moved() + off
+        left = noise.size(remains, ROUNDING * abs(remains)) + tally.moved() * (1 + float(np.sqrt(y.size))) + off
     if known is None or by_ties:
         ties = Ties.of(problem, places, places.tables) if tied else None
-        return tally.bound(places.tables, problem.domain.schema, left, ties), tally.violation
+        return tally.bound(places.tables, schema, left, ties), tally.violation
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     apart = _disagreement(noise, known, proof, scale)
     return left + float(np.sqrt(tally.found[5]) + np.sqrt(tally.apart)) + apart, tally.violation

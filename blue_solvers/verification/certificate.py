@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,8 +16,14 @@ from blue_solvers.verification.placed_tables import LevelTable
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.ties import Ties
-from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, WeighedNoise, measured_vector
-from blue_solvers.verification.wide import Separated, certify_wide
+from blue_solvers.verification.weighed_noise import (
+    FinalError,
+    NotCertifiedError,
+    WeighedNoise,
+    measured_vector,
+    numbers_over,
+)
+from blue_solvers.verification.wide import Separated, are_of_groups, certify_wide
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.relations.marginals import Margin, refines
@@ -117,8 +124,8 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     if tree is not None and holds_all(tree.problem, []):  # of others of the spine nothing is said
         problem = tree.problem
         wanted = None if wanted is None else _laid_out(wanted, tree.desired, problem.desired.size)
-        y, x = (_laid_out(own, tree.observed, problem.observed.size) for own in (y, x))
-        y = np.nan_to_num(y)  # the others were not measured
+        x = _laid_out(x, tree.observed, problem.observed.size)
+        y = _laid_out(y, tree.observed, problem.observed.size, 0.0)  # the others were not measured
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
@@ -156,18 +163,24 @@ def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
     return needed and can_be_listed(problem, made)
 
 
-def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
-    """Of plain tables by their contrasts, but of large ones that one holds by its cells, as of all others."""
-    has_large = problem.observed.size > LARGE_TABLES * len(problem.observed_tables)
-    if problem.has_only_tables and not (has_large and holds_all(problem, made)):
-        noise = WeighedNoise.of(problem)
-        try:
-            family = Separated(problem, noise)
-        except NotCertifiedError:
-            pass
-        else:
-            return certify_wide(problem, noise, family, y, x, made)
-    return certify_by_sums(problem, y, x, made)
+def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
+    """Of tables of one place by their contrasts, but of large ones, or groups, that one holds by its cells, as others.
+
+    Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
+    """
+    by_cells = problem.observed.size > LARGE_TABLES * len(problem.observed_tables) or are_of_groups(problem).any()
+    if not problem.has_only_tables or (by_cells and holds_all(problem, made)):
+        return certify_by_sums(problem, y, x, made)
+    noise = WeighedNoise.of(problem)
+    try:
+        family = Separated(problem, noise)
+    except NotCertifiedError:
+        return certify_by_sums(problem, y, x, made)
+    found = certify_wide(problem, noise, family, y, x, made)
+    if family.groups and found[0] > SMALL:
+        with suppress(NotCertifiedError):
+            return min(found, certify_by_sums(problem, y, x, made))
+    return found
 
 
 def _agreement_of_nested(problem: Problem, x: Float) -> str | None:
@@ -208,15 +221,14 @@ def certificate_of(
 ) -> Certificate:
     """What is proved of all parts of a tree together, of whose sums that is the tally."""
     try:
-        left = float(np.sqrt(tally.left)) + tally.moved()
-        return judged(tally.bound(tables, schema, left, ties), tally.violation)
+        return judged(tally.bound(tables, schema, tally.all_left(), ties), tally.violation)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal))
 
 
-def _laid_out(values: Float, places: Index, size: int) -> Float:
-    """A vector that is part of another; NaN elsewhere."""
-    found = np.full(size, np.nan)
+def _laid_out(values: Float, places: Index, size: int, elsewhere: float = np.nan) -> Float:
+    """A vector that is part of another."""
+    found = np.full(size, elsewhere)
     found[places] = values
     return found
 
@@ -232,9 +244,7 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
 def _wanted(problem: Problem, desired: ArrayLike) -> Float:
     if not problem.is_tabular:
         raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
-    vector = problem.desired.flat(desired, "desired")
-    if vector.shape != (problem.desired.size,):
-        raise ValueError(f"desired must have shape ({problem.desired.size},): got {vector.shape}")
+    vector = numbers_over(problem.desired, desired, "desired")
     if np.isinf(vector).any():
         where = problem.desired.describe(int(np.isinf(vector).argmax()))
         raise ValueError(f"{where} of desired is infinite: give a number, or NaN where nothing is claimed")

@@ -191,10 +191,8 @@ def add_up(
                         term, rest = _product(weight, cells[0, begin + i])
                         if both:
                             rest += weight * cells[1, begin + i]
-                        whole = high + term
-                        part = whole - high
-                        low += ((high - (whole - part)) + (term - part)) + rest
-                        high, i = whole, i + 1
+                        high, low = _add(high, low + rest, term)
+                        i += 1
                     total[0, end + j] = high + low
                     total[1, end + j] = low - (total[0, end + j] - high)
 
@@ -341,9 +339,9 @@ def summed(into: Index, size: int, cells: Cells) -> Cells:
 
 
 def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
-    """Tables in one array, (rows, cells); a copy only of several, or of one number for all cells."""
-    if len(cells) == 1 and cells[0].shape[1] == columns[0].stop:
-        return cells[0]
+    """Tables in one array, (rows, cells), a copy only of several; not to be changed."""
+    if len(cells) == 1:
+        return np.broadcast_to(cells[0], (len(cells[0]), columns[0].stop))
     found = np.empty((len(cells[0]), columns[-1].stop))
     for own, part in zip(cells, columns, strict=True):
         found[:, part] = own
@@ -381,8 +379,6 @@ def _product(weight: float, cell: float) -> tuple[float, float]:
 
 def _plus(total: float, lost: float, term: float) -> tuple[float, float]:
     """A sum of two doubles that do not overlap, and one more."""
-    high = total + term
-    part = high - total
-    low = lost + ((total - (high - part)) + (term - part))
+    high, low = _add(total, lost, term)
     whole = high + low
     return whole, low - (whole - high)

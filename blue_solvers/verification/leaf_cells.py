@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, side_by_side, spread, sum_rounding
-from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
+from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
+from blue_solvers.verification.placed_tables import Leaves, PlacedTables
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
 
 
@@ -45,26 +47,25 @@ class LeafCells:
         """Whether nothing is said of some leaves' cells."""
         levels, lacks = self.places.levels, False
         self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
-        sizes = [np.zeros((2, own.shape[1], 2)) for own in self.total]  # of all cells of a place, and of their errors
+        self.error = [np.zeros(own.shape[1]) for own in self.total]
+        count = sum(some.rows.size for some in self.places.leaves) + len(levels)
+        rounding = sum_rounding(count, max(level.width for level in levels))
 
-        def hand_up(areas: dict[int, Reach], cells: Cells, size: Float) -> None:
-            """Add cells to those of areas, and their sizes and errors, (1, rows, 2)."""
+        def hand_up(areas: dict[int, Reach], cells: Cells, error: Float) -> None:
+            """Add cells to those of areas, and how far all cells of a row may be off together, (rows,)."""
             for above, reach in areas.items():
                 add(cells, reach, self.total[above])
-                add(size, reach.to_power(1)._replace(into=NO_MAP), sizes[above])
+                shares = abs(reach.weights) * error[reach.rows] * (1 + count * ROUNDING)
+                self.error[above] += np.bincount(reach.areas, shares, self.error[above].size)
 
         for number, some in enumerate(self.places.leaves):
             require_time()
             cells, error = self.of(number)
             lacks |= bool(np.isnan(cells[0].sum()))
-            hand_up(some.above, cells, np.stack([sizes_of(cells), error], axis=1)[None])
+            if some.above:
+                hand_up(some.above, cells, error + rounding * sizes_of(cells))
         for number, total in reversed(list(enumerate(self.total))):
-            hand_up(levels[number].above, total, sizes[number][:1])
-        count = sum(some.rows.size for some in self.places.leaves) + len(levels)
-        self.error = [
-            own[0, :, 1] + sum_rounding(count, level.width) * own[0, :, 0]
-            for own, level in zip(sizes, levels, strict=True)
-        ]
+            hand_up(levels[number].above, total, self.error[number])
         return lacks
 
     def of(self, number: int) -> tuple[Cells, Float]:
@@ -89,6 +90,33 @@ class LeafCells:
             cells = np.where(variance == 0, level.own[0].y[some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
+
+    @cached_property
+    def _beside_others(self) -> list[Float]:
+        """By level the standard deviation of what areas say of one cell, all else in them taken off, (areas, cells).
+
+        Infinite where tables of the area do not measure it, or two cells or more in it were not measured.
+        """
+        found = list[Float]()
+        for number, level in enumerate(self.places.levels):
+            squares, lacking = level.room(), level.room()
+            for some in self.places.leaves:
+                if number in some.reach:
+                    own = self.places.levels[some.level].variances(some.here)
+                    own = own if some.told is None else np.broadcast_to(some.told.variance, own.shape)
+                    add(finite(own)[None], some.reach[number].to_power(2), squares)
+                    add(np.isinf(own)[None].astype(float), some.reach[number].to_power(0), lacking)
+            found.append(np.sqrt(np.where(lacking[0] > 1, np.inf, squares[0] + level.variances(slice(None)))))
+        return found
+
+    def moved_up(self, some: Leaves, cells: Float) -> float:
+        """What cells of leaves that were not measured cost at most in areas above, in standard errors."""
+        least = np.where(cells == 0, 0.0, np.inf)
+        for above, reach in some.reach.items():
+            beside = self._beside_others[above][reach.areas]
+            beside = beside[:, reach.into] if reach.into.size else beside
+            np.minimum.at(least, reach.rows, beside / abs(reach.weights)[:, None])
+        return float((abs(cells) * least).sum())
 
     def _fill_in(self) -> None:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, plus, spread, sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
@@ -99,8 +99,9 @@ class MovedResiduals:
             cells, error = sums
             level.held(vector, count)[: len(cells)] = cells
             level.sum_up(vector, count)
-            errors[:] = error + len(level.sheets) * sum_rounding(1, level.width) * sizes_of(cells)
-            errors[1] *= not are_cells
+            errors[1] = 0.0 if are_cells else error
+            if level.others:
+                errors[0] = error + len(level.others) * sum_rounding(1, level.width) * sizes_of(cells)
         known = self.tally if sums is not None else Tally()  # judged once
         for sheet in filter(lambda sheet: sheet.key, level.sheets):
             own = sheet is level.own[sheet.holder]
@@ -127,7 +128,7 @@ class MovedResiduals:
             if sheet.tied is not None or self.sums.size:
                 self._keep(sheet, rows, figures[0][rows], total, error)
         level.spread_out(said, count)
-        return np.ascontiguousarray(level.held(said, count))
+        return level.held(said, count)
 
     def _keep(self, sheet: Sheet, rows: Index, x: Float, total: Cells, error: Float) -> None:
         """Keep sums of the leaves' cells beside figures of a table, and what combinations of these are."""
@@ -146,6 +147,8 @@ class MovedResiduals:
             said, variance = np.stack([told.share, np.zeros(told.share.shape)]), told.variance
         else:
             said, variance = self._own(number), level.variances(some.here)
+        if some.above:
+            said = np.ascontiguousarray(said)
         sizes = (lengths_of(said) + self._hand_down(some.above, said))[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
@@ -160,12 +163,12 @@ class MovedResiduals:
 
     def _hand_down(self, areas: dict[int, Reach], said: Cells) -> Float:
         """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
-        size = np.zeros((2, said.shape[1], 1))
+        size = np.zeros(said.shape[1])
         for above, reach in areas.items():
             given, most = self._handed[above]
             spread(given, reach, said)
-            spread(most[None, :, None], reach.to_power(1)._replace(into=NO_MAP), size)
-        return size[0, :, 0]
+            size += np.bincount(reach.rows, abs(reach.weights) * most[reach.areas], size.size)
+        return size
 
     def _hand_on(self) -> None:
         """Work out what is said of all places with what is said of those above them."""
@@ -212,9 +215,15 @@ class MovedResiduals:
                 before = self.tally.returned.get(level.name, 0.0)
                 self.tally.returned[level.name] = before + _weighed(said[0], variance)
                 continue
+            lost = np.where(np.isinf(variance), said[0], 0.0)
+            if lost.any():  # where something else is known exactly rounding leaves what nothing takes
+                before = np.sqrt(self.tally.returned.get("", 0.0))
+                self.tally.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
+                said[0][lost != 0] = 0.0
+            if some.empty.size:
+                said[0][variance == 0] = 0.0
             for columns, holding in zip(level.columns, level.own, strict=True):
-                if holding.key:
-                    self._leave(holding, some.rows, np.where(variance[:, columns] > 0, said[0][:, columns], 0.0))
+                self._leave(holding, some.here, said[0][:, columns])
         for number, level in enumerate(self.places.levels):
             for sheet in level.sheets:
                 if sheet.key in self._put:
@@ -222,7 +231,7 @@ class MovedResiduals:
         self.tally.rounded = sum(self._rounded.values())
         return self.tally.left + sum(self.tally.returned.values())
 
-    def _leave(self, sheet: Sheet, rows: Index, cells: Float) -> None:
+    def _leave(self, sheet: Sheet, rows: slice | Index, cells: Float) -> None:
         """Leave residuals in cells of a table."""
         variance = sheet.variance[rows]
         self.tally.left += _weighed(cells, variance)

@@ -23,7 +23,7 @@ from blue_solvers.verification.placed_tables import (
 )
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, make_table, parse_table
@@ -127,9 +127,10 @@ def tree_places(
     for number, members in enumerate(tree.members):
         own = [sheet for sheet in sheets if sheet.level == number]
         _lay_steps(schema, (finest[number],), own)
-        parent = tree.parent[members]
-        alone, has_inner = (tree.child_counts[parent] == 1) | (parent < 0), (tree.child_counts[members] > 0).any()
-        above = _areas(schema, tree, finest, number, members) if has_inner else {}
+        here = as_slice(members)
+        parent, children = tree.parent[here], tree.child_counts[here]
+        alone = (tree.child_counts[parent] == 1) | (parent < 0)
+        above = _areas(schema, tree, finest, number, members) if children.any() else {}
         places, tables = np.ones((3, members.size if alone.any() else 1)), (finest[number],)
         places[1] = alone if alone.any() else 0.0
         levels.append(Level(tree.levels[number], number, members.size, tables, own, places, above))
@@ -169,11 +170,12 @@ def _areas(
     schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index, all_above: bool = False
 ) -> dict[int, Reach]:
     """The places that some nodes of a level are in, by their levels: their parents, or all."""
-    found, parent = dict[int, Reach](), tree.parent[nodes]
-    levels = tree.level_of[parent] if number else np.zeros(0, dtype=np.intp)
-    for above in range(number) if all_above else np.flatnonzero(np.bincount(levels)).tolist():
-        own = tree.ancestors_at(nodes, above) if all_above else np.where(levels == above, parent, -1)
-        area = np.where(own >= 0, tree.rank_in_level[own], -1)
+    found, own = dict[int, Reach](), tree.parent[as_slice(nodes)]
+    of_parents = np.bincount(tree.level_of[own]) if number else np.zeros(0, dtype=np.intp)
+    for above in range(number) if all_above else np.flatnonzero(of_parents).tolist():
+        if all_above:
+            own = tree.ancestors_at(nodes, above)
+        area = np.where((own >= 0) & (tree.level_of[own] == above), tree.rank_in_level[own], -1)
         found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
     return found
 

@@ -148,7 +148,8 @@ class Tally:
     left : float
         Squares of what is left of the residuals, in variances of the cells where it was left.
     returned : dict of str to float
-        Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves.
+        Likewise of what is left in roots of parts that were cut off, by geolevel: it is moved back to their leaves; by
+        "" of what is left in cells that were not measured, which areas take.
     rounded : float
         Squares of what rounding may have added in moving residuals.
     has_empty : bool
@@ -199,6 +200,10 @@ class Tally:
     def moved(self) -> float:
         """What is left of the residuals but in the cells themselves: returned, and rounding."""
         return float(sum(np.sqrt(square) for square in (*self.returned.values(), self.rounded)))
+
+    def all_left(self) -> float:
+        """All that is left of the residuals, in standard errors."""
+        return float(np.sqrt(self.left)) + self.moved()
 
     def bound(self, tables: Mapping[str, LevelTable], schema: Schema, left: float, ties: Ties | None = None) -> float:
         """The bound, from what is left of the residuals.

@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.verification.certificate import Certificate, certify
 from blue_solvers.verification.matrices import Listed, can_be_listed, has_few_figures
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.layout import Layout
 
 EXACT_TO = 1e-13  # of the largest figure: what figures known exactly may be off by in a certificate
 PROVED = 1e-7  # of a variance: what is left open of one that is called proved
@@ -108,11 +107,11 @@ def certify_variances(
     (array([0.66666667]), array([0.66666667]), array([ True]))
     """
     chosen = problem.desired.positions(cells)
-    claimed = _columns(problem.desired, columns, "columns", chosen.size)
+    claimed = numbers_over(problem.desired, columns, "columns", chosen.size)
     same = problem.desired is problem.observed
     if observed is None and not same:
         raise ValueError("other cells are desired than observed: give the covariances of the observed cells too")
-    seen = claimed if observed is None else _columns(problem.observed, observed, "observed", chosen.size)
+    seen = claimed if observed is None else numbers_over(problem.observed, observed, "observed", chosen.size)
     lower, upper, reasons = np.zeros(chosen.size), np.full(chosen.size, np.inf), list[str]()
     try:
         noise = WeighedNoise.of(_measured(problem))
@@ -194,10 +193,3 @@ def _without_right_hand_sides(problem: Problem) -> Problem:
         E, e = problem.equalities
         problem = problem.replace(equalities=(E, np.zeros_like(e)))
     return problem if problem.b is None else problem.replace(b=None)
-
-
-def _columns(layout: Layout, values: ArrayLike, what: str, count: int) -> Float:
-    found = layout.flat(values, what)
-    if found.shape != (layout.size, count):
-        raise ValueError(f"{what} must have shape {(layout.size, count)}: got {found.shape}")
-    return found

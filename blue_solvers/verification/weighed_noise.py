@@ -16,6 +16,7 @@ from scipy.sparse.linalg import LinearOperator, lsqr, splu
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
 
@@ -27,11 +28,17 @@ REFINEMENTS = 4  # of a solution, at most
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
 
 
+def numbers_over(layout: Layout, values: ArrayLike, what: str, *columns: int) -> Float:
+    """Over a layout, (size,) or (size, columns); refused where they have another shape."""
+    found, shape = layout.flat(values, what), (layout.size, *columns)
+    if found.shape != shape:
+        raise ValueError(f"{what} must have shape {shape}: got {found.shape}")
+    return found
+
+
 def measured_vector(problem: Problem, values: ArrayLike, what: str) -> Float:
     """A vector over the observed layout; refused where a cell that was measured is not finite."""
-    vector = problem.observed.flat(values, what)
-    if vector.shape != (problem.observed.size,):
-        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {vector.shape}")
+    vector = numbers_over(problem.observed, values, what)
     finite = np.isfinite(vector)
     if not finite.all() and (bad := ~finite & ~problem.unmeasured).any():
         raise ValueError(f"{problem.observed.describe(int(bad.argmax()))} of {what} is not finite: give a number")

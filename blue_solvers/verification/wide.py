@@ -7,6 +7,9 @@ variances are equal within tables, and a bound otherwise.
 
 Tables that agree are those that have every table's part from itself. How far each is from what it should be follows
 from how far its sums are from the next coarser tables: differences of sums, which lose nothing.
+
+What a table of groups of levels says of counts is moved to the table of the levels themselves, in which other tables'
+information is judged alone; of the least variances it has what that would have if it were measured as well.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +33,8 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float
-from constraint_builders.description.table import make_table
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.table import Table, make_table
 from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
 from constraint_builders.relations.marginals import cell_map, map_along
 
@@ -40,49 +44,104 @@ Key = tuple[int, ...]
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
 
+class Groups(NamedTuple):
+    """An observed table of groups of levels.
+
+    Attributes
+    ----------
+    table : Table
+    cells : slice
+        Where it is observed.
+    number : int
+        Of the table of the levels themselves.
+    into : ndarray of int
+        For every cell of that table its own.
+    """
+
+    table: Table
+    cells: slice
+    number: int
+    into: Index
+
+
+def are_of_groups(problem: Problem) -> Flags:
+    """Which observed tables have groups of levels, (tables,)."""
+    names, tables = {*problem.domain.schema.names}, problem.observed_tables
+    if not problem.domain.schema.recodes:
+        return np.zeros(len(tables), dtype=bool)
+    return np.array([not names.issuperset(table.factors) for table in tables])
+
+
 class Separated:
     """All tables that some observed table contains, by their variables; the observed ones first.
 
     Attributes
     ----------
     tables : ClosedTables
+    count : int
+        Number of those that are observed.
+    cells : slice or ndarray of int
+        Their observed cells.
+    groups : list of Groups
+        All other observed tables.
     steepest : ndarray, (tables,)
         Largest standard deviation of a cell; infinite where nothing was measured.
     least : ndarray, (tables,)
         Square root of the least of a diagonal below the covariance, likewise.
+    besides : ndarray, (tables,)
+        What groups say of the levels of a table at most: information about each.
 
     Raises
     ------
     NotCertifiedError
-        Where there are recodes, places, exact knowledge about single cells, or too many tables.
+        Where there are places, exact knowledge about single cells or groups, too many tables, or groups of levels in
+        whose table nothing was measured.
     """
 
     def __init__(self, problem: Problem, noise: WeighedNoise) -> None:
-        self._keys = keys = tuple(table.axes for table in problem.observed_tables)
-        starts, factors = problem.observed.offsets[:-1], {*chain(*(table.factors for table in problem.observed_tables))}
+        starts, observed, schema = problem.observed.offsets[:-1], problem.observed_tables, problem.domain.schema
         unmeasured, exact = (np.add.reduceat(own.astype(int), starts) for own in (problem.unmeasured, problem.exact))
-        is_plain = problem.is_tabular and problem.has_only_tables and factors.issubset(problem.domain.schema.names)
+        has_groups = are_of_groups(problem)
         in_part = any(((own > 0) & (own < problem.observed.sizes)).any() for own in (unmeasured, exact))
-        if noise.correlated is not None or not is_plain or in_part:
-            raise NotCertifiedError("it is more than plain tables of one place, each measured alike")
+        is_more = noise.correlated is not None or not problem.has_only_tables or in_part or exact[has_groups].any()
+        if is_more or has_groups.all():
+            raise NotCertifiedError("it is more than tables of one place, each measured alike")
+        plain, grouped = (np.flatnonzero(own).tolist() for own in (~has_groups, has_groups))
+        self.cells: slice | Index = problem.observed.cells(plain) if grouped else slice(None)
+        self.schema, self._keys, self.count = schema, tuple(observed[i].axes for i in plain), len(plain)
         try:
-            self.tables = ClosedTables.of(problem.domain.schema.shape, keys, MOST_CELLS * problem.observed.size + 1e6)
+            self.tables = ClosedTables.of(schema.shape, self._keys, MOST_CELLS * problem.observed.size + 1e6)
         except TooManyTablesError:
             raise NotCertifiedError("its tables contain too many others") from None
         self.steepest, self.least = np.full((2, self.tables.sizes.size), np.inf)
-        self.steepest[: starts.size] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))
-        self.least[: starts.size] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))
+        self.steepest[: len(plain)] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))[plain]
+        self.least[: len(plain)] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))[plain]
+        self.groups, self.besides, density = list[Groups](), np.zeros_like(self.least), self.densities(self.steepest)
+        for i in grouped:
+            own, number = problem.observed.block(i), self.numbers.get(observed[i].axes, -1)
+            if unmeasured[i] or number < 0 or not density[number]:
+                raise NotCertifiedError(f"no measured table of levels holds the groups of {observed[i].name!r}")
+            into = cell_map(schema, self.levels_of(observed[i]), observed[i])
+            self.groups.append(Groups(observed[i], own, number, into))
+            self.besides[number] += np.bincount(into).max() / noise.least[own].min() ** 2
 
-    def densities(self, sd: Float) -> Float:
-        """Information about every set's part, for each table that contains it 1 / (variance * levels outside)."""
-        found = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0)
+    def levels_of(self, table: Table) -> Table:
+        """The table of the levels whose groups another has."""
+        return make_table(self.schema, tuple(self.schema.names[axis] for axis in table.axes))
+
+    def densities(self, sd: Float, besides: Float | float = 0.0) -> Float:
+        """Information about every set's part, for each table that contains it 1 / (variance * levels outside).
+
+        To what tables say is added what is said `besides` of their cells.
+        """
+        found = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0) + besides
         for table, without, levels in self.tables.by_axis:
             found[without] += found[table] / levels
         return found
 
     def least_variances(self) -> Float:
         """Of a cell of every table, were all variances within each table as small as the least."""
-        density, share = self.densities(self.least), np.ones_like(self.least)
+        density, share = self.densities(self.least, self.besides), np.ones_like(self.least)
         for table, _, levels in self.tables.by_axis:
             share[table] *= 1 - 1 / levels
         found = np.divide(share, density, out=np.where(share > 0, np.inf, 0.0), where=density > 0)
@@ -104,7 +163,7 @@ class Separated:
         Each is a product of one indicator for every axis, whose `groups` have so many levels: of g levels of n what is
         constant has g^2 / n^2 of the mean's variance, and the rest g - g^2 / n of a contrast's.
         """
-        density = self.densities(self.least)
+        density = self.densities(self.least, self.besides)
         found = np.zeros([own.size for own in groups])
         for part in chain.from_iterable(combinations(key, k) for k in range(len(key) + 1)):
             share = np.ones(())
@@ -127,31 +186,42 @@ def certify_wide(
     rho, off = noise.weighted(y - x)
     optimality = _parts(family, rho)
     require_time()
-    claimed = np.logical_and.reduceat(np.isfinite(x), problem.observed.offsets[:-1])
+    figures = x[family.cells]
+    claimed = np.logical_and.reduceat(np.isfinite(figures), family.tables.offsets[: family.count])
     cells = np.zeros(family.tables.cells)
-    cells[: x.size] = np.where(np.repeat(claimed, problem.observed.sizes), x, 0.0)
+    cells[: figures.size] = np.where(np.repeat(claimed, family.tables.sizes[: family.count]), figures, 0.0)
     scale = float(abs(cells).max(initial=0.0))
-    certain = _certain(family, cells, claimed, y, scale)
+    certain = _certain(family, cells, claimed, y[family.cells], scale)
     sizes, worst, agreeing = _disagreements(family, cells, certain, claimed)
-    besides = max((_of_claim(problem, family, claim, agreeing, scale) for claim in made), default=0.0)
     steepest, least, variances = (
-        own[: claimed.size] for own in (family.steepest, family.least, family.least_variances())
+        own[: family.count] for own in (family.steepest, family.least, family.least_variances())
     )
-    noisy, figures = claimed & (least > 0), np.flatnonzero(claimed)
-    apart = float(np.linalg.norm(sizes[noisy] / least[noisy])) * (1 + 1e-9)
-    figure = in_standard_errors(worst[figures], np.sqrt(variances[figures]), EXACT_TO * scale) * (1 + 1e-9)
-    measured = claimed & (steepest > 0)
-    return optimality + off + apart + max(figure, besides), float(
-        (worst[measured] / steepest[measured]).max(initial=0.0)
-    )
+    noisy, measured, said = claimed & (least > 0), claimed & (steepest > 0), np.flatnonzero(claimed)
+    figure = in_standard_errors(worst[said], np.sqrt(variances[said]), EXACT_TO * scale)
+    apart, violation = sizes[noisy] / least[noisy], (worst[measured] / steepest[measured]).max(initial=0.0)
+    for claim in made:
+        figure = max(
+            figure, in_standard_errors(*_of_sums(family, claim.table, claim.figures, agreeing), EXACT_TO * scale)
+        )
+    for own in family.groups:
+        beside, std_errors = _of_sums(family, own.table, x[own.cells], agreeing)
+        figure = max(figure, in_standard_errors(beside, std_errors, EXACT_TO * scale))
+        apart = np.append(apart, beside / noise.sd[own.cells])
+        violation = max(violation, (beside / noise.sd[own.cells]).max())
+    return optimality + off + (float(np.linalg.norm(apart)) + figure) * (1 + 1e-9), float(violation)
 
 
 def _parts(family: Separated, rho: Float) -> float:
     """The residuals' parts in the norm of the information about each, with the rounding of splitting them."""
     tables, density = family.tables, family.densities(family.steepest)
     cells = np.zeros(tables.cells)
-    cells[: rho.size] = rho
+    own = rho[family.cells]
+    cells[: own.size] = own
     added = family.norms(cells)  # sizes of what is added up in every table
+    for groups in family.groups:
+        moved = rho[groups.cells][groups.into]
+        cells[slice(*tables.offsets[groups.number : groups.number + 2])] += moved
+        added[groups.number] += np.linalg.norm(moved)
     squares = np.empty(len(tables.up))
     take_parts(cells, tables.finest_first, squares)
     means = np.sqrt(squares)
@@ -159,7 +229,7 @@ def _parts(family: Separated, rho: Float) -> float:
     np.add.at(added, tables.up[:, 1], means)
     parts = family.norms(cells)
     left = (parts > 0) & (density < np.inf)
-    adds = tables.variables + len(tables.shape) + 2
+    adds = tables.variables + len(tables.shape) + 2 + len(family.groups)
     square = float((parts[left] ** 2 / density[left]).sum())
     rounding = float(((adds * ROUNDING * added)[left] ** 2 / density[left]).sum())
     return float(np.sqrt(square)) * (1 + rho.size * ROUNDING) + float(np.sqrt(rounding))
@@ -186,24 +256,28 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
     return family.norms(apart)[: claimed.size] + own, worst + own, (certain, gaps, rounding)
 
 
-def _of_claim(problem: Problem, family: Separated, claim: Claim, agreeing: Agreeing, scale: float) -> float:
-    """What a table of cells, or of groups of them, that is claimed besides is off by, beside its standard errors."""
-    key, schema = claim.table.axes, problem.domain.schema
-    number = family.numbers.get(key)
+def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing) -> tuple[Float, Float]:
+    """How far a table of cells, or of groups of them, is off sums of tables that agree, and its least standard errors.
+
+    Raises
+    ------
+    NotCertifiedError
+        If no observed table contains its own.
+    """
+    fine = family.levels_of(table)
+    number = family.numbers.get(table.axes)
     if number is None:
-        raise NotCertifiedError(f"table {claim.table.name!r} is claimed, which no observed one contains")
+        raise NotCertifiedError(f"table {table.name!r} is claimed, which no observed one contains")
     place = slice(*family.tables.offsets[number : number + 2])
     own = agreeing[0][place].astype(np.longdouble) - agreeing[1][place]
-    fine = make_table(schema, tuple(schema.names[axis] for axis in key))
-    into, total = cell_map(schema, fine, claim.table), np.zeros(claim.table.size, dtype=np.longdouble)
+    into, total = cell_map(family.schema, fine, table), np.zeros(table.size, dtype=np.longdouble)
     np.add.at(total, into, own)
     largest = int(np.bincount(into).max())
     rounding = float(agreeing[2][number]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
-    off = abs(claim.figures - total).astype(float) + rounding * float(np.sqrt(largest))
-    off[np.isnan(claim.figures)] = 0.0
-    groups = [np.bincount(map_along(schema, fine, claim.table, axis)).astype(float) for axis in key]
-    variances = family.least_variances_of(key, groups)
-    return in_standard_errors(off, np.sqrt(variances), EXACT_TO * scale) * (1 + 1e-9)
+    off = abs(figures - total).astype(float) + rounding * float(np.sqrt(largest))
+    off[np.isnan(figures)] = 0.0
+    groups = [np.bincount(map_along(family.schema, fine, table, axis)).astype(float) for axis in table.axes]
+    return off, np.sqrt(family.least_variances_of(table.axes, groups))
 
 
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
@@ -241,6 +315,8 @@ def table_deviations(problem: Problem) -> Float | None:
     try:
         family = Separated(problem, WeighedNoise.of(problem))
     except NotCertifiedError:
+        return None
+    if family.groups:
         return None
     tables, density = family.tables, family.densities(family.steepest)
     independent = np.ones_like(density)
