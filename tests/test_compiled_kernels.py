@@ -114,6 +114,19 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, np.concatenate([lists, groups]), factors, values
 
 
+def _sums_of_axes(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Moves that sum out an axis whole, with few cells after it or more than are held at once."""
+    before, levels, after = int(rng.integers(1, 4)), int(rng.integers(1, 9)), int(rng.choice([1, 2, 700]))
+    fine = before * levels * after
+    steps = np.array([[0, 0, fine, before, levels, after, -1], [0, 0, fine, 1, before * levels, after, -1]])
+    return (
+        rng.normal(size=(fine + before * after, int(rng.choice([1, 3])))),
+        steps,
+        np.zeros(0, dtype=np.int64),
+        np.zeros(2),
+    )
+
+
 def _tables(rng: np.random.Generator) -> tuple[Any, ...]:
     """Some of them empty, and cells behind them that stay as they are."""
     sizes = rng.integers(0, 9, 4)
@@ -252,6 +265,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.tally.judge": (_figures, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
+    "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.orthogonal.reflect": (_systems, 1e-10),

@@ -21,10 +21,11 @@ from operator import or_
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
+from blue_solvers.components.lattice import sweeps
 from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sets import places as bit_places
 from blue_solvers.components.lattice.steps import TABLE, Row, StepList, as_rows, in_order_of_tables, rows_of_columns
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE, go_down, sums
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE
 from constraint_builders.arrays import Float, Integers
 
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
@@ -136,17 +137,16 @@ class SweepPlan:
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
-        worst = 0.0
-        pairs = [
-            (own, other)
-            for own, inside in zip(self.tables, map(self.coarser, self.tables), strict=True)
-            for other in inside
-        ]
+        moves = self.up.steps[self.up.steps[:, 0] == MOVE]
+        gaps = np.zeros(len(moves))
+        sweeps.look_at_gaps(cells, moves, self.lists, gaps)
+        worst = float(gaps.max(initial=0.0))
+        pairs = [(own, other) for own in self._irregular for other in self.coarser(own)]
         for fine, coarse in [*pairs, *((source, own) for own, source in self.margins.items())]:
             found = cells[self.places[fine] :][: self.size_of(fine)]
             for before, levels, after, listed in self._stages(fine, coarse):
                 own = np.zeros(levels, np.int64) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
-                found = sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
+                found = sweeps.sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
             difference = found.reshape(-1, cells.shape[1]) - cells[self.places[coarse] :][: self.size_of(coarse)]
             worst = max(worst, float(abs(difference).max(initial=0.0)))
         return worst
@@ -241,8 +241,9 @@ class SweepPlan:
         mixed = {self.mask_of(own) for own in with_groups if self.groups(own)}
         regular, others = self._regular_moves(), np.ones(len(self.tables), dtype=bool)
         others[regular[:, TABLE]] = False
-        for number in np.flatnonzero(others).tolist():
-            own = self.tables[number]
+        self._irregular = [self.tables[number] for number in np.flatnonzero(others).tolist()]
+        for own in self._irregular:
+            number = self.number[own]
             if own in self._copies:
                 found, lands, spread = self._beside(own)
                 up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]
@@ -267,7 +268,7 @@ class SweepPlan:
         cells = np.zeros((self.cells + self.most_room if self._copies else 0, 1))
         for own in left:
             cells[self.places[own] :][: self.size_of(own)] = 1
-        go_down(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
+        sweeps.go_down(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
         self.cells_of_copies = cells[self.copied]
 
     def _regular_moves(self) -> Integers:

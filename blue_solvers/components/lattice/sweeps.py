@@ -110,6 +110,34 @@ def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
     _go(cells, steps, lists, np.ones(1), cells, False)
 
 
+def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
+    """Write by how much the tables in (S, K) that moves lead to differ most from sums of finer ones, (rows,)."""
+    for number, row in enumerate(steps.tolist()):
+        fine, coarse, own = _tables(cells, row, lists, cells)
+        gaps[number] = abs(sums(fine, own, coarse.shape[1]) - coarse).max(initial=0.0)
+
+
+@compiled(reference=look_at_gaps_in_numpy)
+def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
+    """See `look_at_gaps_in_numpy`; of moves that sum out axes whole."""
+    flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
+    for row in range(steps.shape[0]):
+        levels, after, worst = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, 0.0
+        first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
+        for _ in range(steps[row, 3]):
+            for part in range(np.uint64(0), after, np.uint64(STRIP)):
+                size = min(np.uint64(STRIP), after - np.uint64(part))
+                if after == 1:
+                    strip[0] = _sum_of(flat, first, levels, np.uint64(1))
+                else:
+                    _sum(flat, first + np.uint64(part), levels, after, strip, np.uint64(0), size)
+                for i in range(size):
+                    worst = max(worst, abs(strip[i] - flat[below + np.uint64(part) + i]))
+            first += levels * after
+            below += after
+        gaps[row] = worst
+
+
 def scale_tables_in_numpy(cells: Float, sizes: Integers, factors: Float) -> None:
     """Multiply tables, one after the other in (S, K), each by its factor, in place."""
     cells[: sizes.sum()] *= np.repeat(factors, sizes)[:, None]
