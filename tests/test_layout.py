@@ -29,6 +29,7 @@ def test_nothing_but_whole_subjects_stands_outside() -> None:
     assert {path.name for path in TESTS.iterdir() if path.is_dir()} - {"__pycache__"} == {
         *PACKAGES,
         "each_extra",
+        "facts",
         "first_hour",
         "helpers",
         "honours",

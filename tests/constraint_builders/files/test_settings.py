@@ -21,7 +21,7 @@ from constraint_builders.files.kept_variables import keep_variables, settings_ov
 from constraint_builders.files.schema_file import parse_partition
 from constraint_builders.files.settings import find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
-from tests.helpers.places import DHC_SETTINGS, PRODUCTION_SETTINGS
+from tests.helpers.places import DHC_SETTINGS, HOUSEHOLD_TYPES, PRODUCTION_SETTINGS
 
 SMALL = """
 geolevels = ["State", "Block"]
@@ -50,8 +50,6 @@ def write(folder: Path, text: str) -> Path:
 
 
 def facts(path: Path = PRODUCTION_SETTINGS) -> dict[str, Any]:
-    if not path.exists():
-        pytest.skip(f"the published facts are not at {path}")
     return json.loads(path.read_text())
 
 
@@ -93,10 +91,7 @@ def test_dhc_losses_are_those_of_the_published_code(name: str) -> None:
 
 
 def test_recodes_of_households_are_those_of_their_attributes() -> None:
-    path = DHC_SETTINGS.with_name("dhc_hhtype_levels.csv")
-    if not path.exists():
-        pytest.skip(f"the published facts are not at {path}")
-    with path.open(newline="") as file:
+    with HOUSEHOLD_TYPES.open(newline="") as file:
         rows = list(csv.DictReader(file))
     schema = production_settings("dhc_us_units").schema
     recodes = {
