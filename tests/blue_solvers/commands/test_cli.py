@@ -32,6 +32,7 @@ from constraint_builders.files import (
 )
 from noise_mechanisms import add_noise
 from tests.helpers.places import ROOT
+from tests.helpers.refused_commands import refusal
 
 BERKELEY = str(examples.BERKELEY)
 SCHEMA = str(examples.BERKELEY_SCHEMA)
@@ -40,19 +41,6 @@ SCHEMA = str(examples.BERKELEY_SCHEMA)
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "estimates.csv")
-
-
-def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
-    """The one line on stderr of a run that ends with exit code 2."""
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code  # type: ignore[assignment]
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.startswith("blue-solvers: ")
-    assert error.count("\n") == 1
-    return error
 
 
 def test_estimates_are_those_of_the_library(out: str) -> None:

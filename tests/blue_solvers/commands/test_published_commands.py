@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
+from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
 from tests.helpers.small_states import SmallState, small_state
 
@@ -36,19 +37,6 @@ def shown(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     capsys.readouterr()
     assert main(arguments) == 0
     return capsys.readouterr().out
-
-
-def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
-    """The one line on stderr of a run that ends with exit code 2."""
-    capsys.readouterr()
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code  # type: ignore[assignment]
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.count("\n") == 1
-    return error
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
