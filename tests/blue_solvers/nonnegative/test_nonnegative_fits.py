@@ -311,6 +311,20 @@ def test_an_anchored_fit_takes_the_excess_from_small_cells():
     assert plain.detail[0] - fit.detail[0] < plain.detail[1] - fit.detail[1]
 
 
+@pytest.mark.parametrize("low", [-3.0, -6.0, -8.0, -400.0])
+def test_the_excess_over_a_negative_total_is_that_over_none(low):
+    """Two cells of a known sum and one far below 0: the docstring's formula, where the sum cannot be the unbiased."""
+    schema = Schema({"a": 3}, {"a": {"pair": [0, 0, 1]}})
+    problem = Problem(schema, {"pair": [0.0, np.inf], "a": [1.0, 2.0, 1.0]})
+    y = problem.vector({"pair": [5.0, 0.0], "a": [3.5, 2.5, low]})
+    plain = nnls(problem, y).detail
+    spread = np.sqrt([1.0, 2.0])
+    lenient = 1 + np.minimum(9.0, (plain.sum() - max(0.0, 5.0 + low)) / spread) / (1 + (plain[:2] / (2 * spread)) ** 2)
+    given, variances = np.array([3.5, 2.5]), spread**2 * lenient
+    expected = given - variances * (given.sum() - 5.0) / variances.sum()
+    np.testing.assert_allclose(anchored_fit(problem, y).detail, [*expected, 0.0], atol=1e-7)
+
+
 def test_without_empty_cells_an_anchored_fit_is_the_unbiased_one():
     problem = two_way()
     y = problem.marginal_matrix() @ np.full(20, 500.0) + np.random.default_rng(0).normal(size=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -162,3 +163,20 @@ def test_what_is_no_column_is_refused(cells: list, columns: np.ndarray, observed
 def test_no_cells_have_no_bounds() -> None:
     bounds = proved_variances(gallery.toy(), np.zeros(0, dtype=int))
     assert bounds.lower.shape == (0,)
+
+
+def test_what_rounding_makes_of_the_noise_is_in_the_bounds() -> None:
+    """Differences of nearly equal figures: sums of covariances lose half their digits, the proof of them nothing."""
+    weights = np.array([1.0, 1.0, -1.0, -1.0])
+    areas = Areas(4, {"Balance": sparse.csr_array(weights[None])})
+    for seed in range(20):
+        root = np.random.default_rng(seed).uniform(-1, 1, (4, 4))
+        Sigma = 1e8 / 3 + (root @ root.T + np.eye(4))
+        given = {"Leaf": {"total": None}}, {"Balance": ["total"]}
+        problem = Problem(Schema({"a": 1}), *given, areas=areas, covariance=sparse.csr_array(Sigma))
+        columns = unit_noise(problem, [0])
+        bounds = certify_variances(problem, [0], [weights @ columns], columns)
+        signed = np.outer(weights, weights) * Sigma
+        true = sum(map(Fraction, signed.ravel().tolist()))
+        assert Fraction(bounds.lower[0]) <= true <= Fraction(bounds.upper[0]), seed
+        assert bounds.upper[0] - bounds.lower[0] <= 1e-5 * bounds.upper[0], seed
