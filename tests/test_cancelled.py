@@ -93,6 +93,7 @@ def interrupted(seconds: float, work: Callable[[], object]) -> float:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", WORKS)
 @lengths("times", 6, 40)
 def test_the_library_at_any_moment(name: str, times: int) -> None:

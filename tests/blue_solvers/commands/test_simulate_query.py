@@ -453,6 +453,7 @@ def test_the_bar_is_shown_on_a_terminal_only(capsys: pytest.CaptureFixture, monk
     assert shown[3].strip() == shown[4] == ""
 
 
+@pytest.mark.few(0)
 @pytest.mark.skipif(not RHODE_ISLAND.exists(), reason=f"the counts of Rhode Island are not at {RHODE_ISLAND}")
 def test_a_tract_of_rhode_island(settings: str, tmp_path: Path) -> None:
     whole = pl.read_csv(RHODE_ISLAND, infer_schema=False)

@@ -173,6 +173,7 @@ def test_synthetic_datasets_are_those_of_the_paper():
 
 
 @needs_data
+@pytest.mark.few(0)
 def test_puma_datasets_are_those_of_the_paper():
     datasets = puma_datasets(PUMA)
     summary = {name: (c.sum(), np.count_nonzero(c), c.max()) for name, c in datasets.items()}
