@@ -29,7 +29,6 @@ from blue_solvers.solvers import registry
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.budget import Budget
-from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.files import (
     Format,
     add_format,
@@ -244,15 +243,6 @@ class Uniform(ContinuousLaw):
 
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
         raise NotImplementedError("nothing releases it")
-
-
-@pytest.fixture
-def own_laws() -> Iterator[None]:
-    """Laws that a test adds are gone after it."""
-    before = dict(NOISE_LAWS)
-    yield
-    NOISE_LAWS.clear()
-    NOISE_LAWS.update(before)
 
 
 def test_a_noise_law_from_outside(own_laws: None) -> None:

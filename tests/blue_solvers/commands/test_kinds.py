@@ -14,17 +14,9 @@ from blue_solvers.cli import main
 from blue_solvers.commands.estimate import _bytes
 from tests.helpers.every import every
 from tests.helpers.refused_commands import refusal
+from tests.helpers.simulated import settings_of
 
-SETTINGS = """
-geolevels = ["County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["female", "male"]
-[budget]
-[budget.losses]
-total = ["1/10", "1/10"]
-sex = [0, "1/10"]
-"""
+SETTINGS = settings_of(["County", "Block"], {"sex": ["female", "male"]}, {"total": "1/10", "sex": [0, "1/10"]})
 
 
 @pytest.fixture
