@@ -42,6 +42,7 @@ from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
 from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
+from tests.helpers.every import every
 from tests.helpers.places import README, ROOT
 from tests.helpers.refused_commands import refusal
 from tests.honours import written
@@ -72,7 +73,7 @@ def naming(word: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in files if re.search(word, path.read_text())}
 
 
-@pytest.mark.parametrize("heading", ["Adding a solver", "Adding a noise law", "Adding a format of tables"])
+@every("heading", ["Adding a solver", "Adding a noise law", "Adding a format of tables"])
 def test_the_places_are_there(heading: str) -> None:
     assert len(places(heading)) > 1
     assert [place for place in places(heading) if "NAME" not in place and not (ROOT / place).is_file()] == []

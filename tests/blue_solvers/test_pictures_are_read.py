@@ -158,7 +158,7 @@ def test_quantiles_show_the_table_whose_noise_is_larger_and_the_cell_that_is_off
     assert len(drawn["a * b"]) <= plots.MOST_POINTS < 600
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_quantiles_say_what_is_grey_and_what_is_not_drawn(name: str) -> None:
     problem = PROBLEMS[name]()
     fit = estimate(problem, measured(problem)).fit(draws=0)
@@ -264,7 +264,7 @@ def test_spines_are_aligned_and_say_what_is_not_outlined(monkeypatch: pytest.Mon
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("limits", [(1, 50), (3, 4e6), (0.02, 0.9), (100, 120)])
+@every("limits", [(1, 50), (3, 4e6), (0.02, 0.9), (100, 120)])
 def test_ticks_of_logarithmic_axes_are_words(limits: tuple[float, float]) -> None:
     figure = Figure(figsize=(5, 3), layout="constrained")
     ax = figure.subplots()
@@ -292,7 +292,7 @@ def lightness(light: np.ndarray) -> np.ndarray:
     return np.cbrt(np.clip(light, 0, 1))
 
 
-@pytest.mark.parametrize("matrix", [np.eye(3), PROTAN, DEUTAN])
+@every("matrix", [np.eye(3), PROTAN, DEUTAN])
 def test_colours_are_told_apart_by_everybody(matrix: np.ndarray) -> None:
     pairs = [*itertools.combinations(COLOURS, 2), (spine_plots.ADDED, spine_plots.SUBTRACTED)]
     apart = [np.linalg.norm(lightness(seen_by(matrix, a)) - lightness(seen_by(matrix, b))) for a, b in pairs]

@@ -31,6 +31,7 @@ from constraint_builders.files import (
     write_schema_file,
 )
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 from tests.helpers.refused_commands import refusal
 
@@ -445,7 +446,7 @@ def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: p
     assert "--nonnegative is for one file of tables" in error
 
 
-@pytest.mark.parametrize("word", ["--help", "--version", "--nothing"])
+@every("word", ["--help", "--version", "--nothing"])
 def test_help_waits_for_no_library(word: str) -> None:
     work = f"""
 import sys

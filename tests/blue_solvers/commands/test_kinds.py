@@ -78,10 +78,7 @@ def test_parameters_of_the_library_are_flags_here(here: Path, capsys: pytest.Cap
     assert "or --within should leave the level out" in refusal(capsys, "estimate", "release", "--out", "out")
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [("4e9", 4e9), ("4GB", 4e9), ("500 MB", 5e8), ("2GiB", 2**31), ("1.5k", 1500), ("100", 100)],
-)
+@every(("text", "count"), [("4e9", 4e9), ("4GB", 4e9), ("500 MB", 5e8), ("2GiB", 2**31), ("1.5k", 1500), ("100", 100)])
 def test_memory_is_given_in_any_unit(text: str, count: float) -> None:
     assert _bytes(text) == count
 

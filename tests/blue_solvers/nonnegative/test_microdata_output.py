@@ -104,7 +104,7 @@ def test_a_sequential_fit_becomes_unit_records():
         unit_records(problem, fit.detail)
 
 
-@pytest.mark.parametrize("call", [weighted_rows, unit_records, lambda p, x: controlled_rounding(p, x, [])])
+@every("call", [weighted_rows, unit_records, lambda p, x: controlled_rounding(p, x, [])])
 def test_microdata_refuse_negative_and_misshapen_cells(call):
     problem = cross(3, 3)
     with pytest.raises(ValueError, match="0 or more"):

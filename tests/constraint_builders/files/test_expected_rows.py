@@ -21,6 +21,7 @@ from constraint_builders.files.reading_report import FacilityBounds, Remark, fac
 from constraint_builders.files.settings import Settings, parse_settings
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
 from tests.helpers.effort import lengths
+from tests.helpers.every import every
 from tests.helpers.small_census import PRODUCT, write_small_census
 from tests.helpers.small_census import SETTINGS as SMALL
 
@@ -165,7 +166,7 @@ def test_chi_square_of_averages_is_the_weighted_sum_of_squares(seeds: range) -> 
         assert int(found[2]) == (tables - 1) * geounits * cells
 
 
-@pytest.mark.parametrize(("factor", "agrees"), [(1.0, True), (4.0, False), (0.25, False)])
+@every(("factor", "agrees"), [(1.0, True), (4.0, False), (0.25, False)])
 def test_averages_that_do_not_agree_are_named(factor: float, agrees: bool) -> None:
     rng = np.random.default_rng(3)
     averaged = AveragedTables()

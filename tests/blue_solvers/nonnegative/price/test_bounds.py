@@ -28,8 +28,8 @@ from tests.helpers.every import every
 PRIVACIES = [PureDP(0.1), PureDP(1.0), ApproximateDP(0.5, 1e-6), ZeroConcentratedDP(0.005), ZeroConcentratedDP(0.5)]
 
 
-@pytest.mark.parametrize("privacy", [PureDP(0.3), ApproximateDP(0.3, 1e-5)])
-@pytest.mark.parametrize("C", [0.5, 2.0])
+@every("privacy", [PureDP(0.3), ApproximateDP(0.3, 1e-5)])
+@every("C", [0.5, 2.0])
 def test_the_papers_inequality_is_tight_at_its_bound(privacy, C):
     """Theorem 3 as printed holds with equality for some k at the least D, and fails for it just below."""
     d = 100_000
@@ -61,13 +61,13 @@ def test_lower_bounds_do_not_contradict_the_mechanisms(privacy, d):
         assert is_possible(np.sqrt(point), np.sqrt(total), d, privacy)
 
 
-@pytest.mark.parametrize("privacy", PRIVACIES[:3], ids=repr)
+@every("privacy", PRIVACIES[:3])
 def test_the_sharp_bound_is_no_weaker_than_the_papers(privacy):
     for C in (0.3, 1.0, 4.0):
         assert least_sum_error(C, 10_000, privacy) >= least_sum_error(C, 10_000, privacy, form="paper")
 
 
-@pytest.mark.parametrize("privacy", PRIVACIES, ids=repr)
+@every("privacy", PRIVACIES)
 def test_the_two_bounds_are_inverse(privacy):
     D = 5.0
     C = least_point_error(D, 10_000, privacy)
