@@ -173,7 +173,11 @@ def test_noise_is_unbiased_and_keeps_the_invariants() -> None:
 @every("sampler", ["auto", "rows", "free_cells", "heat_bath", "jumps"])
 def test_simulations_come_without_a_guarantee(sampler: str) -> None:
     """Seeded noise in floating point promises nothing, however exact its sampler."""
-    drawn = GeneralizedLaplace(TWO_BY_THREE, 0.5).add_noise(np.arange(6), rng=2, sampler=sampler)
+    mechanism = GeneralizedLaplace(TWO_BY_THREE, 0.5)
+    drawn, chosen = mechanism.add_noise(np.arange(6), rng=2, sampler=sampler), mechanism.choose(sampler)
+    assert (drawn.sampler, drawn.reason) == (chosen.sampler.name, chosen.reason)
+    assert sampler in ("auto", drawn.sampler)
+    np.testing.assert_array_equal(drawn.table - np.arange(6), chosen.sampler.sample(1, 2)[0])
     assert drawn.guarantee is None
     assert drawn.grade == "simulation"
     assert str(drawn).startswith("simulation only, not to be published")
@@ -184,8 +188,11 @@ def test_every_mechanism_keeps_its_promise_for_releases() -> None:
     for mechanism in (GeneralizedLaplace(TWO_BY_THREE, 0.5), GeneralizedGaussian(TWO_BY_THREE, 2.0)):
         assert mechanism.add_noise(np.arange(6), rng=1).guarantee is None
         released = mechanism.release(np.arange(6))
+        assert released.sampler == mechanism.automatic.sampler.name
         assert released.guarantee == mechanism.guarantee
         assert str(released).startswith("release: ")
+    laplace = GeneralizedLaplace(TWO_BY_THREE, 0.5)
+    assert laplace.release(np.arange(6), "free_cells").sampler == "free_cells" != laplace.automatic.sampler.name
 
 
 @every(
