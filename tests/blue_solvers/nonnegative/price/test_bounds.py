@@ -187,3 +187,14 @@ def test_conflicts_of_guarantees():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@every(
+    ("privacy", "size"),
+    [(PureDP(0.25), 8.0), (ApproximateDP(0.25, 1e-6), 8.0), (ZeroConcentratedDP(0.02), np.sqrt(100 / np.pi))],
+)
+def test_noise_of_accurate_sums_has_the_size_that_the_privacy_takes(privacy, size):
+    """One count is its own sum: its error is the noise of the sum, on average 2 / epsilon or sqrt(2 / (pi rho))."""
+    rng = np.random.default_rng(1)
+    errors = [abs(accurate_sum([1e6], privacy, rng)[0] - 1e6) for _ in range(4000)]
+    assert np.mean(errors) == pytest.approx(size, rel=5 / np.sqrt(4000))
