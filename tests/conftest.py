@@ -3,11 +3,13 @@
 import os
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from constraint_builders import memory
+from constraint_builders.description.noise import NOISE_LAWS
 from tests.helpers.effort import THOROUGH, USUAL
 
 REPEATABLE = bool(os.environ.get("CI"))
@@ -27,6 +29,15 @@ settings.load_profile("usual")
 def _free_memory_is_asked_anew() -> None:
     """What one test says is free is not what is free in the next, within the same second."""
     memory._free_in.cache_clear()
+
+
+@pytest.fixture
+def own_laws() -> Iterator[None]:
+    """Laws of noise that a test or a page adds are gone after it."""
+    before = dict(NOISE_LAWS)
+    yield
+    NOISE_LAWS.clear()
+    NOISE_LAWS.update(before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -176,7 +176,7 @@ def test_what_is_no_array_of_numbers_is_refused_by_name(door: str, kind: str) ->
     assert any(word in message for word in words), message
 
 
-@pytest.mark.parametrize("kind", ["complex", "text", "dates"])
+@every("kind", ["complex", "text", "dates"])
 def test_sparse_matrices_of_something_else_are_refused(kind: str) -> None:
     if kind == "complex":
         matrix = sparse.csr_array(np.ones((1, 2)) + 0j)

@@ -37,7 +37,7 @@ def test_a_benchmark_that_is_listed_says_its_options(
     assert f"python -m bench {name.replace('_', '-')}" in capsys.readouterr().out.replace("_", "-")
 
 
-@pytest.mark.parametrize("row", TABLE_3)
+@every("row", TABLE_3)
 def test_table_3_as_computed_is_what_the_paper_prints(row: str) -> None:
     """Exactly in expectation: mean squared errors from one column of noise for every cell."""
     problem = unequal_variances.cyclic_variances(row)

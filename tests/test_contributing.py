@@ -29,7 +29,6 @@ from blue_solvers.solvers import registry
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.budget import Budget
-from constraint_builders.description.noise import NOISE_LAWS
 from constraint_builders.files import (
     Format,
     add_format,
@@ -43,7 +42,9 @@ from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
 from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
+from tests.helpers.every import every
 from tests.helpers.places import README, ROOT
+from tests.helpers.refused_commands import refusal
 from tests.honours import written
 from tests.honours.refusals import refused_by
 
@@ -72,7 +73,7 @@ def naming(word: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in files if re.search(word, path.read_text())}
 
 
-@pytest.mark.parametrize("heading", ["Adding a solver", "Adding a noise law", "Adding a format of tables"])
+@every("heading", ["Adding a solver", "Adding a noise law", "Adding a format of tables"])
 def test_the_places_are_there(heading: str) -> None:
     assert len(places(heading)) > 1
     assert [place for place in places(heading) if "NAME" not in place and not (ROOT / place).is_file()] == []
@@ -245,15 +246,6 @@ class Uniform(ContinuousLaw):
         raise NotImplementedError("nothing releases it")
 
 
-@pytest.fixture
-def own_laws() -> Iterator[None]:
-    """Laws that a test adds are gone after it."""
-    before = dict(NOISE_LAWS)
-    yield
-    NOISE_LAWS.clear()
-    NOISE_LAWS.update(before)
-
-
 def test_a_noise_law_from_outside(own_laws: None) -> None:
     schema = Schema({"a": 3, "b": 4})
     observed = {"total": 1.0, "a": 3.0, "detailed": 12.0}
@@ -294,8 +286,7 @@ def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsy
         noise_variances(Budget({"State": {"total": 1}}), "uniform")
     (tmp_path / "blocks.csv").write_text("geoid,female,male\n440010000000001,1,2\n")
     told = ["simulate", str(tmp_path / "blocks.csv"), "--settings", str(settings), "--out", str(tmp_path / "release")]
-    assert main(told) == 2
-    assert "noise 'uniform' cannot be written, measurement files hold whole numbers" in capsys.readouterr().err
+    assert "noise 'uniform' cannot be written, measurement files hold whole numbers" in refusal(capsys, *told)
     (tmp_path / "table.csv").write_text(TABLE)
     problem, _ = read_long_table(tmp_path / "table.csv", noise="uniform")
     assert problem.noise == "uniform"
@@ -349,8 +340,7 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
     write_lines(frame, path)
     expected, y = read_long_table(frame)
     told = ["estimate", str(path), "--out", str(out)]
-    assert main(told) == 2
-    assert "out.jsonl: the name must end in .csv, .parquet, .arrow or .feather" in capsys.readouterr().err
+    assert "out.jsonl: the name must end in .csv, .parquet, .arrow or .feather" in refusal(capsys, *told)
     assert kinds.what_is(str(path)) == "is a file of no kind that this command made"
     add_format(LINES)
     add_format(LINES)
@@ -370,8 +360,7 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
     ):
         read_long_table("t.xls")
     path.write_text("no lines of JSON")
-    assert main(told) == 2
-    assert "Table.NDJSON: not readable as a table" in capsys.readouterr().err
+    assert "Table.NDJSON: not readable as a table" in refusal(capsys, *told)
 
 
 def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> None:

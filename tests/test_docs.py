@@ -9,14 +9,12 @@ import pkgutil
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from blue_solvers.cli import main
-from constraint_builders.description.noise import NOISE_LAWS
 from tests.helpers.places import DOCS, README, ROOT
 
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -51,15 +49,6 @@ def test_doctests() -> None:
         assert not ended.failed, name
         tried += ended.attempted
     assert tried > 20
-
-
-@pytest.fixture
-def own_laws() -> Iterator[None]:
-    """Laws of noise that a page adds are gone after it."""
-    before = dict(NOISE_LAWS)
-    yield
-    NOISE_LAWS.clear()
-    NOISE_LAWS.update(before)
 
 
 @pytest.mark.few(1)

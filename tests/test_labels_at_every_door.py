@@ -367,7 +367,7 @@ def test_sets_are_refused_where_order_counts(door: str, kind: type) -> None:
         SETS[door](kind({"n1", "n2", "s1"}))
 
 
-@pytest.mark.parametrize("door", [name for name in SETS if name not in ("a layer", "groups of a recode")])
+@every("door", [name for name in SETS if name not in ("a layer", "groups of a recode")])
 def test_names_with_labels_of_their_own_are_refused(door: str) -> None:
     """As counts by their values are, whose names are the labels."""
     SETS[door](pd.Series(["n1", "n2", "s1"]))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 TESTS = ROOT / "tests"
@@ -18,7 +19,7 @@ SOURCES = sorted(TESTS.rglob("*.py"))
 OURS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@every("package", PACKAGES)
 def test_folders_of_tests_are_folders_of_the_package(package: str) -> None:
     folders = {path.parent.relative_to(TESTS) for path in (TESTS / package).rglob("*.py")}
     assert folders
@@ -29,6 +30,7 @@ def test_nothing_but_whole_subjects_stands_outside() -> None:
     assert {path.name for path in TESTS.iterdir() if path.is_dir()} - {"__pycache__"} == {
         *PACKAGES,
         "each_extra",
+        "facts",
         "first_hour",
         "helpers",
         "honours",

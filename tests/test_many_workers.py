@@ -19,6 +19,7 @@ from blue_solvers import BlueOperator, blue, estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 WORKERS, COLUMNS = 4, 12
@@ -53,7 +54,7 @@ def described(name: str, solver: Any, y: Float) -> Float:
     return estimate(PROBLEMS[name](), y, solver).values
 
 
-@pytest.mark.parametrize(("name", "solver"), SOLVERS)
+@every(("name", "solver"), SOLVERS)
 def test_threads_share_an_operator(name: str, solver: Any) -> None:
     problem = PROBLEMS[name]()
     Y = measured(problem)

@@ -186,8 +186,8 @@ def least_squares(M: Float, Sigma: Float, D: Float, y: Float, C: Float, c: Float
 SPINE = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
 
 
-@pytest.mark.parametrize("orders", [("a * b", "b * a"), ("b * a", "a * b"), ("b * a", "b * a")])
-@pytest.mark.parametrize("scalar", [True, False])
+@every("orders", [("a * b", "b * a"), ("b * a", "a * b"), ("b * a", "b * a")])
+@every("scalar", [True, False])
 def test_geographies_follow_the_names(orders: tuple[str, str], scalar: bool) -> None:
     schema, (measured, wanted) = Schema({"a": 2, "b": 3}), orders
     rng = np.random.default_rng(1)

@@ -175,6 +175,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
+@pytest.mark.few(0)
 def test_builds_are_the_same_byte_for_byte(built: list[Path]) -> None:
     names = sorted(path.name for path in built[0].iterdir())
     version = blue_solvers.__version__
@@ -187,6 +188,7 @@ def test_builds_are_the_same_byte_for_byte(built: list[Path]) -> None:
         assert {(member.uid, member.gid) for member in archive} == {(0, 0)}
 
 
+@pytest.mark.few(0)
 def test_the_wheel_holds_the_packages_and_nothing_else(built: list[Path]) -> None:
     (wheel,) = built[0].glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -14,7 +14,10 @@ from noise_mechanisms import add_noise
 from tests.helpers.places import DATA, PUMA, RHODE_ISLAND
 
 RACES = ["white", "black", "hisp", "aian", "asian", "nhpi", "other", "two"]
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real counts of {DATA} are not here")
+pytestmark = [
+    pytest.mark.skipif(not DATA.is_dir(), reason=f"the real counts of {DATA} are not here"),
+    pytest.mark.few(0),
+]
 
 
 def puma_tables() -> dict[str, np.ndarray]:

@@ -19,7 +19,10 @@ from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 from tests.helpers.places import RHODE_ISLAND
 
-pytestmark = pytest.mark.skipif(not RHODE_ISLAND.exists(), reason=f"real counts are not at {RHODE_ISLAND}")
+pytestmark = [
+    pytest.mark.skipif(not RHODE_ISLAND.exists(), reason=f"real counts are not at {RHODE_ISLAND}"),
+    pytest.mark.few(0),
+]
 
 SCHEMA = Schema({"votingage": ["under18", "adult"], "race": 8})
 # 1 / (rho * geolevel share * query share) of the 2020 redistricting release for total, voting age, race and detail.

@@ -11,6 +11,7 @@ from scipy import sparse
 from blue_solvers import SOLVERS, Dense, Info, Prepared, Solver, TwoPass, blue
 from blue_solvers.solvers import Auto
 from constraint_builders import Problem
+from tests.helpers.every import every
 from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 from tests.helpers.oracles.quick import answer
@@ -123,7 +124,7 @@ def test_rows_of_a_matrix_that_weigh_cells_unevenly(monkeypatch: pytest.MonkeyPa
     assert not found.disagreements
 
 
-@pytest.mark.parametrize("kind", [*all_kinds()[::5], Kind(areas="large", coefficients="floats", count=1e6)], ids=str)
+@every("kind", [*all_kinds()[::5], Kind(areas="large", coefficients="floats", count=1e6)])
 def test_both_references_agree(kind: Kind) -> None:
     compared = 0
     for seed in range(300, 306):

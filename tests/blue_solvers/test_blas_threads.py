@@ -16,6 +16,7 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification import matrices
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 CONTROLLER = ThreadpoolController().select(user_api="blas")
 
@@ -43,7 +44,7 @@ def unequal() -> tuple[Problem, np.ndarray]:
     return problem, rng.normal(50, 5, (problem.observed.size, 8))
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg", "dense"])
+@every("solver", ["cholesky", "cg", "dense"])
 def test_eight_threads_on_one_operator(solver: str) -> None:
     problem, Y = unequal()
     P = blue(problem, solver)

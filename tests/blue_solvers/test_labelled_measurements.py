@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import BlueOperator, blue, estimate, fit_test
 from constraint_builders import Problem, gallery
+from tests.helpers.every import every
 
 pd = pytest.importorskip("pandas")
 
@@ -33,20 +34,20 @@ def test_rows_may_come_in_any_order(way: str, order: list[int]) -> None:
     np.testing.assert_array_equal(WAYS[way](blue(PROBLEM), y.iloc[order]), WAYS[way](blue(PROBLEM), y.to_numpy()))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_unknown_nodes_are_refused_by_name(way: str) -> None:
     with pytest.raises(ValueError, match="west"):
         WAYS[way](blue(PROBLEM), pd.Series([10.0, 7.0, 2.0], ["all", "north", "west"]))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_labels_that_say_nothing_are_refused(way: str) -> None:
     """A vector over several tables has no names for its rows."""
     with pytest.raises(ValueError, match="labels"):
         WAYS[way](blue(gallery.toy()), pd.Series([30.0, 5, 10, 15], ["total", "low", "middle", "high"]))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_masked_measurements_are_refused(way: str) -> None:
     with pytest.raises(ValueError, match="mask"):
         WAYS[way](blue(PROBLEM), np.ma.array([10.0, 7.0, 2.0], mask=[False, True, False]))

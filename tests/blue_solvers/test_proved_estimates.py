@@ -64,7 +64,7 @@ def test_what_is_called_exact_is_at_length(kind: Kind, solver: str) -> None:
     assert said["exact"] >= said["refused"] or solver != "auto"
 
 
-@pytest.mark.parametrize("case", CASES)
+@every("case", CASES)
 def test_estimates_carry_what_belongs_to_them(case: str) -> None:
     problem = CASES[case]()
     P, y = blue(problem), np.random.default_rng(0).normal(20, 1, problem.observed.size)
@@ -102,7 +102,7 @@ def test_somebody_elses_answer_is_judged() -> None:
     assert certify(problem, y, moved).bound > 1e-6
 
 
-@pytest.mark.parametrize("case", CASES)
+@every("case", CASES)
 def test_threads_that_share_an_operator_get_the_bits_and_reports_of_one(case: str) -> None:
     problem = CASES[case]()
     P = blue(problem)

@@ -19,6 +19,7 @@ from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 EXACT = {"v0 * v1": 0.0}
 
@@ -128,7 +129,7 @@ def test_steps_cut_in_parts_are_the_same_steps(
         np.testing.assert_allclose(V.T @ X, U.T @ Y, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("row", [0, 70, 4095])
+@every("row", [0, 70, 4095])
 def test_values_are_looked_at_wherever_they_are(row: int) -> None:
     """Finite ones in range, far ones, and what is no number, wherever it is."""
     problem = gallery.cube(4, 7)

@@ -22,6 +22,7 @@ from constraint_builders.budget import (
     split,
 )
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 positive = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=1000)
 losses = st.dictionaries(
@@ -161,7 +162,7 @@ def test_geolevels_of_both_mappings_must_match() -> None:
         Budget.from_shares(1, {"Block": 1}, {"Block": {"total": 1}, "State": {"total": 1}})
 
 
-@pytest.mark.parametrize("bad", [0, -1, math.nan, -math.inf])
+@every("bad", [0, -1, math.nan, -math.inf])
 def test_bad_losses_and_variances_are_refused_by_name(bad: float) -> None:
     with pytest.raises(ValueError, match=r"variance of \('State', 'sex'\) is"):
         Budget.from_variances({"State": {"sex": bad}})
@@ -182,7 +183,7 @@ def test_unknown_words_are_refused() -> None:
         Budget.from_variances({"State": {"sex": 1}}, measure="pure")
 
 
-@pytest.mark.parametrize("text", ["1e99999999", "1e-99999999", "9" * 5000, "1/" + "9" * 300])
+@every("text", ["1e99999999", "1e-99999999", "9" * 5000, "1/" + "9" * 300])
 def test_text_that_would_fill_the_memory_is_refused_at_once(text: str) -> None:
     with pytest.raises(ValueError, match=r"^rho is '.{1,20}' and so on: give a number of fewer digits$"):
         gaussian_variance(text)
@@ -204,7 +205,7 @@ def test_losses_of_any_size_give_usable_variances_or_are_refused_by_name(
             budget.variances()
 
 
-@pytest.mark.parametrize("share", ["1e-400", "1e400", "-1e-400", "٣", "1_0", "1/3", "1e400/1"])
+@every("share", ["1e-400", "1e400", "-1e-400", "٣", "1_0", "1/3", "1e400/1"])
 def test_shares_of_any_size_are_refused_in_few_words(share: str) -> None:
     with pytest.raises(ValueError, match=r"^.{1,120}$"):
         split(1, {"sex": share})

@@ -11,6 +11,7 @@ from scipy.stats import norm
 from blue_solvers import blue
 from constraint_builders import Problem, gallery
 from constraint_builders.files import production_settings
+from tests.helpers.every import every
 
 
 def test_toy_is_example_7() -> None:
@@ -20,7 +21,7 @@ def test_toy_is_example_7() -> None:
     assert problem.observed.tables(problem.truth)["total"] == 30
 
 
-@pytest.mark.parametrize(("k", "levels"), [(1, 3), (2, 4), (3, 3), (4, 2)])
+@every(("k", "levels"), [(1, 3), (2, 4), (3, 3), (4, 2)])
 def test_cube_has_all_margins(k: int, levels: int) -> None:
     problem = gallery.cube(k, levels)
     assert len(problem.observed.names) == 2**k
@@ -111,7 +112,7 @@ def test_wide() -> None:
     assert problem.observed.size == 1 + 12 * 3 + 66 * 9
 
 
-@pytest.mark.parametrize("problem", [gallery.toy(), gallery.berkeley(), gallery.delinquent_children()], ids=repr)
+@every("problem", [gallery.toy(), gallery.berkeley(), gallery.delinquent_children()])
 def test_truth_agrees_with_itself(problem: Problem) -> None:
     assert problem.truth is not None
     assert not (problem.constraint_matrix("all") @ problem.truth).any()

@@ -346,7 +346,7 @@ def _layer_and_table(name: str, level: str, table: str) -> tuple[str, str]:
     return layer, rest or "total" if by else table
 
 
-@pytest.mark.parametrize(
+@every(
     ("only", "beside", "said"),
     [
         (None, {"units": {"h1": ["to let"]}}, "beside= is of problems in only="),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema, Spine, memory
 from constraint_builders.description.layout import Layout
 from constraint_builders.memory import format_bytes, free_memory, free_now, require_cells, require_limit
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 HOST = 10**12
@@ -124,7 +125,7 @@ MANY = Schema({f"v{i}": 10 for i in range(5000)})
 SPINE = Spine([-1, *[0] * 999], ["A", *["B"] * 999])
 
 
-@pytest.mark.parametrize(
+@every(
     ("schema", "observed", "spine", "name"),
     [
         (BINARY, {"detailed": 1.0}, None, "table 'detailed' has 10^19 cells"),
@@ -155,7 +156,7 @@ def test_tables_that_fit_one_by_one_and_not_together(monkeypatch: pytest.MonkeyP
         Layout(["a", "b"], [(3000, 8000), (3000, 8000)])
 
 
-@pytest.mark.parametrize("limit", [0, -1.0, float("nan")])
+@every("limit", [0, -1.0, float("nan")])
 def test_a_limit_is_a_number_of_bytes(limit: float) -> None:
     with pytest.raises(ValueError, match="a limit of memory must be a number of bytes above 0"):
         require_limit(limit)

@@ -27,7 +27,7 @@ def test_desired_defaults_to_observed() -> None:
     assert problem().desired.names == ("total", "sex", "detailed")
 
 
-@pytest.mark.parametrize("value", [2, 2.0, np.float64(2.0), np.full((2, 3), 2.0), np.array(2)])
+@every("value", [2, 2.0, np.float64(2.0), np.full((2, 3), 2.0), np.array(2)])
 def test_equal_variances_are_one_number_or_many(value: Any) -> None:
     """And say the same, also of what is exact, not measured, or asked for cell by cell."""
     others = {"total": 0, "sex": np.inf}
@@ -118,7 +118,7 @@ def test_bad_observed(observed: dict, message: str) -> None:
         Problem(SCHEMA, observed)
 
 
-@pytest.mark.parametrize(
+@every(
     ("desired", "message"),
     [
         (["sex * age"], r"table 'sex \* age' is not estimable: no observed table contains it"),
@@ -155,13 +155,13 @@ def test_bad_noise_law() -> None:
         Problem(SCHEMA, {"sex": 1.0}, noise="cauchy")
 
 
-@pytest.mark.parametrize("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}, np.arange(9.0)])
+@every("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}, np.arange(9.0)])
 def test_bad_truth(truth: Any) -> None:
     with pytest.raises(ValueError, match=r"truth|no values"):
         Problem(SCHEMA, OBSERVED, truth=truth)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         ({"zip": 1.0}, "no table 'zip' here"),

@@ -30,7 +30,7 @@ def test_redundant_rows_span_the_same(problem: Problem) -> None:
     assert rational_rank((A.T @ A).toarray()) == problem.rank
 
 
-@pytest.mark.parametrize("names", [("a * b", "a * b"), ("b * a", "a * b"), ("b * a", "b * a")])
+@every("names", [("a * b", "a * b"), ("b * a", "a * b"), ("b * a", "b * a")])
 def test_children_add_up_in_tables_of_some_of_several_variables(names: tuple[str, str]) -> None:
     """Nothing but the sums over children relates two levels: 6 independent rows, and these again among all."""
     schema, spine = Schema({"a": 2, "b": 3, "c": 2}), Spine([-1, 0, 0], ["S", "C", "C"])
@@ -117,7 +117,7 @@ def test_the_schema_of_the_strategies_has_crossing_recodes() -> None:
     assert {recode.name for recode in SCHEMA.recodes} == {"g", "h", "q"}
 
 
-@pytest.mark.parametrize("name", ["ab", "a * b", ("a",), ("a", "a", "b"), ["a", "a"]])
+@every("name", ["ab", "a * b", ("a",), ("a", "a", "b"), ["a", "a"]])
 def test_names_that_are_no_pairs_are_refused(name: object) -> None:
     names = TableNames.of(Schema({"a": 2}), Spine([-1, 0], ["a", "b"]))
     assert names.canonical(("b", "a")) == ("b", "detailed")

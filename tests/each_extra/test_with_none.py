@@ -10,6 +10,7 @@ import pytest
 from blue_solvers import blue, estimate
 from constraint_builders import gallery
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 
@@ -19,7 +20,7 @@ def test_the_ten_lines_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> 
     assert "proved, at most" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("solver", ["auto", "sea_blue", "two_pass", "cholesky", "cg", "dense"])
+@every("solver", ["auto", "sea_blue", "two_pass", "cholesky", "cg", "dense"])
 def test_every_solver_without_an_extra_is_proved(solver: str) -> None:
     problem = gallery.berkeley()
     y = add_noise(problem, problem.truth, 1)

@@ -20,12 +20,13 @@ from blue_solvers.testing import PROPERTIES, check_solver
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import variance_of
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 SCHEMA = Schema({"sex": ["f", "m"]})
 
 
-@pytest.mark.parametrize(
+@every(
     ("attempt", "message"),
     [
         (lambda: Schema(["sex"]), r"variables must be a mapping .* as in {"),
@@ -60,7 +61,7 @@ def test_a_summing_matrix_takes_a_covariance() -> None:
         Problem.from_summing_matrix(S, covariance=np.eye(2))
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0, 2.5, 7.0])
+@every("scale", [0.3, 1.0, 2.5, 7.0])
 def test_variances_of_mechanisms_by_their_scale(scale: float) -> None:
     points = np.arange(-2000, 2001)
     laplace, gaussian = np.exp(-abs(points) / scale), np.exp(-(points**2) / (2 * scale**2))

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from tests.helpers.every import every
 from tests.helpers.natural_mistakes import MISTAKES, Case, Named, Read, Refused
 
 
@@ -41,12 +42,14 @@ def least_squares(read: Read) -> np.ndarray:
     return np.column_stack([M @ x, np.sqrt(np.where(exact, 0, variances))])
 
 
-@pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.what)
+@every("case", MISTAKES)
 def test_none_is_silently_wrong(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("out.csv").unlink(missing_ok=True)
     Path("in.csv").write_text(case.content)
+    capsys.readouterr()
     code = main(["estimate", "in.csv", "--out", "out.csv", *case.flags])
     printed, complaint = capsys.readouterr()
     complaint = "".join(line for line in complaint.splitlines(keepends=True) if not line.endswith(" s so far\n"))

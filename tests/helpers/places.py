@@ -1,4 +1,4 @@
-"""Where things lie that tests read: the repository, and real data outside it, which is never part of it."""
+"""Where things lie that tests read: the repository, and real counts outside it, which are never part of it."""
 
 from pathlib import Path
 
@@ -10,6 +10,8 @@ SHARED = ROOT.parent / "shared"
 DATA = SHARED / "data"
 PUMA = DATA / "puma"
 RHODE_ISLAND = DATA / "ri_2010_blocks.csv.gz"
-PRODUCTION_SETTINGS = SHARED / "facts" / "production_settings.json"
-DHC_SETTINGS = SHARED / "facts" / "dhc_2020_settings.json"
-TABLE_CATALOGUE = SHARED / "facts" / "table_catalog.csv"
+FACTS = ROOT / "tests" / "facts"  # what shipped data were written from
+PRODUCTION_SETTINGS = FACTS / "production_settings.json"
+DHC_SETTINGS = FACTS / "dhc_2020_settings.json"
+HOUSEHOLD_TYPES = FACTS / "dhc_hhtype_levels.csv"
+TABLE_CATALOGUE = FACTS / "table_catalog.csv.gz"

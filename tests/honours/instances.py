@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -23,7 +24,7 @@ PARENTS = [-1, 0, 0]
 LEVELS = ["US", "State", "State"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Instance:
     """A problem, measurements of it, and what it means.
 
@@ -56,6 +57,7 @@ class Instance:
         """Observed cells that were measured with noise."""
         return np.flatnonzero(np.isfinite(self.y) & (self.Sigma.diagonal() > 0))
 
+    @cached_property
     def operator(self) -> tuple[Matrix, Matrix]:
         """The BLUE of the desired layout as G y + g, by least squares over the cells that what is known leaves free."""
         start = np.linalg.pinv(self.known, rcond=1e-10) @ self.values if len(self.known) else np.zeros(self.M.shape[1])
@@ -70,17 +72,18 @@ class Instance:
 
     def estimate(self) -> Matrix:
         """The BLUE, (m,)."""
-        G, g = self.operator()
+        G, g = self.operator
         return G @ np.nan_to_num(self.y) + g
 
+    @cached_property
     def covariance(self) -> Matrix:
         """Its covariance, (m, m)."""
-        G = self.operator()[0]
+        G = self.operator[0]
         return G @ self.Sigma @ G.T
 
     def std_errors(self) -> Matrix:
         """Its standard errors, (m,)."""
-        return np.sqrt(np.maximum(self.covariance().diagonal(), 0))
+        return np.sqrt(np.maximum(self.covariance.diagonal(), 0))
 
 
 def _null_space(matrix: Matrix, size: int) -> Matrix:
@@ -333,7 +336,7 @@ CELLWISE = np.arange(1.0, 7.0).reshape(2, 3)
 HOLE = np.where(np.arange(6) == 4, np.inf, 4.0).reshape(2, 3)
 EMPTY = np.array([[True, False, False], [False, False, True]])
 
-FEATURES: dict[str, Callable[[], Instance]] = {
+_MADE: dict[str, Callable[[], Instance]] = {
     "equal variances": Description(PLAIN, ["a", "total", "detailed"]).instance,
     "a variance for every cell": Description(PLAIN | {"detailed": CELLWISE}, ["a", "detailed"]).instance,
     "a table known exactly": Description(PLAIN | {"a": 0.0}, ["a", "detailed"]).instance,
@@ -414,3 +417,5 @@ FEATURES: dict[str, Callable[[], Instance]] = {
     "a tree of sums": lambda: _sums(np.array([[1.0, 1, 1], [1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])),
     "crossed sums": lambda: _sums(np.array([[1.0, 1, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])),
 }
+
+FEATURES = {feature: cache(make) for feature, make in _MADE.items()}

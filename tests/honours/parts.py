@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def check_estimate(solver: Any, instance: Instance) -> None:
     if not P.info.exact:
         raise ValueError(f"not exact: {P.info.reason}")
     _require_close(P @ _given(instance) + P.offset, instance.estimate(), instance)
-    expected = instance.covariance().diagonal()
+    expected = instance.covariance.diagonal()
     np.testing.assert_allclose(P.variances(), expected, rtol=1e-7, atol=1e-10 * expected.max())
 
 
@@ -83,12 +83,13 @@ def check_simulated(method: str, instance: Instance) -> None:
     """Widths from simulated errors are near those of the errors' own law, simulated apart from the package."""
     lower, upper = intervals(instance.problem, _given(instance), 0.9, method, DRAWS, rng=1)
     _require_close((lower + upper) / 2, instance.estimate(), instance)
-    errors = abs(instance.operator()[0] @ noise_of(instance, 20_000))
+    errors = abs(instance.operator[0] @ noise_of(instance, 20_000))
     expected = np.quantile(errors, 0.9, axis=1) if method == "distribution_free" else 1.645 * instance.std_errors()
     # 4,000 draws: five standard errors of a quantile, and of a root of a mean square, with ties of discrete noise
     np.testing.assert_allclose((upper - lower) / 2, expected, rtol=0.12, atol=1e-9)
 
 
+@cache
 def noise_of(instance: Instance, columns: int) -> np.ndarray:
     """Noise of an instance by numpy alone."""
     rng = np.random.default_rng(5)
@@ -113,7 +114,7 @@ def _weights(instance: Instance) -> np.ndarray:
 def check_functionals(instance: Instance) -> None:
     W = _weights(instance)
     found = functionals(instance.problem, _given(instance), W)
-    covariance = W.T @ instance.covariance() @ W
+    covariance = W.T @ instance.covariance @ W
     np.testing.assert_allclose(found.estimate, W.T @ instance.estimate(), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(found.covariance, covariance, rtol=1e-7, atol=1e-9 * abs(covariance).max())
 
@@ -123,25 +124,25 @@ def check_ellipsoid(instance: Instance) -> None:
     region = confidence_ellipsoid(instance.problem, _given(instance), W, 0.9)
     _require_shape(instance, region)
     assert np.isclose(region.squared_radius, stats.chi2.ppf(0.9, region.rank))
-    np.testing.assert_allclose(region.shape, instance.covariance(), atol=1e-8 * abs(instance.covariance()).max())
+    np.testing.assert_allclose(region.shape, instance.covariance, atol=1e-8 * abs(instance.covariance).max())
 
 
 def _require_shape(instance: Instance, region: Any) -> None:
     _require_close(region.centre, instance.estimate(), instance)
-    eigenvalues = np.linalg.eigvalsh(instance.covariance())
+    eigenvalues = np.linalg.eigvalsh(instance.covariance)
     assert region.rank == int((eigenvalues > 1e-9 * eigenvalues.max()).sum())
 
 
 def check_ellipsoid_of_draws(instance: Instance) -> None:
     region = confidence_ellipsoid(instance.problem, _given(instance), np.eye(len(instance.D)), 0.9, DRAWS, 1)
     _require_shape(instance, region)
-    np.testing.assert_allclose(np.diag(region.shape), instance.covariance().diagonal(), rtol=0.2, atol=1e-9)
+    np.testing.assert_allclose(np.diag(region.shape), instance.covariance.diagonal(), rtol=0.2, atol=1e-9)
 
 
 def check_band(instance: Instance) -> None:
     W = _weights(instance)
     lower, upper = simultaneous_band(instance.problem, _given(instance), W, 0.9, 9999, rng=1)
-    covariance = W.T @ instance.covariance() @ W
+    covariance = W.T @ instance.covariance @ W
     _require_band(instance, W, lower, upper, _multiple(np.random.default_rng(2).multivariate_normal(
         np.zeros(3), covariance, 20_000, method="eigh").T, covariance))  # fmt: skip
 
@@ -153,7 +154,7 @@ def _multiple(errors: np.ndarray, covariance: np.ndarray) -> float:
 
 
 def _require_band(instance: Instance, W: np.ndarray, lower: np.ndarray, upper: np.ndarray, multiple: float) -> None:
-    deviations = np.sqrt(np.maximum((W.T @ instance.covariance() @ W).diagonal(), 0))
+    deviations = np.sqrt(np.maximum((W.T @ instance.covariance @ W).diagonal(), 0))
     np.testing.assert_allclose((lower + upper) / 2, W.T @ instance.estimate(), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose((upper - lower) / 2, multiple * deviations, rtol=0.12, atol=1e-7)
 
@@ -161,8 +162,8 @@ def _require_band(instance: Instance, W: np.ndarray, lower: np.ndarray, upper: n
 def check_free_band(instance: Instance) -> None:
     W = _weights(instance)
     lower, upper = distribution_free_band(instance.problem, _given(instance), W, 0.9, draws=DRAWS, rng=1)
-    errors = W.T @ instance.operator()[0] @ noise_of(instance, 20_000)
-    _require_band(instance, W, lower, upper, _multiple(errors, W.T @ instance.covariance() @ W))
+    errors = W.T @ instance.operator[0] @ noise_of(instance, 20_000)
+    _require_band(instance, W, lower, upper, _multiple(errors, W.T @ instance.covariance @ W))
 
 
 def check_free_ellipsoid(instance: Instance) -> None:
@@ -170,13 +171,13 @@ def check_free_ellipsoid(instance: Instance) -> None:
         instance.problem, _given(instance), np.eye(len(instance.D)), 0.9, draws=DRAWS, rng=1
     )
     _require_shape(instance, region)
-    errors = instance.operator()[0] @ noise_of(instance, 20_000)
-    depth = np.einsum("ij,ij->j", errors, np.linalg.pinv(instance.covariance(), rcond=1e-9, hermitian=True) @ errors)
+    errors = instance.operator[0] @ noise_of(instance, 20_000)
+    depth = np.einsum("ij,ij->j", errors, np.linalg.pinv(instance.covariance, rcond=1e-9, hermitian=True) @ errors)
     np.testing.assert_allclose(region.squared_radius, np.quantile(depth, 0.9), rtol=0.12)
 
 
 def check_columns(instance: Instance) -> None:
-    P, expected = blue(instance.problem), instance.covariance()
+    P, expected = blue(instance.problem), instance.covariance
     size = len(expected)
     tolerance = 1e-8 * abs(expected).max()
     np.testing.assert_allclose(covariance_columns(P, np.arange(size)), expected, atol=tolerance)
@@ -185,19 +186,19 @@ def check_columns(instance: Instance) -> None:
 
 
 def check_variances(method: str, instance: Instance) -> None:
-    expected = instance.covariance().diagonal()
+    expected = instance.covariance.diagonal()
     found = variances(blue(instance.problem), method)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * expected.max())
 
 
 def check_probes(instance: Instance) -> None:
     found, error = estimate_variances(blue(instance.problem), 200, rng=1)
-    assert (abs(found - instance.covariance().diagonal()) <= 6 * error + 1e-9).all()
+    assert (abs(found - instance.covariance.diagonal()) <= 6 * error + 1e-9).all()
 
 
 def check_replicates(instance: Instance) -> None:
     found = Replicates(blue(instance.problem), 1).accumulate(SecondMoments(), DRAWS).variances
-    np.testing.assert_allclose(found, instance.covariance().diagonal(), rtol=0.2, atol=1e-9)
+    np.testing.assert_allclose(found, instance.covariance.diagonal(), rtol=0.2, atol=1e-9)
 
 
 def check_noise(instance: Instance) -> None:
@@ -264,7 +265,7 @@ def check_coverage(instance: Instance) -> None:
     truth = instance.M @ instance.counts
     found = coverage(instance.problem, truth, nnls, 60, np.random.default_rng(1), 0.9)
     Y = truth[:, None] + draw_noise(instance.problem, 60, np.random.default_rng(1))
-    G, g = instance.operator()
+    G, g = instance.operator
     wanted = (instance.D @ instance.counts)[:, None]
     half = stats.norm.ppf(0.95) * instance.std_errors()[:, None]
     centre = G @ Y + g[:, None]
@@ -408,7 +409,7 @@ def check_entities(instance: Instance) -> None:
     )
     W = entity_workload(problem, entities, "total")
     found = workload_variances(blue(problem), W)
-    expected = np.einsum("ij,ik,jk->k", instance.covariance(), W.toarray(), W.toarray())
+    expected = np.einsum("ij,ik,jk->k", instance.covariance, W.toarray(), W.toarray())
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
     cells = len(instance.counts) // leaves
     sums = [np.arange(len(instance.counts)) // cells == leaf for leaf in range(leaves)] + [

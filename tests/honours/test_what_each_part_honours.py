@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
@@ -14,11 +13,6 @@ from tests.honours.instances import FEATURES, Instance
 from tests.honours.parts import PARTS, with_client
 from tests.honours.refusals import as_markdown, refusal, refused
 from tests.honours.written import PAGE
-
-
-@cache
-def instance(feature: str) -> Instance:
-    return FEATURES[feature]()
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +31,10 @@ def test_every_part_honours_every_feature_or_refuses_it_by_name(
     check = with_client(request.getfixturevalue("client")) if part == "cluster" else PARTS[part]
     message = refusal(part, feature)
     if message is None:
-        check(instance(feature))
+        check(FEATURES[feature]())
         return
     with pytest.raises(ValueError, match=re.escape(message)) as refused:
-        check(instance(feature))
+        check(FEATURES[feature]())
     assert "\n" not in str(refused.value)
 
 
@@ -56,12 +50,12 @@ def test_the_page_is_this_table() -> None:
 
 def test_the_checks_can_fail() -> None:
     """A part that leaves out what another instance knows is found out."""
-    zeros, without = instance("structural zeros"), instance("equal variances")
+    zeros, without = FEATURES["structural zeros"](), FEATURES["equal variances"]()
     mixed = Instance(without.problem, zeros.y, zeros.counts, zeros.M, zeros.D, zeros.Sigma, zeros.known, zeros.values)
     for part in ('blue(solver="dense")', "nnls", "max_fit", "reweighted_fit", "anchored_fit", "sequential_fit"):
         with pytest.raises(AssertionError):
             PARTS[part](mixed)
-    exact, noisy = instance("a table known exactly"), instance("equal variances")
+    exact, noisy = FEATURES["a table known exactly"](), FEATURES["equal variances"]()
     mixed = Instance(noisy.problem, exact.y, exact.counts, exact.M, exact.D, exact.Sigma, exact.known, exact.values)
     for part in ("nnls", "refine_intervals", "ols", "add_noise, draw_noise"):
         with pytest.raises((AssertionError, ValueError)):

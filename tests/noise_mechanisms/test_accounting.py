@@ -70,7 +70,7 @@ def test_gaussian_is_below_the_bound_for_all_mechanisms_and_inverts(rho: float, 
         assert gaussian_delta(rho, 0.0) <= delta
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
+@every("epsilon", [0.0, 0.5, 3.0])
 def test_gaussian_delta_is_the_hockey_stick_divergence(epsilon: float) -> None:
     mu = 1.3
 
@@ -81,7 +81,7 @@ def test_gaussian_delta_is_the_hockey_stick_divergence(epsilon: float) -> None:
     assert gaussian_delta(mu**2 / 2, epsilon) == pytest.approx(integral, rel=1e-7)
 
 
-@pytest.mark.parametrize(("rho", "epsilon"), [(1e-8, 1e3), (1e-300, 1.0), (1e4, 0.0), (1e4, 1e3), (1e12, 0.0)])
+@every(("rho", "epsilon"), [(1e-8, 1e3), (1e-300, 1.0), (1e4, 0.0), (1e4, 1e3), (1e12, 0.0)])
 def test_extremes_stay_probabilities(rho: float, epsilon: float) -> None:
     assert 0 <= gaussian_delta(rho, epsilon) <= zcdp_delta(rho, epsilon) <= 1
 
@@ -115,7 +115,7 @@ def test_pure_to_zcdp() -> None:
     assert pure_to_zcdp(2.0) == 2.0
 
 
-@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+@every("bad", [-1.0, math.nan, math.inf])
 def test_bad_losses_are_refused(bad: float) -> None:
     for call in (
         lambda: compose({"US": {"total": bad}}),
@@ -129,7 +129,7 @@ def test_bad_losses_are_refused(bad: float) -> None:
             call()
 
 
-@pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, math.nan])
+@every("bad", [0.0, 1.0, -0.1, math.nan])
 def test_bad_deltas_are_refused(bad: float) -> None:
     for convert in (zcdp_epsilon, gaussian_epsilon):
         with pytest.raises(ValueError, match="delta is"):

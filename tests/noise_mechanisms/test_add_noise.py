@@ -9,13 +9,14 @@ from scipy.sparse.linalg import aslinearoperator
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.description.noise import NOISE_LAWS
 from noise_mechanisms import add_noise, draw_noise
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 3, "b": 2})
 OBSERVED = {"total": 0.0, "a": [1.0, 4.0, 100.0], "b": np.inf, "detailed": 9.0}
 DRAWS = 20_000
 
 
-@pytest.mark.parametrize("law", NOISE_LAWS)
+@every("law", NOISE_LAWS)
 def test_moments_of_every_law(law: str) -> None:
     problem = Problem(SCHEMA, OBSERVED, ["detailed"], noise=law)
     noise = draw_noise(problem, DRAWS, rng=0)
@@ -77,7 +78,7 @@ def test_correlated_noise_has_its_covariance() -> None:
     assert (abs(np.cov(noise) - B @ B.T) <= 5 * np.sqrt(2 / DRAWS) * np.outer(sizes, sizes)).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("truth", "message"),
     [
         (np.zeros(3), "truth must have shape"),

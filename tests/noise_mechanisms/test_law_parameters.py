@@ -142,7 +142,7 @@ def test_variances_that_are_none_are_refused_by_name(name: str, bad: Any) -> Non
         draw(name, [1.0, bad])
 
 
-@pytest.mark.parametrize("bad", [True, 2.0, "3", -1, None, [1], np.nan], ids=repr)
+@every("bad", [True, 2.0, "3", -1, None, [1], np.nan])
 def test_counts_that_are_none_are_refused(bad: Any) -> None:
     for name, kind in LAWS.items():
         with pytest.raises(ValueError, match=f"{name}: size is "):
@@ -172,7 +172,7 @@ def test_draws_that_do_not_fit_are_refused_before_they_are_made() -> None:
             draw(name, [1.0], columns=10**15)
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@every("name", list(LAWS))
 def test_laws_that_spread_beyond_float64_are_refused_by_name(name: str) -> None:
     what, largest = ("sigma2", 2.0**94) if "gaussian" in name else ("scale", 2.0**47)
     if LAWS[name].discrete:
@@ -240,7 +240,7 @@ def test_accounting_refuses_what_is_no_loss(bad: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("loss", [1e-320, 1e13, 1e308, Fraction(1, 10**305)])
+@every("loss", [1e-320, 1e13, 1e308, Fraction(1, 10**305)])
 def test_accounting_refuses_losses_that_no_formula_reaches(loss: Any) -> None:
     for call in (
         lambda: zcdp_epsilon(loss, 0.1),
@@ -317,15 +317,13 @@ def test_distances_of_chains_that_are_none_are_refused(bad: Any) -> None:
         stopping_delta(1, bad)
 
 
-@pytest.mark.parametrize("bad", [True, "1", 1.5, -1, np.nan], ids=repr)
+@every("bad", [True, "1", 1.5, -1, np.nan])
 def test_chains_refuse_what_is_no_burn_in(bad: Any) -> None:
     with pytest.raises(ValueError, match="burn_in is"):
         ChainSampler(HeatBathKernel(Lattice(TOTAL), 1), bad)
 
 
-@pytest.mark.parametrize(
-    "bad", [[1e300, 0, 0], [2**63, 0, 0], ["1", "2", "3"], [1j, 0, 0], [True, False, True], [0.5, 0, 0]], ids=repr
-)
+@every("bad", [[1e300, 0, 0], [2**63, 0, 0], ["1", "2", "3"], [1j, 0, 0], [True, False, True], [0.5, 0, 0]])
 def test_tables_that_hold_no_whole_numbers_are_refused(bad: Any) -> None:
     for call in (GeneralizedLaplace(TOTAL, 1).add_noise, GeneralizedGaussian(TOTAL, 1).add_noise, TOTAL.apply):
         with pytest.raises(ValueError, match=r"a table|64 bits"):

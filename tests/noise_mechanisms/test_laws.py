@@ -130,7 +130,7 @@ def test_discrete_samples_follow_the_law(kind: type[DiscreteLaw], parameter: flo
     assert chi_square(values, instance) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("sigma2", [0.5, 0.99, 1.0, 2.0])
+@every("sigma2", [0.5, 0.99, 1.0, 2.0])
 def test_every_small_value_has_its_probability(sigma2: float) -> None:
     instance = DiscreteGaussian(sigma2)
     values = instance.sample(2_000_000, rng=21)
@@ -162,7 +162,7 @@ def test_draw_gives_every_cell_its_own_law(name: str) -> None:
         assert chi_square(noise[cell], kind) > FALSE_ALARM / variance.size
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@every("name", list(LAWS))
 def test_draw_scales_with_distinct_variances(name: str) -> None:
     variance = np.geomspace(0.5, 1e8, 200_000)
     noise = draw(name, variance, rng=24)
@@ -173,7 +173,7 @@ def test_draw_scales_with_distinct_variances(name: str) -> None:
         np.testing.assert_array_equal(noise, np.round(noise))
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@every("name", list(LAWS))
 def test_cells_and_columns_are_uncorrelated(name: str) -> None:
     noise = draw(name, [0.7, 0.7, 40.0], rng=25, columns=200_000)
     later = np.roll(noise, 1, axis=1)
@@ -181,7 +181,7 @@ def test_cells_and_columns_are_uncorrelated(name: str) -> None:
     assert np.max(np.abs(correlation)) < stats.norm.isf(FALSE_ALARM / 30) / math.sqrt(noise.shape[1])
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@every("name", list(LAWS))
 def test_variance_zero_gives_zero(name: str) -> None:
     noise = draw(name, [0.0, 5.0, 0.0], rng=26, columns=50)
     assert np.all(noise[[0, 2]] == 0)
@@ -189,7 +189,7 @@ def test_variance_zero_gives_zero(name: str) -> None:
     assert np.all(draw(name, np.zeros((2, 2)), rng=26) == 0)
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@every("name", list(LAWS))
 def test_shapes(name: str) -> None:
     assert draw(name, 3.0, rng=27).shape == ()
     assert draw(name, 3.0, rng=27, columns=4).shape == (4,)
@@ -198,7 +198,7 @@ def test_shapes(name: str) -> None:
     assert law(name, 3.0).sample(0, rng=27).shape == (0,)
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@every("name", list(LAWS))
 def test_draws_are_reproduced_by_rng(name: str) -> None:
     variance = [0.2, 3.0, 1e4]
     np.testing.assert_array_equal(draw(name, variance, 28, 100), draw(name, variance, np.random.default_rng(28), 100))

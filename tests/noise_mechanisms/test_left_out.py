@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.places import ROOT
 
 PACKAGES = ("constraint_builders", "noise_mechanisms", "blue_solvers")
@@ -55,6 +57,7 @@ def test_nothing_outside_imports_integer_subspaces() -> None:
     assert importing == set()
 
 
+@pytest.mark.few(0)
 def test_everything_else_works_where_it_is_missing(tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=without_it)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from noise_mechanisms.theta import theta_excess, theta_variance
+from tests.helpers.every import every
 
 
-@pytest.mark.parametrize("sigma2", [0.3, 0.7, 0.95, 1.0])
+@every("sigma2", [0.3, 0.7, 0.95, 1.0])
 def test_theta_sums_have_all_their_terms(sigma2: float) -> None:
     """Against the sums themselves, in whole multiples of 2^-1000 of exp(-k^2 / 2 sigma2)."""
     q = np.exp(-0.5 / sigma2)

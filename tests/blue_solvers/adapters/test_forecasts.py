@@ -92,7 +92,7 @@ def deviations() -> Float:
     return np.linspace(1, 4, 9)[:, None] * np.array([1.0, 1.5, 2.5]) + np.arange(3) * 0.1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every("method", METHODS)
 def test_methods_are_generalised_least_squares(method: str) -> None:
     values, fitted, y_hat = sample()
     P = projection(weights_of(method, values - fitted))
@@ -109,7 +109,7 @@ def test_methods_are_generalised_least_squares(method: str) -> None:
         np.testing.assert_allclose(found["quantiles"][:, step], expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("method", ["wls_var", "mint_cov", "mint_shrink"])
+@every("method", ["wls_var", "mint_cov", "mint_shrink"])
 def test_errors_by_the_covariance_of_residuals(method: str) -> None:
     values, fitted, y_hat = sample()
     W = weights_of(method, values - fitted)
@@ -126,7 +126,7 @@ def test_the_shrunk_covariance_is_low_rank_plus_diagonal(series: int, times: int
     np.testing.assert_allclose(own @ np.eye(series), shrunk(residuals), rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["diagonal", "dense", "sparse", "low rank"])
+@every("kind", ["diagonal", "dense", "sparse", "low rank"])
 def test_own_covariances(kind: str) -> None:
     rng = np.random.default_rng(2)
     U, D = rng.normal(size=(9, 2)), rng.uniform(1, 4, 9)
@@ -186,7 +186,7 @@ KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every("kind", KINDS)
 def test_frames_in_and_out_unchanged(kind: str) -> None:
     base, summing, past = frames(KINDS[kind])
     out = reconcile(base, summing, TAGS, past, method="mint_shrink", level=[90])

@@ -141,7 +141,7 @@ def test_judgement_is_the_distance_in_standard_errors() -> None:
     assert found["disagreement"][1] < 1e-12 < 0.1 < found["disagreement"][2]
 
 
-@pytest.mark.parametrize(
+@every(
     ("source", "message"),
     [
         ({"total": 3.0, "sex": [1.0, 2]}, r"table 'age \* sex' is missing: there are 'total', 'sex'"),

@@ -74,7 +74,7 @@ def measurements(seed: int = 1) -> list[LinearMeasurement]:
     ]
 
 
-@pytest.mark.parametrize("query", [None, DatavectorQuery(), DatavectorQuery(use_for_total_estimation=False)])
+@every("query", [None, DatavectorQuery(), DatavectorQuery(use_for_total_estimation=False)])
 def test_the_whole_marginal_in_the_words_of_any_version(query: Any) -> None:
     plain, y = problem_from_measurements(measurements(), SIZES)
     own = [replace(one, query=query) for one in measurements()]
@@ -109,7 +109,7 @@ def test_any_marginal_and_its_exact_errors(clique: tuple[str, ...], prefix: bool
     np.testing.assert_allclose(upper - lower, 2 * norm.ppf(0.95) * errors, rtol=1e-9)
 
 
-@pytest.mark.parametrize("known", ["zeros", "equalities", "covariance"])
+@every("known", ["zeros", "equalities", "covariance"])
 def test_marginals_rest_on_all_that_the_problem_knows(known: str) -> None:
     """The same estimates and errors as with the marginal among the desired tables."""
     schema, observed = Schema(SIZES), {"sex": 1.0, "age": 2.0, "detailed": 3.0}
@@ -153,7 +153,7 @@ def test_a_domain_of_private_pgm_and_back() -> None:
     assert isinstance(measurements_of(problem, y)[0], MeasuredMarginal)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         ({"clique": ("sox",)}, "measurement 1: 'sox' is no variable, there are sex, age, race"),

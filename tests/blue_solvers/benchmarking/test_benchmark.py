@@ -19,6 +19,7 @@ from blue_solvers.benchmarking.one_pair import Figures
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 
 TABLE = "table,sex,value,variance\ntotal,*,21,1\nsex,female,9,2\nsex,male,11,2\n"
@@ -172,7 +173,7 @@ def test_what_is_another_problem_or_solver_is_measured_again(tmp_path: Path, mon
     assert len(measured) == len(cases)
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "options", "message"),
     [
         (([gallery.toy()],), {}, "problems must have names"),

@@ -18,6 +18,7 @@ import pytest
 
 from blue_solvers import ConvergenceError, blue, examples
 from blue_solvers.cli import main
+from blue_solvers.commands import progress
 from blue_solvers.commands.estimate import FITS
 from blue_solvers.nonnegative import METHODS
 from constraint_builders import Schema, gallery
@@ -30,7 +31,9 @@ from constraint_builders.files import (
     write_schema_file,
 )
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
+from tests.helpers.refused_commands import refusal
 
 BERKELEY = str(examples.BERKELEY)
 SCHEMA = str(examples.BERKELEY_SCHEMA)
@@ -39,19 +42,6 @@ SCHEMA = str(examples.BERKELEY_SCHEMA)
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "estimates.csv")
-
-
-def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
-    """The one line on stderr of a run that ends with exit code 2."""
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code  # type: ignore[assignment]
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.startswith("blue-solvers: ")
-    assert error.count("\n") == 1
-    return error
 
 
 def test_estimates_are_those_of_the_library(out: str) -> None:
@@ -374,6 +364,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture, monkeypatch: Any, out: str) -> None:
+    monkeypatch.setattr(progress, "EVERY", np.inf)  # however long a busy machine takes
     main(["estimate", BERKELEY, "--out", out])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -455,7 +446,7 @@ def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: p
     assert "--nonnegative is for one file of tables" in error
 
 
-@pytest.mark.parametrize("word", ["--help", "--version", "--nothing"])
+@every("word", ["--help", "--version", "--nothing"])
 def test_help_waits_for_no_library(word: str) -> None:
     work = f"""
 import sys

@@ -13,17 +13,9 @@ from blue_solvers import examples
 from blue_solvers.cli import main
 from constraint_builders.files import read_long_table
 from constraint_builders.files.long_table import write_frame
+from tests.helpers.simulated import settings_of
 
-SETTINGS = """
-geolevels = ["County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["female", "male"]
-[budget]
-[budget.losses]
-total = ["1/10", 0]
-sex = [0, "1/10"]
-"""
+SETTINGS = settings_of(["County", "Block"], {"sex": ["female", "male"]}, {"total": ["1/10", 0], "sex": [0, "1/10"]})
 STRANGE = ["run[1]", "run*", "run?", "{run,1}", "file:run", "s3:", "~", "State=run1", "%7E"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
+from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
 from tests.helpers.small_states import SmallState, small_state
 
@@ -36,19 +38,6 @@ def shown(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     capsys.readouterr()
     assert main(arguments) == 0
     return capsys.readouterr().out
-
-
-def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
-    """The one line on stderr of a run that ends with exit code 2."""
-    capsys.readouterr()
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code  # type: ignore[assignment]
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.count("\n") == 1
-    return error
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
@@ -98,6 +87,18 @@ def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureF
     assert "memory" in shown(capsys, "query", folder, "--table", "HCT1_002N", "--rank", "--geolevel", "tract")
     listed = shown(capsys, "tables", folder)
     assert "34 C" in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
+
+
+def test_a_comparison_is_as_sure_as_the_less_sure_of_its_lines(
+    state: SmallState, capsys: pytest.CaptureFixture
+) -> None:
+    confidences = {"H10_001N": "A", "H10_002N": "A", "HCT1_001N": "A", "HCT1_002N": "C", "HCT1_003N": "C"}
+    for (line, own), (other, others) in itertools.permutations(confidences.items(), 2):
+        expected = "C" if "C" in (own, others) else "A"
+        for ask in (state.result.differences, state.result.ratios):
+            assert ask(line, other, ["01003"])["confidence"].to_list() == [expected], (line, other)
+    for words in (["H10_001N", "--minus", "HCT1_002N"], ["HCT1_002N", "--over", "H10_001N"]):
+        assert "memory" in shown(capsys, "compare", str(state.result.folder), *words, "--geoid", "01003")
 
 
 def test_what_can_be_answered_is_listed(state: SmallState, capsys: pytest.CaptureFixture) -> None:

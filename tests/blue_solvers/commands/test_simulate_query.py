@@ -22,6 +22,7 @@ from constraint_builders.files import read_block_counts, read_noisy_measurements
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms.budgeted import noise_variances
 from tests.helpers.places import RHODE_ISLAND
+from tests.helpers.refused_commands import refusal
 
 SETTINGS = """
 geolevels = ["US", "State", "County", "Tract", "Block_Group", "Block"]
@@ -79,19 +80,6 @@ def release(blocks: str, settings: str, tmp_path: Path) -> str:
 def result(release: str, tmp_path: Path) -> str:
     assert main(["estimate", release, "--out", str(tmp_path / "result")]) == 0
     return str(tmp_path / "result")
-
-
-def refusal(capsys: pytest.CaptureFixture, *arguments: str) -> str:
-    """The one line on stderr of a run that ends with exit code 2."""
-    capsys.readouterr()
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code  # type: ignore[assignment]
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.count("\n") == 1
-    return error
 
 
 def test_a_release_holds_truth_plus_noise_of_the_stated_law(release: str, blocks: str, settings: str) -> None:
@@ -465,6 +453,7 @@ def test_the_bar_is_shown_on_a_terminal_only(capsys: pytest.CaptureFixture, monk
     assert shown[3].strip() == shown[4] == ""
 
 
+@pytest.mark.few(0)
 @pytest.mark.skipif(not RHODE_ISLAND.exists(), reason=f"the counts of Rhode Island are not at {RHODE_ISLAND}")
 def test_a_tract_of_rhode_island(settings: str, tmp_path: Path) -> None:
     whole = pl.read_csv(RHODE_ISLAND, infer_schema=False)

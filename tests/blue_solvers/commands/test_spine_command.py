@@ -12,6 +12,7 @@ from blue_solvers.cli import main
 from blue_solvers.spine_design.report import SpineReport
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, Strategy, compositions, leaves, regroup_blocks
+from tests.helpers.refused_commands import refusal
 
 
 def block_table(states=("44",)):
@@ -91,8 +92,7 @@ def test_several_states_get_a_root_and_areas_split_it(tmp_path):
     ],
 )
 def test_bad_input_is_refused_in_one_line(tmp_path, capsys, arguments, message):
-    assert main(["design", write_blocks(tmp_path / "blocks.csv"), *arguments]) == 2
-    error = capsys.readouterr().err
+    error = refusal(capsys, "design", write_blocks(tmp_path / "blocks.csv"), *arguments)
     assert message in error
     assert error.count("\n") == 1
 
@@ -150,8 +150,9 @@ def test_outputs_that_cannot_be_written_are_refused_before_any_work(tmp_path, ca
     blocks = write_blocks(tmp_path / "blocks.csv")
     monkeypatch.setattr("blue_solvers.commands.design_spine._read_columns", lambda *_: pytest.fail("work was begun"))
     options = [option.format(folder=tmp_path) for option in options]
-    assert main(["design", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refusal(
+        capsys, "design", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
 
 
@@ -159,8 +160,9 @@ def test_without_matplotlib_nothing_is_begun(tmp_path, capsys, monkeypatch):
     blocks = write_blocks(tmp_path / "blocks.csv")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     options = ["--out", str(tmp_path / "spine.csv"), "--plot", str(tmp_path / "spine.png")]
-    assert main(["design", blocks, "--entity", "place", *options]) == 2
-    assert "--plot needs matplotlib: pip install 'blue-solvers[plots]'" in capsys.readouterr().err
+    assert "--plot needs matplotlib: pip install 'blue-solvers[plots]'" in refusal(
+        capsys, "design", blocks, "--entity", "place", *options
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
 
 
@@ -168,8 +170,9 @@ def test_places_of_strangers_run_nowhere(tmp_path, capsys):
     path, out = tmp_path / "blocks.csv", tmp_path / "spine.csv"
     geoids = [f"=4001000100100{block}" for block in range(4)]
     path.write_text("geoid,place\n" + "".join(f"{geoid},@sum\n" for geoid in geoids))
-    assert main(["design", str(path), "--entity", "place", "--out", str(out)]) == 2
-    assert "geoid '=40010001001000' is not of the digits 0 to 9 alone" in capsys.readouterr().err
+    assert "geoid '=40010001001000' is not of the digits 0 to 9 alone" in refusal(
+        capsys, "design", str(path), "--entity", "place", "--out", str(out)
+    )
     assert not out.exists()
 
 

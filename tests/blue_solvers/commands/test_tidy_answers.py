@@ -11,6 +11,7 @@ import pytest
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
 from constraint_builders.files.block_tables import read_places
+from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import settings_of, simulate
 
 SETTINGS = settings_of(
@@ -163,8 +164,9 @@ def test_too_many_answers_are_not_shown(
     folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blue_solvers.commands.query.MOST_SHOWN", 9)
-    assert main(["query", str(folder / "result"), "--all"]) == 2
-    assert "10 answers are too many to show: give --out FILE" in capsys.readouterr().err
+    assert "10 answers are too many to show: give --out FILE" in refusal(
+        capsys, "query", str(folder / "result"), "--all"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema
 from constraint_builders.description.table import parse_table
+from tests.helpers.every import every
 
 SIZES = ((2, 3), (1, 2))  # along each of two variables, contrasts and groups
 
@@ -29,8 +30,8 @@ def components() -> list[Component]:
     ]
 
 
-@pytest.mark.parametrize("geounits", [1, 4])
-@pytest.mark.parametrize("transpose", [False, True])
+@every("geounits", [1, 4])
+@every("transpose", [False, True])
 def test_every_component_is_multiplied_by_its_own_matrices(geounits: int, transpose: bool) -> None:
     rng = np.random.default_rng(0)
     block = rng.standard_normal((4, 5, 3, 2))
@@ -62,9 +63,9 @@ def test_products_may_be_of_other_lengths() -> None:
 TABLES = {"total": 1.0, "a": 2.0, "g": 3.0, "g * b": 1.5, "detailed": 0.5}
 
 
-@pytest.mark.parametrize("name", ["detailed", "a", "g * b", "b", "total"])
-@pytest.mark.parametrize("recodes", [{}, {"a": {"g": [0, 1, 1, 2, 0]}}])
-@pytest.mark.parametrize("entries", [[0, 2, 1], [1, 1, 1]])
+@every("name", ["detailed", "a", "g * b", "b", "total"])
+@every("recodes", [{}, {"a": {"g": [0, 1, 1, 2, 0]}}])
+@every("entries", [[0, 2, 1], [1, 1, 1]])
 def test_tables_to_slots_and_back(name: str, recodes: dict[str, dict[str, list[int]]], entries: list[int]) -> None:
     """With components of one number, and of several, each component by itself; and the transpose."""
     schema = Schema({"a": 5, "b": 2}, recodes=recodes)

@@ -38,7 +38,7 @@ def spread(rng: np.random.Generator, m: int) -> np.ndarray:
     return Q @ np.diag(10 ** rng.uniform(-1, 1, m)) @ Q.T
 
 
-@pytest.mark.parametrize("size", [1e-150, 1e-155, 1e-160, 1e-200, 1e-320])
+@every("size", [1e-150, 1e-155, 1e-160, 1e-200, 1e-320])
 def test_columns_next_to_nothing_are_compressed_without_a_warning(size: float) -> None:
     columns = np.random.default_rng(0).standard_normal((40, 4, 6)) * np.array([1.0, 1.0, size, size])[None, :, None]
     with warnings.catch_warnings():

@@ -6,6 +6,7 @@ from scipy.optimize import nnls as scipy_nnls
 
 from blue_solvers.nonnegative import METHODS, nnls, sequential_fit
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2, 2], ["State", "County", "County", "Tract", "Tract", "Tract", "Tract"])
 OBSERVED = {
@@ -22,7 +23,7 @@ def measurements(seed: int) -> np.ndarray:
     return M @ rng.poisson(1.0, M.shape[1]) + np.sqrt(PROBLEM.variances) * rng.standard_normal(M.shape[0])
 
 
-@pytest.mark.parametrize("seed", range(5))
+@every("seed", range(5))
 def test_nnls_equals_scipy(seed: int) -> None:
     y = measurements(seed)
     deviations = np.sqrt(PROBLEM.variances)
@@ -32,7 +33,7 @@ def test_nnls_equals_scipy(seed: int) -> None:
     np.testing.assert_allclose(fit.detail.ravel(), expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every("method", METHODS)
 def test_every_method_takes_a_spine(method: str) -> None:
     fit = METHODS[method](PROBLEM, measurements(0))
     assert fit.detail.min() >= 0

@@ -104,7 +104,7 @@ def test_a_sequential_fit_becomes_unit_records():
         unit_records(problem, fit.detail)
 
 
-@pytest.mark.parametrize("call", [weighted_rows, unit_records, lambda p, x: controlled_rounding(p, x, [])])
+@every("call", [weighted_rows, unit_records, lambda p, x: controlled_rounding(p, x, [])])
 def test_microdata_refuse_negative_and_misshapen_cells(call):
     problem = cross(3, 3)
     with pytest.raises(ValueError, match="0 or more"):
@@ -173,6 +173,7 @@ def test_synthetic_datasets_are_those_of_the_paper():
 
 
 @needs_data
+@pytest.mark.few(0)
 def test_puma_datasets_are_those_of_the_paper():
     datasets = puma_datasets(PUMA)
     summary = {name: (c.sum(), np.count_nonzero(c), c.max()) for name, c in datasets.items()}

@@ -79,7 +79,7 @@ def test_nnls_equals_scipy_on_any_schema(seed, shape):
     np.testing.assert_allclose(nnls(problem, y).detail.ravel(), scipy_reference(problem, y), atol=1e-7)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_sums_are_those_of_scipy_where_no_table_measures_the_cells(seed):
     problem = three_way(detailed=False)
     y = measurements(problem, seed)
@@ -114,7 +114,7 @@ def test_exact_tables_are_kept_to_rounding(method, detailed):
     assert fit.kkt_residual < CERTIFIED * abs(y).max()
 
 
-@pytest.mark.parametrize("problem", [two_way(), three_way(), three_way(detailed=False)], ids=repr)
+@every("problem", [two_way(), three_way(), three_way(detailed=False)])
 def test_ols_is_the_generalised_least_squares_solution(problem):
     y = measurements(problem, 0)
     std = np.sqrt(problem.variances)
@@ -123,7 +123,7 @@ def test_ols_is_the_generalised_least_squares_solution(problem):
     np.testing.assert_allclose(ols(problem, y).observed, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every("method", METHODS)
 def test_columns_are_fitted_one_by_one(method):
     problem = two_way()
     y = measurements(problem, 5, columns=3)
@@ -150,8 +150,8 @@ def least_largest_deviation(problem, y):
     return scipy.optimize.linprog(c, A_ub=A, b_ub=np.concatenate([y, -y])).fun
 
 
-@pytest.mark.parametrize("slack", [0.01, 0.3])
-@pytest.mark.parametrize("problem", [two_way(), three_way()], ids=repr)
+@every("slack", [0.01, 0.3])
+@every("problem", [two_way(), three_way()])
 def test_max_fit_is_optimal_within_its_bounds(problem, slack):
     y = measurements(problem, 2)
     fit = max_fit(problem, y, slack=slack)
@@ -195,7 +195,7 @@ def transport(rows, columns, target):
     return scipy.optimize.nnls(A, right, maxiter=10_000)[0].reshape(a, b)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@every("seed", range(6))
 def test_sequential_fit_of_a_two_way_table_is_projections_on_simplices_and_a_transport(seed):
     problem = two_way()
     y = measurements(problem, seed, most=5)
@@ -288,7 +288,7 @@ def test_the_facts_example_of_downweighting():
     assert low_answers(answers, 128.0, "laplace", 0.99).sum() == 215
 
 
-@pytest.mark.parametrize("seed", range(4))
+@every("seed", range(4))
 def test_an_anchored_fit_has_the_unbiased_total(seed):
     problem = two_way(6, 7)
     y = measurements(problem, seed)
@@ -309,6 +309,20 @@ def test_an_anchored_fit_takes_the_excess_from_small_cells():
     shift = (np.array([100.0, 2.0, -6.0])[free].sum() - total) / lenient[free].sum()
     np.testing.assert_allclose(fit.detail[free], (np.array([100.0, 2.0, -6.0]) - shift * lenient)[free], atol=1e-9)
     assert plain.detail[0] - fit.detail[0] < plain.detail[1] - fit.detail[1]
+
+
+@pytest.mark.parametrize("low", [-3.0, -6.0, -8.0, -400.0])
+def test_the_excess_over_a_negative_total_is_that_over_none(low):
+    """Two cells of a known sum and one far below 0: the docstring's formula, where the sum cannot be the unbiased."""
+    schema = Schema({"a": 3}, {"a": {"pair": [0, 0, 1]}})
+    problem = Problem(schema, {"pair": [0.0, np.inf], "a": [1.0, 2.0, 1.0]})
+    y = problem.vector({"pair": [5.0, 0.0], "a": [3.5, 2.5, low]})
+    plain = nnls(problem, y).detail
+    spread = np.sqrt([1.0, 2.0])
+    lenient = 1 + np.minimum(9.0, (plain.sum() - max(0.0, 5.0 + low)) / spread) / (1 + (plain[:2] / (2 * spread)) ** 2)
+    given, variances = np.array([3.5, 2.5]), spread**2 * lenient
+    expected = given - variances * (given.sum() - 5.0) / variances.sum()
+    np.testing.assert_allclose(anchored_fit(problem, y).detail, [*expected, 0.0], atol=1e-7)
 
 
 def test_without_empty_cells_an_anchored_fit_is_the_unbiased_one():
@@ -341,7 +355,7 @@ def test_a_tree_of_three_levels_matches_scipy():
         np.testing.assert_allclose(nnls(problem, y).detail, scipy_reference(problem, y), atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_large_trees_are_certified(seed):
     schema = Schema({"block": 20_000}, {"block": {"tract": np.repeat(np.arange(200), 100).tolist()}})
     problem = Problem(schema, {"total": 128.0, "tract": 128.0, "detailed": 128.0}, noise="laplace")
@@ -364,7 +378,7 @@ def test_conjugate_gradients_reach_the_same_accuracy():
     assert nnls(problem, y).kkt_residual < CERTIFIED * abs(y).max()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every("method", METHODS)
 def test_bad_vectors_are_refused(method):
     problem = two_way()
     with pytest.raises(ValueError, match=r"y must have shape \(30,\)"):
@@ -375,21 +389,21 @@ def test_bad_vectors_are_refused(method):
         method(problem, y)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every("method", METHODS)
 def test_correlated_noise_is_refused(method):
     problem = Problem(Schema({"a": 2}), {"total": None, "a": None}, covariance=sparse.eye_array(3))
     with pytest.raises(ValueError, match="uncorrelated"):
         method(problem, np.zeros(3))
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
+@every("method", METHODS[1:])
 def test_negative_exact_values_are_refused(method):
     problem = Problem(Schema({"a": 2}), {"total": 0.0, "a": 1.0})
     with pytest.raises(ValueError, match="table 'total' is known exactly and negative"):
         method(problem, np.array([-1.0, 2.0, 3.0]))
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
+@every("method", METHODS[1:])
 def test_exact_values_that_no_non_negative_cells_meet_are_refused(method):
     """Pairs of three binary variables, each pair equal: margins agree, but a = b, b = c and a != c has no table."""
     names = {"a * b": 0.0, "b * c": 0.0, "a * c": 0.0, "detailed": 1.0}

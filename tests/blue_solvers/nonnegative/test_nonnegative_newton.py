@@ -15,6 +15,7 @@ from blue_solvers.nonnegative.proximal import approach
 from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Schema, gallery
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 
 def random_programme(seed, exact=True, bounded=True):
@@ -78,8 +79,8 @@ def test_the_residual_is_minus_the_gradient_of_the_dual(seed):
     assert slope == pytest.approx(expected, rel=1e-4, abs=1e-4 * p.scale)
 
 
-@pytest.mark.parametrize("way", [factored, iterated])
-@pytest.mark.parametrize("tables", [True, False])
+@every("way", [factored, iterated])
+@every("tables", [True, False])
 def test_all_ways_of_solving_newton_systems_agree(way, tables):
     problem = gallery.cube(5, 3)
     rng = np.random.default_rng(0)
@@ -96,7 +97,7 @@ def test_all_ways_of_solving_newton_systems_agree(way, tables):
 SHAPE = (2, 3, 4)
 
 
-@pytest.mark.parametrize("kept", [((), (0,), (1,)), ((0, 1), (0, 2), (1,)), ((2,),)])
+@every("kept", [((), (0,), (1,)), ((0, 1), (0, 2), (1,)), ((2,),)])
 def test_tables_are_their_matrix_and_precondition_with_its_inverse_for_all_cells_free(kept):
     weight, schema = 0.5, Schema({f"v{axis}": size for axis, size in enumerate(SHAPE)})
     further = sparse.csr_array(np.random.default_rng(0).integers(-1, 2, (2, 24)).astype(float))

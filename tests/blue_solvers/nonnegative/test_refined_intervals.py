@@ -14,6 +14,7 @@ from blue_solvers.uncertainty import intervals
 from constraint_builders import Areas, Problem, Schema, Spine
 from constraint_builders.relations.marginals import marginal_matrix
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.spines import consistent_measurements, measurement_matrices, spine_problems
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["US", "State", "State", "County", "County", "County"])
@@ -172,7 +173,7 @@ def test_coverage_on_a_spine_is_that_of_its_definition(method) -> None:
     np.testing.assert_allclose(found.refined, np.mean(held, axis=0))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@every("seed", range(4))
 def test_coverage_of_what_follows_from_exact_values_is_complete_at_any_size(seed: int) -> None:
     """Sums of exact leaves have no width, and the rounding of their size."""
     rng = np.random.default_rng(seed)

@@ -48,7 +48,7 @@ def test_what_is_known_exactly_is_right_to_rounding(kind: int, seed: int, solver
     assert off is None or off <= ROUNDING
 
 
-@pytest.mark.parametrize(("kind", "seed", "solver"), [(19, 519, "cg"), (19, 5161, "cg"), (17, 868, "cholesky")])
+@every(("kind", "seed", "solver"), [(19, 519, "cg"), (19, 5161, "cg"), (17, 868, "cholesky")])
 def test_it_is_where_all_digits_go_and_by_factors(kind: int, seed: int, solver: str) -> None:
     """Seeds that left 134 and 203 roundings, or 68 half mended: shared noise of which nothing is left, and a factor."""
     off = furthest(all_kinds()[kind], seed, solver)
@@ -86,7 +86,7 @@ def equations(contradiction: float) -> tuple[Equations, np.ndarray]:
     return Equations(A, b[:, 0], Sigma, moving), b
 
 
-@pytest.mark.parametrize("roundings", [0.0, 2.0, 8.0])
+@every("roundings", [0.0, 2.0, 8.0])
 def test_rows_settle_though_known_values_contradict_one_another_in_rounding(roundings: float) -> None:
     y = np.array([[3.0], [500.0], [40.0], [117.0], [300.0]])
     system, b = equations(roundings * EPSILON * 300)

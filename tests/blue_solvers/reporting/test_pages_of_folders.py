@@ -13,6 +13,7 @@ import pytest
 
 from blue_solvers.cli import main
 from tests.helpers.html_outline import Element, outline
+from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import settings_of, simulate
 
 LOSSES = ["1/4", "1/4", "1/2"]
@@ -85,10 +86,9 @@ def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.Capture
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     capsys.readouterr()
-    assert main(["report", str(result), "--out", str(out)]) == 2
-    assert "County.parquet is not what was written" in capsys.readouterr().err
+    assert "County.parquet is not what was written" in refusal(capsys, "report", str(result), "--out", str(out))
     assert not out.exists()
-    assert main(["report", str(release), "--out", str(out)]) == 2
-    assert "estimate it with" in capsys.readouterr().err
-    assert main(["report", str(result), "--schema", "x.toml", "--out", str(out)]) == 2
-    assert "--schema is for a file of estimates" in capsys.readouterr().err
+    assert "estimate it with" in refusal(capsys, "report", str(release), "--out", str(out))
+    assert "--schema is for a file of estimates" in refusal(
+        capsys, "report", str(result), "--schema", "x.toml", "--out", str(out)
+    )

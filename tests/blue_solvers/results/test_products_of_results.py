@@ -16,6 +16,7 @@ from constraint_builders import Problem, Spine
 from constraint_builders.files import Settings, production_settings
 from constraint_builders.files.kept_variables import keep_variables, tied_settings
 from constraint_builders.files.published_tables import product_of
+from tests.helpers.every import every
 
 
 def stored(folder: Path, settings: Settings, variables: list[str]) -> tuple[Result, np.ndarray, np.ndarray]:
@@ -51,7 +52,7 @@ def test_households_tied_by_tenure_answer_tables_of_households(tmp_path: Path) -
     assert answered == ["H4", "H4H", "H11"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "product"),
     [
         ("pl94_us_persons", "pl94_persons"),

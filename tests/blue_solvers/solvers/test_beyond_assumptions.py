@@ -8,6 +8,7 @@ from scipy import sparse
 
 from blue_solvers import SOLVERS, ConjugateGradient, SeaBlue, Solver, blue
 from constraint_builders import Problem, Schema
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2, "b": 2})
 EXACT: list[Solver] = [
@@ -16,7 +17,7 @@ EXACT: list[Solver] = [
 ]
 
 
-@pytest.mark.parametrize("solver", EXACT, ids=repr)
+@every("solver", EXACT)
 def test_example_12_correlated_tables_give_the_total_variance_four(solver: Solver) -> None:
     """The table over a is the noisy sum of the noisy detailed one: it adds nothing, where weighing gives 4 + 8/25."""
     rows = np.kron(np.eye(2), np.ones((1, 2)))
@@ -27,7 +28,7 @@ def test_example_12_correlated_tables_give_the_total_variance_four(solver: Solve
     np.testing.assert_allclose(P.T @ np.ones(1), [1, 1, 1, 1, 0, 0], atol=1e-8)
 
 
-@pytest.mark.parametrize("solver", EXACT, ids=repr)
+@every("solver", EXACT)
 def test_example_13_unequal_variances_give_the_total_at_most_three(solver: Solver) -> None:
     """Each row is known twice, with variances 1 and 22, 11 and 2."""
     problem = Problem(SCHEMA, {"a": [1.0, 11.0], "detailed": [[11.0, 11.0], [1.0, 1.0]]}, ["total"])

@@ -9,6 +9,7 @@ from scipy.sparse.linalg import LinearOperator
 from blue_solvers import Cholesky, ConjugateGradient, ConvergenceError, Multigrid, blue
 from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
+from tests.helpers.every import every
 
 LEAVES = 2_000
 RECONCILED = Problem(
@@ -16,7 +17,7 @@ RECONCILED = Problem(
 )
 
 
-@pytest.mark.parametrize("solver", [ConjugateGradient(), Multigrid(), "auto"], ids=repr)
+@every("solver", [ConjugateGradient(), Multigrid(), "auto"])
 def test_reconciling_a_large_total_does_not_spoil_the_leaves(solver) -> None:
     """Stopping at 1e-5 of the total would leave 40 units of disagreement: 13 deviations of the leaves' noise."""
     y = add_noise(RECONCILED, RECONCILED.truth, rng=0)
@@ -29,7 +30,7 @@ def test_reconciling_a_large_total_does_not_spoil_the_leaves(solver) -> None:
     assert abs(RECONCILED.constraint_matrix() @ estimate).max() < 1e-6
 
 
-@pytest.mark.parametrize("population", [1.0, 1e4, 1e8])
+@every("population", [1.0, 1e4, 1e8])
 def test_tolerance_is_relative_to_the_adjustment_not_to_the_counts(population: float) -> None:
     rng = np.random.default_rng(0)
     problem = Problem(
@@ -58,7 +59,7 @@ def test_not_converged_names_the_next_step() -> None:
         blue(problem, ConjugateGradient(max_iterations=1)) @ rng.normal(size=41)
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "message"),
     [
         ({"rtol": 0.0}, "rtol must lie between 0 and 1"),

@@ -214,7 +214,7 @@ class BrokenSolver(Solver):
 FLAWS = ["linear", "deterministic", "adjoint", "variances", "info.solver", "offset", "P is the BLUE"]
 
 
-@pytest.mark.parametrize("flaw", FLAWS)
+@every("flaw", FLAWS)
 def test_check_solver_finds_the_broken_law(flaw: str) -> None:
     check_solver(BrokenSolver(), PROBLEMS["berkeley"])
     # an operator that is no BLUE also breaks the laws of a projection and its adjoint

@@ -425,22 +425,16 @@ def test_fit_of_areas() -> None:
     assert estimate(problem, y).fit().outliers(1)[0].table[0] == "Region"
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"covariance": sparse.csr_array(np.eye(66) + 0.01)}, "correlated"),
-    ],
-)
-def test_what_areas_do_not_take_is_refused_by_name(options: dict, words: str) -> None:
-    problem = crossing()
-    if "covariance" in options:
-        observed = {"Region": {"a": None, "detailed": None}, "Product": {"total": None}, "Leaf": {"detailed": None}}
-        problem = Problem(SCHEMA, observed, areas=CROSSED, covariance=options["covariance"])
-    else:
-        problem = crossing(**options)
-    with pytest.raises(UnsupportedProblemError, match=words):
+def test_areas_with_correlated_noise_are_refused_by_name_and_answered_by_others() -> None:
+    observed = {"Region": {"a": None, "detailed": None}, "Product": {"total": None}, "Leaf": {"detailed": None}}
+    covariance = sparse.csr_array(np.eye(66) + 0.01)
+    problem = Problem(SCHEMA, observed, areas=CROSSED, covariance=covariance)
+    with pytest.raises(UnsupportedProblemError, match="correlated"):
         blue(problem, "areas")
-    assert blue(problem).info.exact
+    y = np.arange(66.0)
+    P = blue(problem)
+    assert P.info.exact
+    np.testing.assert_allclose(P @ y, blue(problem, "dense") @ y, rtol=0, atol=1e-9)
 
 
 def test_other_solvers_say_what_takes_areas() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
 
 # Three pairs of three levels: one more relation than their pairwise common coarsenings show.
@@ -22,7 +23,7 @@ def test_relations_are_all_that_hold() -> None:
     assert np.array_equal(A.data, np.round(A.data))
 
 
-@pytest.mark.parametrize("solver", ["auto", "sea_blue", "two_pass", "cholesky", "cg"])
+@every("solver", ["auto", "sea_blue", "two_pass", "cholesky", "cg"])
 def test_every_solver_agrees(solver: str) -> None:
     problem = Problem(SCHEMA, OBSERVED, desired="all")
     y = np.random.default_rng(0).standard_normal((problem.observed.size, 3))
@@ -47,10 +48,9 @@ def test_what_stays_open_is_refused() -> None:
                 desired={"County": ["a"]})  # fmt: skip
 
 
-@pytest.mark.parametrize("desired", [["p"], ["q"], ["q", "r", "p * s"]])
-@pytest.mark.parametrize(
-    "observed",
-    [{"County": {"detailed": 1.0}}, {"State": {"p": 1.0, "r": 2.0}, "County": {"detailed": 1.0, "s": 3.0}}],
+@every("desired", [["p"], ["q"], ["q", "r", "p * s"]])
+@every(
+    "observed", [{"County": {"detailed": 1.0}}, {"State": {"p": 1.0, "r": 2.0}, "County": {"detailed": 1.0, "s": 3.0}}]
 )
 def test_recodes_may_be_desired_that_were_not_observed(observed: dict, desired: list[str]) -> None:
     problem = Problem(SCHEMA, observed, spine=SPINE, desired=desired)

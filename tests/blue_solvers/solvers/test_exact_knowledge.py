@@ -199,8 +199,8 @@ def test_equalities_between_cells_that_were_not_measured(solver: str, E: list, b
     np.testing.assert_allclose(P.variances(), [1.0], rtol=1e-14)
 
 
-@pytest.mark.parametrize("count", [20, 40_000])
-@pytest.mark.parametrize("decades", [0, 8])
+@every("count", [20, 40_000])
+@every("decades", [0, 8])
 def test_the_known_sum_of_many_blocks_is_kept(count: int, decades: int) -> None:
     rng = np.random.default_rng(0)
     variances = 10.0 ** rng.uniform(-decades / 2, decades / 2, count)
@@ -217,7 +217,7 @@ def test_the_known_sum_of_many_blocks_is_kept(count: int, decades: int) -> None:
     np.testing.assert_allclose(P.variances(), variances * (1 - variances / variances.sum()), rtol=1e-7)
 
 
-@pytest.mark.parametrize("solver", ["two_pass", "cholesky", "cg", "multigrid", "dense", "auto"])
+@every("solver", ["two_pass", "cholesky", "cg", "multigrid", "dense", "auto"])
 def test_equalities_that_determine_everything(solver: str) -> None:
     E, b = [[-1, 1, -1], [1, 3, -1], [1, -2, -1]], [-10.0, 0, 0]
     P = blue(Problem(Schema({"a": 2}), {"total": 1, "a": 1}, equalities=(E, b)), solver)

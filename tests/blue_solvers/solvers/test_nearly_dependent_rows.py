@@ -14,6 +14,7 @@ from scipy import sparse
 from blue_solvers import blue
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 SOLVERS = ("dense", "cholesky", "cg", "multigrid", "auto")
 
@@ -58,7 +59,7 @@ def test_rows_at_any_distance_from_dependence(seed: int, decade: int) -> None:
         assert P.variances().min() >= 0
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@every("solver", SOLVERS)
 def test_rows_that_say_nothing_and_repeated_rows(solver: str) -> None:
     A = np.array([[1.0, 1, -1], [0, 0, 0], [3, 3, -3]])
     P = blue(Problem.from_matrix(sparse.csr_array(A), sparse.eye_array(3, format="csr")), solver)

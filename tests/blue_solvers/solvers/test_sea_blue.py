@@ -12,6 +12,7 @@ from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblem
 from blue_solvers.components import assumptions
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, compiled, gallery
+from tests.helpers.every import every
 from tests.helpers.exact_reference import marginal_rows
 
 SQUARE = Schema({"A": 2, "B": 2})
@@ -168,7 +169,7 @@ def test_iterations_that_do_not_converge_raise(monkeypatch: pytest.MonkeyPatch) 
         blue(problem, "sea_blue") @ rng.normal(size=problem.observed.size)
 
 
-@pytest.mark.parametrize(
+@every(
     ("problem", "message"),
     [
         (Problem.from_matrix([[1.0, -1.0]], 1.0), "no tables"),

@@ -130,7 +130,7 @@ def test_projects_onto_tables_that_agree() -> None:
     assert P.info.solver == "sea_blue"
 
 
-@pytest.mark.parametrize("solver", ["auto", "cholesky", "cg", "dense"])
+@every("solver", ["auto", "cholesky", "cg", "dense"])
 def test_equations_with_a_right_hand_side(solver: str) -> None:
     rng = np.random.default_rng(0)
     A, U = rng.standard_normal((2, 5)), rng.standard_normal((5, 1))

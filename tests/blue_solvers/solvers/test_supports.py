@@ -27,6 +27,7 @@ from blue_solvers import (
 from blue_solvers.testing import check_solver
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 from tests.helpers.spines import spine_problems
@@ -218,7 +219,7 @@ def what_a_liar_says(self: Liar, problem: Problem) -> str | None:
 Liar.supports = what_a_liar_says  # type: ignore[method-assign]  # in the body it would be taken for the hook
 
 
-@pytest.mark.parametrize("flaw", ["takes too much", "refuses too much", "says another thing", "breaks"])
+@every("flaw", ["takes too much", "refuses too much", "says another thing", "breaks"])
 def test_check_solver_finds_who_does_not_support_what_it_says(flaw: str) -> None:
     told = {
         "takes too much": "it is None, but blue raises UnsupportedProblemError",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 from tests.helpers.spines import consistent_measurements, spine_problems
 
 SPINE = Spine([-1, 0, 0, 0, 1, 1])
@@ -45,7 +45,7 @@ def test_rows_on_a_spine_are_those_of_the_whole(problem: Problem, seed: int) -> 
     require_rows_of_the_whole(problem, "two_pass", seed)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@every("name", PROBLEMS)
 def test_rows_of_any_problem_are_those_of_the_whole(name: str) -> None:
     require_rows_of_the_whole(*PROBLEMS[name])
 

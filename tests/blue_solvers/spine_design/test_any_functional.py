@@ -16,6 +16,7 @@ from blue_solvers.spine_design import (
     optimise_spine,
 )
 from blue_solvers.spine_design.contributions import functional_variances
+from blue_solvers.spine_design.objective import Guide
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, regroup_blocks
 from tests.helpers.effort import examples
@@ -156,3 +157,14 @@ def test_bad_functionals_are_refused():
     every_cell = BlockFunctionals([str(i) for i in range(80)], np.eye(80), np.eye(80, 160))
     with pytest.raises(ValueError, match="tie more than 64 combinations of cells together"):
         optimise_bypasses(strategy, wide, every_cell)
+
+
+def test_slopes_are_the_derivatives_of_what_is_lowered() -> None:
+    rng = np.random.default_rng(0)
+    for power in (1, 2, 4, 16, 64):
+        weights, variances = rng.uniform(0.1, 1, 5), rng.uniform(1, 2, 5)
+        guide, worst, step = Guide(weights, power), float(variances.max()), 1e-6
+        assert guide.values(variances, worst, np.arange(5)) == pytest.approx(guide.value(variances, worst), rel=1e-12)
+        moved = [[guide.value(variances + sign * step * e, worst) for e in np.eye(5)] for sign in (1, -1)]
+        expected = (np.array(moved[0]) - moved[1]) / (2 * step)
+        np.testing.assert_allclose(guide.slopes(variances, worst), expected, rtol=1e-5, atol=1e-9)

@@ -15,7 +15,9 @@ from blue_solvers.spine_design import entity_variances, measuring_entities
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, leaves
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.random_trees import blocks_below, random_entities, random_spine
+from tests.helpers.refused_commands import refusal
 
 SCHEMA = Schema({"sex": 2, "age": 3})
 OF_SEX = np.kron(np.eye(2), np.ones((1, 3)))
@@ -71,7 +73,7 @@ def test_measuring_helps_what_is_far_from_the_spine() -> None:
     assert measured.variances(SCHEMA)[0] < 0.25 * entity_variances(strategy, SCHEMA, far)[0]
 
 
-@pytest.mark.parametrize(
+@every(
     ("share", "said"),
     [
         ("1/2", "a block may lie in 2 of them: give a positive share below 1/2"),
@@ -110,5 +112,4 @@ def test_the_command_asks_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         ("x", "the share of entities is 'x'"),
         ("1e-20", "whose noise would tell nothing beside that of the geounits: give 1/1000000000000 or more"),
     ):
-        assert main([*words, "--measure-entities", share]) == 2
-        assert told in capsys.readouterr().err
+        assert told in refusal(capsys, *words, "--measure-entities", share)

@@ -215,8 +215,8 @@ def test_tract_groups_are_regrouped_too():
     assert result.strategy.spine.child_counts[result.strategy.spine.members[2]].max() <= 3
 
 
-@pytest.mark.parametrize("measure", ["zcdp", "pure"])
-@pytest.mark.parametrize("objective", ["mean", "worst"])
+@every("measure", ["zcdp", "pure"])
+@every("objective", ["mean", "worst"])
 def test_chosen_bypasses_lower_the_objective_at_the_same_loss(objective, measure):
     rng = np.random.default_rng(4)
     improved = 0
@@ -254,8 +254,8 @@ def totals_dense(strategy, entities):
     return np.einsum("ij,jk,ik->i", W, total_covariance(strategy.spine, precisions), W)
 
 
-@pytest.mark.parametrize("measure", ["zcdp", "pure"])
-@pytest.mark.parametrize(("objective", "score"), [("mean", np.mean), ("worst", np.max)])
+@every("measure", ["zcdp", "pure"])
+@every(("objective", "score"), [("mean", np.mean), ("worst", np.max)])
 def test_bypasses_against_all_choices(objective, score, measure):
     """The search is at the best choice most of the time and never far from it."""
     rng = np.random.default_rng(21)

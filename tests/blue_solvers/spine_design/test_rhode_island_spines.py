@@ -12,7 +12,10 @@ from blue_solvers.spine_design.report import compare_spines, entity_variances
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, bypass, compositions, leaves, osed, regroup_blocks
 
-pytestmark = pytest.mark.skipif(not BLOCKS.exists(), reason=f"the blocks of Rhode Island are not at hand: {BLOCKS}")
+pytestmark = [
+    pytest.mark.skipif(not BLOCKS.exists(), reason=f"the blocks of Rhode Island are not at hand: {BLOCKS}"),
+    pytest.mark.few(0),
+]
 
 
 @pytest.fixture(scope="module")

@@ -14,21 +14,14 @@ from constraint_builders.files import write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
+from tests.helpers.simulated import settings_of
 
-SETTINGS = """
-geolevels = ["State", "County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["female", "male"]
-age = 5
-[recodes]
-age.adult = "0-1 | 2-4"
-[budget]
-[budget.losses]
-total = ["1/10", "1/40", "1/40"]
-"sex * adult" = [0, "1/40", 0]
-detailed = ["1/20", "1/20", "3/40"]
-"""
+SETTINGS = settings_of(
+    ["State", "County", "Block"],
+    {"sex": ["female", "male"], "age": 5},
+    {"total": ["1/10", "1/40", "1/40"], "sex * adult": [0, "1/40", 0], "detailed": ["1/20", "1/20", "3/40"]},
+    'age.adult = "0-1 | 2-4"',
+)
 TIGHT = READER + BUFFERS + 150_000.0  # for the spine, and for one county
 
 

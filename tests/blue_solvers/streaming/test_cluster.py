@@ -222,6 +222,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error(job, tmp_path: Path) -> No
         tasks._next(SimpleQueue())
 
 
+@pytest.mark.few(0)
 def test_workers_with_other_packages_are_refused(client, job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, _, _ = job
     other = {**blue_solvers.streaming.cluster.versions(), "numpy": "0.9"}

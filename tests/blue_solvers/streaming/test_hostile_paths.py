@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from blue_solvers import blue
-from blue_solvers.cli import main
 from blue_solvers.results.checksums import seal_json
 from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
@@ -20,6 +19,7 @@ from blue_solvers.streaming import DamagedError, Partitions, partition, stream
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
 from tests.helpers.partitioned import digests, invented_problem
+from tests.helpers.refused_commands import refusal
 from tests.helpers.spines import consistent_measurements
 
 SETTINGS = """
@@ -208,8 +208,9 @@ def test_simulate_takes_no_geoid_that_is_a_path(tmp_path: Path, capsys: pytest.C
     (place / "settings.toml").write_text('noise = "discrete_gaussian"' + SETTINGS)
     (place / "blocks.csv").write_text("geoid,female,male\n/../../evil/x1,1,2\n")
     arguments = ["--settings", str(place / "settings.toml"), "--out", str(place / "out"), "--widths"]
-    assert main(["simulate", str(place / "blocks.csv"), *arguments, "State=12,LEVEL=13,Block=14"]) == 2
-    assert "geocode '/../../evil/' cannot name a file" in capsys.readouterr().err
+    assert "geocode '/../../evil/' cannot name a file" in refusal(
+        capsys, "simulate", str(place / "blocks.csv"), *arguments, "State=12,LEVEL=13,Block=14"
+    )
     assert not (place / "out").exists()
     assert outside(place) == set()
 

@@ -15,21 +15,18 @@ from constraint_builders.files import Settings, write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
+from tests.helpers.simulated import settings_of
 
-SETTINGS = """
-geolevels = ["US", "State", "County", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["female", "male"]
-age = 5
-[recodes]
-age.adult = "0-1 | 2-4"
-[budget]
-[budget.losses]
-total = [0, "1/10", "1/40", "1/40"]
-"sex * adult" = ["1/10", 0, "1/40", 0]
-detailed = ["1/20", 0, "1/20", "3/40"]
-"""
+SETTINGS = settings_of(
+    ["US", "State", "County", "Block"],
+    {"sex": ["female", "male"], "age": 5},
+    {
+        "total": [0, "1/10", "1/40", "1/40"],
+        "sex * adult": ["1/10", 0, "1/40", 0],
+        "detailed": ["1/20", 0, "1/20", "3/40"],
+    },
+    'age.adult = "0-1 | 2-4"',
+)
 TIGHT = READER + BUFFERS + 300_000.0  # for all that is above the counties, and for one or two of these
 
 

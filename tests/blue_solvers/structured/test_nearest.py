@@ -19,6 +19,7 @@ from blue_solvers.testing import check_solver, dot_test
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.exact_reference import estimable, exact_blue
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.exact import solve
@@ -106,8 +107,8 @@ def test_the_bound_is_of_estimates_with_their_offset(seed: int) -> None:
     assert (abs(x + P.offset - reference.estimate) <= info.error_bound * reference.std_errors + rounding).all()
 
 
-@pytest.mark.parametrize("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(5, 5), gallery.pl94])
-@pytest.mark.parametrize("law", ["uniform", "log-uniform"])
+@every("make", [lambda: gallery.cube(4, 4), lambda: gallery.cube(5, 5), gallery.pl94])
+@every("law", ["uniform", "log-uniform"])
 def test_at_most_twenty_iterations_at_ratio_three_whatever_the_size(make: Callable[[], Problem], law: str) -> None:
     P = blue(cellwise(make(), 3.0, law), SOLVER)
     _, info = P.apply(noise(P.problem, 2))
@@ -224,7 +225,7 @@ def test_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
     P.T @ (P @ noise(problem, 3))
 
 
-@pytest.mark.parametrize("population", [1.0, 1e4, 1e8])
+@every("population", [1.0, 1e4, 1e8])
 def test_large_counts_leave_the_answer_as_exact(population: float) -> None:
     problem = cellwise(gallery.cube(3, 3), 3.0)
     truth = (problem.marginal_matrix() @ np.full(27, population))[:, None]
@@ -266,7 +267,7 @@ def test_over_a_spine_it_is_the_geometric_mid_range_of_each_geounit() -> None:
     assert np.array_equal(structured["S", "a"], [[0, 0]])
 
 
-@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+@every("unit", [1e-12, 1.0, 1e9])
 def test_the_ratio_of_variances_is_that_of_one_table_in_any_unit(unit: float) -> None:
     a, b = np.array([1.0, 4.0]) * unit, np.array([[100.0, 100.0], [300.0, 700.0]]) * unit
     schema = Schema({"a": 2, "b": 2})
@@ -300,7 +301,7 @@ def test_not_converged_names_the_ratio_and_the_next_step() -> None:
         P @ noise(problem)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         (lambda v: v[1:], r"shape \(28,\): got \(27,\)"),

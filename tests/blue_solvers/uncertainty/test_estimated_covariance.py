@@ -20,6 +20,7 @@ from blue_solvers.uncertainty.functionals import observed_weights
 from constraint_builders import Problem, Schema, Spine, gallery
 from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.strategies import cases
 
 
@@ -66,7 +67,7 @@ def test_routes_to_variances_agree_on_a_spine():
         np.testing.assert_allclose(variances(P, method), expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg", "dense", "sea_blue"])
+@every("solver", ["cholesky", "cg", "dense", "sea_blue"])
 def test_columns_blocks_and_functionals_are_those_of_the_operator(solver):
     P = blue(unequal(), solver)
     expected = dense_covariance(P)

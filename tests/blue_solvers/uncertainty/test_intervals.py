@@ -99,7 +99,7 @@ def test_z_intervals_of_laplace_noise_would_fail_where_distribution_free_ones_do
     assert np.exp(-z) > 0.02  # the probability that the noise is larger, at scale 1
 
 
-@pytest.mark.parametrize(("method", "draws"), [("z", None), ("t", 19), ("distribution_free", 19)])
+@every(("method", "draws"), [("z", None), ("t", 19), ("distribution_free", 19)])
 def test_columns_and_problems_are_taken(method, draws):
     given_problem = problem()
     Y = given_problem.truth[:, None] + draw_noise(given_problem, 3, rng=1)
@@ -146,7 +146,7 @@ def test_relative_widths_are_those_of_table_1():
         assert abs(values.mean() - expected) < 5 * values.std() / np.sqrt(repetitions)
 
 
-@pytest.mark.parametrize(
+@every(
     ("level", "draws", "rank"),
     [(0.95, 19, 19), (0.95, 199, 190), (0.95, 20, 20), (0.9, 9, 9), (0.99, 99, 99), (0.7, 9, 7)],
 )
@@ -159,14 +159,14 @@ def test_an_order_statistic_is_of_a_level():
         order_statistic(1.0, 99)
 
 
-@pytest.mark.parametrize(("level", "draws", "least"), [(0.95, 18, 19), (0.99, 98, 99), (0.999, 199, 999), (0.9, 8, 9)])
+@every(("level", "draws", "least"), [(0.95, 18, 19), (0.99, 98, 99), (0.999, 199, 999), (0.9, 8, 9)])
 def test_too_few_draws_are_refused(level, draws, least):
     with pytest.raises(ValueError, match=f"{draws} draws are too few .* level {level:g}: give {least} or more"):
         intervals(gallery.toy(), [6, 9, 17, 29], level, "distribution_free", draws)
     intervals(gallery.toy(), [6, 9, 17, 29], level, "distribution_free", least)
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "message"),
     [
         ({"level": 1.0}, "level must lie between 0 and 1"),
@@ -267,7 +267,7 @@ def test_compiled_kernel_keeps_the_same(seed, keep, width):
     np.testing.assert_array_equal(by_numpy, np.sort(np.hstack([largest, abs(errors)]))[:, width:])
 
 
-@pytest.mark.parametrize("size", [1.0, 1e9, 1e10, 1e13])
+@every("size", [1.0, 1e9, 1e10, 1e13])
 def test_integer_refinement_never_widens_by_more_than_rounding(size):
     """A bound of 1e10 is rounded in its seventeenth digit, not in its ninth."""
     rng = np.random.default_rng(5)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 numbers = st.floats(-1e4, 1e4)
 roots = st.lists(st.floats(-30, 30), min_size=4, max_size=4)
@@ -84,7 +85,7 @@ def test_sure_ranks_and_a_single_place() -> None:
     assert [x.tolist() for x in rank_intervals([5.0], [[2.0]])] == [[1], [1], [1]]
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "said"),
     [
         (([1.0], [2.0, 3.0], np.zeros((1, 2, 2))), "n numerators"),

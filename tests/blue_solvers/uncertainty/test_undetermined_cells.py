@@ -16,6 +16,7 @@ from blue_solvers.uncertainty import (
     simultaneous_band,
 )
 from constraint_builders import Problem, Schema
+from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 2, "b": 3})
 MEASURED = {"total": 0.0, "a": 1.0, "b": 2.0}
@@ -32,7 +33,7 @@ REGIONS: list[Callable[..., Any]] = [
 ]
 
 
-@pytest.mark.parametrize("region", REGIONS)
+@every("region", REGIONS)
 def test_regions_of_what_is_determined_are_the_same(region: Callable[..., Any]) -> None:
     weights = SEEN[:, [0, 1, 3]]
     found, expected = region(PARTLY, MORE, weights), region(WHOLE, Y, weights[:6])
@@ -44,13 +45,13 @@ def test_regions_of_what_is_determined_are_the_same(region: Callable[..., Any]) 
     assert found.contains(found.centre)
 
 
-@pytest.mark.parametrize("region", REGIONS)
+@every("region", REGIONS)
 def test_regions_of_what_nothing_determines_are_refused(region: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match=r"table 'detailed', cell \(a=0, b=1\): it was not measured"):
         region(PARTLY, MORE, np.eye(12)[:, [1, 7]])
 
 
-@pytest.mark.parametrize("method", ["z", "t", "distribution_free"])
+@every("method", ["z", "t", "distribution_free"])
 def test_intervals_are_nan_where_nothing_determines_a_cell(method: str) -> None:
     draws = {} if method == "z" else {"draws": 99, "rng": 0}
     found, expected = intervals(PARTLY, MORE, method=method, **draws), intervals(WHOLE, Y, method=method, **draws)

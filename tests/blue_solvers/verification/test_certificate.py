@@ -384,7 +384,7 @@ def test_nothing_of_the_solvers_takes_part() -> None:
                 assert not name.startswith("blue_solvers") or name.startswith(allowed), (path.name, name)
 
 
-@pytest.mark.parametrize("solver", ["auto", "dense", "cholesky", "cg", "multigrid", "two_pass"])
+@every("solver", ["auto", "dense", "cholesky", "cg", "multigrid", "two_pass"])
 def test_what_nothing_determines_stands_in_no_proof_s_way(solver: str) -> None:
     """Solvers give undetermined cells any value; the others are proved, and wrong ones are not."""
     rng = np.random.default_rng(0)
@@ -409,8 +409,8 @@ def test_what_nothing_determines_stands_in_no_proof_s_way(solver: str) -> None:
         assert (certify(problem, y, wrong).bound or 1) > 1e-4
 
 
-@pytest.mark.parametrize("tables", [("a", "b"), ("total", "a", "recode", "b"), ("a * b",), ("a", "detailed")])
-@pytest.mark.parametrize("over", ["one place", "spine"])
+@every("tables", [("a", "b"), ("total", "a", "recode", "b"), ("a * b",), ("a", "detailed")])
+@every("over", ["one place", "spine"])
 def test_where_every_cell_is_known_to_be_empty_all_is_zero(tables: tuple[str, ...], over: str) -> None:
     schema = Schema({"a": 2, "b": 3}, recodes={"b": {"recode": [0, 0, 1]}})
     observed = dict.fromkeys(tables, 2.0)
@@ -552,7 +552,7 @@ EXACT_KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("observed", "name"), EXACT_KINDS)
+@every(("observed", "name"), EXACT_KINDS)
 def test_what_follows_from_exact_tables_of_a_spine_is_exact(observed: dict, name: tuple[str, str]) -> None:
     """Off by any number it is refused: it has no standard error that it could be divided by."""
     spine = Spine([-1] + [0] * 30, ["S"] + ["B"] * 30)

@@ -13,7 +13,7 @@ from blue_solvers.verification.by_sums import certify_by_sums
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
 from tests.helpers.oracles.exact import Reference, solve
@@ -204,3 +204,22 @@ def test_what_tabulating_loses_is_in_the_proof_of_an_estimate() -> None:
             if est.proof.bound is not None:
                 assert est.proof.bound * (1 + 1e-6) >= w.error(est.values)
                 assert est.proof == certified(w.problem, w.y, est.observed, est.values)
+
+
+def test_nothing_is_said_of_geounits_that_nested_areas_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two regions one has a table: the other's is of no spine that is made of them, whatever it would hold."""
+    monkeypatch.setattr("blue_solvers.verification.certificate.MOST_LISTED", 0)
+    areas = Areas(6, {"Region": [0, 0, 0, 1, 1, 1], "Some": [[1, 1, 1, 0, 0, 0]]})
+    observed = {"Region": {"total": 1.0}, "Some": {"detailed": 2.0}, "Leaf": {"detailed": 3.0}}
+    problem = Problem(Schema({"a": 2}), observed, {"Some": ["a"], "Leaf": ["a"]}, areas=areas)
+    assert problem.tree is not None
+    assert problem.tree.problem.observed.size > problem.observed.size
+    P = blue(problem, "dense")
+    for seed in range(5):
+        y = np.random.default_rng(seed).normal(30, 3, problem.observed.size)
+        x, wanted = P.over_observed @ y, P @ y
+        assert certify(problem, y, x).bound < 1e-10
+        assert certify(problem, y, x, wanted).bound < 1e-10
+        for cell in range(wanted.size):
+            off = wanted + np.eye(wanted.size)[cell]
+            assert certify(problem, y, x, off).bound > 0.9 / np.sqrt(P.variances()[cell])

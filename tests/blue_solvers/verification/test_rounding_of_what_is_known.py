@@ -9,6 +9,7 @@ import pytest
 
 from blue_solvers import certify
 from constraint_builders import Areas, Problem, Schema
+from tests.helpers.every import every
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import ContradictionError, solve
 from tests.helpers.oracles.invent import Kind, invent
@@ -56,9 +57,9 @@ def test_what_exact_figures_are_missed_by_is_part_of_the_bound(kind: Kind) -> No
     assert proved >= 20
 
 
-@pytest.mark.parametrize("equality", [False, True])
-@pytest.mark.parametrize("leaves", [2, 1_500])
-@pytest.mark.parametrize("variance", [1.0, 1e2, 1e4])
+@every("equality", [False, True])
+@every("leaves", [2, 1_500])
+@every("variance", [1.0, 1e2, 1e4])
 def test_a_noisy_cell_that_takes_what_an_exact_sum_is_missed_by(variance: float, leaves: int, equality: bool) -> None:
     """Few are listed, many are not; the error is worked out by hand."""
     total, noise = 8e6, np.ones((leaves, 2))

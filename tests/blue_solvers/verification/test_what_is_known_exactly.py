@@ -25,8 +25,8 @@ def halves(levels: int) -> Schema:
     return Schema({"a": levels}, recodes={"a": {"half": [0] * (levels // 2) + [1] * (levels - levels // 2)}})
 
 
-@pytest.mark.parametrize("levels", [FEW, MANY])
-@pytest.mark.parametrize("rows", FIXING)
+@every("levels", [FEW, MANY])
+@every("rows", FIXING)
 def test_figures_that_equalities_fix_together(levels: int, rows: tuple) -> None:
     """Both halves are known, so their total is: a desired figure that no equality names."""
     rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ def test_one_exact_value_can_contradict_what_else_is_known() -> None:
             problem.vector({"a": [1.0, 2, 3], "total": 6.0})
 
 
-@pytest.mark.parametrize("table", ["b * g", "g * b", "a", "b", "total"])
+@every("table", ["b * g", "g * b", "a", "b", "total"])
 def test_equalities_that_fill_empty_cells_are_refused(table: str) -> None:
     """For every cell of a table: refused where all that it holds is empty, taken elsewhere."""
     schema = Schema({"a": 3, "b": 2}, recodes={"a": {"g": [1, 0, 1]}})

@@ -58,7 +58,7 @@ def test_a_frame_with_an_index_names_areas_and_leaves() -> None:
     np.testing.assert_array_equal(areas.leaves_of(1).toarray(), [[0, 1, 0], [0, 0, 1], [1, 0, 0]])
 
 
-@pytest.mark.parametrize("frame", [dict, pd.DataFrame, pl.DataFrame, lambda d: pl.DataFrame(d).to_arrow()])
+@every("frame", [dict, pd.DataFrame, pl.DataFrame, lambda d: pl.DataFrame(d).to_arrow()])
 def test_any_frame_with_a_row_for_every_leaf(frame: object) -> None:
     columns = {"shop": ["a", "b", "c"], "Region": ["N", "S", "N"], "Zone": [2, 1, 1]}
     areas = Areas.from_frame(frame(columns), leaf="shop")  # type: ignore[operator]
@@ -91,7 +91,7 @@ def test_what_is_no_layer_is_refused_by_name(leaves: object, layers: dict, words
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@every(
     ("leaves", "layers", "words"),
     [
         (3, [0, 0, 1], "given by name"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema, joint
 from constraint_builders.description.common_schema import common_schema
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 NAMES = ("owner", "hispanic", "sex")
 LABELS = (("yes", "no"), ("no", "yes"), ("f", "m"), ("0", "1"), ("a", "b", "c"))
@@ -58,7 +59,7 @@ def test_most_pairs_that_have_one_name_and_the_same_labels_are_joined() -> None:
         assert common_schema({"1": one, "2": one}, None, {}).factors["2"] == {"owner": "owner"}
 
 
-@pytest.mark.parametrize("name", ["ower", "age", "total"])
+@every("name", ["ower", "age", "total"])
 def test_what_is_said_of_a_variable_that_no_problem_has_is_refused(name: str) -> None:
     problem = Problem(Schema({"owner": 2}), {"owner": 1.0})
     with pytest.raises(ValueError, match=repr(name)):

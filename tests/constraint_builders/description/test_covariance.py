@@ -15,7 +15,7 @@ GOOD = np.array([[2.0, 0.5, 0], [0.5, 1.0, 0.1], [0, 0.1, 3.0]])
 OBSERVED = {"a": None, "total": None}
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.coo_array, sparse.csc_matrix, aslinearoperator])
+@every("kind", [np.asarray, sparse.csr_array, sparse.coo_array, sparse.csc_matrix, aslinearoperator])
 def test_any_kind_is_read(kind) -> None:
     problem = Problem(SCHEMA, OBSERVED, covariance=kind(GOOD))
     assert np.allclose(problem.variances, [2, 1, 3])
@@ -49,7 +49,7 @@ def test_refused(matrix: np.ndarray, message: str) -> None:
         Problem(SCHEMA, OBSERVED, covariance=sparse.csr_array(matrix))
 
 
-@pytest.mark.parametrize(
+@every(
     ("matrix", "message"),
     [
         (changed(0, 1, 0.6), "not symmetric"),

@@ -69,3 +69,14 @@ def test_refused(diagonal: np.ndarray, factor: np.ndarray, message: str) -> None
 def test_no_inverse_with_exact_cells() -> None:
     with pytest.raises(ValueError, match="cell 2 is known exactly"):
         LowRankPlusDiagonal([1.0, 1.0, 0.0], U * [[1], [1], [0]]).solve(np.ones(3))
+
+
+def test_memberships_are_numbers_in_factors_and_vectors() -> None:
+    """What cells share a source is written as true and false, as well as 1 and 0."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        own, vectors = rng.random((4, 3)) < 0.5, rng.random((4, 2)) < 0.5
+        of_flags, of_numbers = (LowRankPlusDiagonal(np.ones(4), U) for U in (own, own.astype(float)))
+        np.testing.assert_array_equal(of_flags.factor, own.astype(float))
+        np.testing.assert_array_equal(of_flags @ vectors, of_numbers @ vectors.astype(float))
+        np.testing.assert_array_equal(of_flags.solve(vectors), of_numbers.solve(vectors.astype(float)))

@@ -103,7 +103,7 @@ def test_a_float_array_is_not_copied() -> None:
     assert real_array(values, "x") is values
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf, Decimal("Infinity"), np.float16("inf"), np.longdouble("inf")])
+@every("value", [np.inf, -np.inf, Decimal("Infinity"), np.float16("inf"), np.longdouble("inf")])
 def test_infinity_of_any_kind_is_infinity(value: Any) -> None:
     assert abs(real_number(value, "x")) == np.inf
 
@@ -117,7 +117,7 @@ def test_numbers_beyond_floats_are_refused() -> None:
             real_number(small, "x")
 
 
-@pytest.mark.parametrize("bad", [0, -2, np.inf, np.nan])
+@every("bad", [0, -2, np.inf, np.nan])
 def test_ranges_of_single_numbers(bad: float) -> None:
     with pytest.raises(ValueError, match=r"x is .*: give a positive, finite number"):
         positive_number(bad, "x")
@@ -142,7 +142,7 @@ def test_whole_numbers() -> None:
         whole_number(3.0, "x", 0)
 
 
-@pytest.mark.parametrize("values", [[1, -2], [1.0, -2.0], np.array([1, -2], dtype=object), [Fraction(1), -2]], ids=repr)
+@every("values", [[1, -2], [1.0, -2.0], np.array([1, -2], dtype=object), [Fraction(1), -2]])
 def test_whole_arrays_of_every_kind(values: Any) -> None:
     read = whole_array(values, "x")
     assert read.dtype == np.int64

@@ -54,19 +54,19 @@ def test_variables_refused(variables: dict, message: str) -> None:
         Schema(variables)
 
 
-@pytest.mark.parametrize("levels", [10**6 + 1, 10**9, 10**30])
+@every("levels", [10**6 + 1, 10**9, 10**30])
 def test_more_levels_than_memory_has_room_for_are_refused_at_once(levels: int) -> None:
     with pytest.raises(ValueError, match=f"variable 'a' has {levels:,} levels: the most are 1,000,000"):
         Schema({"a": levels})
 
 
-@pytest.mark.parametrize("variables", [["sex"], "sex", 3, None, {"sex"}])
+@every("variables", [["sex"], "sex", 3, None, {"sex"}])
 def test_variables_are_a_mapping(variables: object) -> None:
     with pytest.raises(TypeError, match=r'variables must be a mapping that gives .*\{"sex": \["female", "male"\]'):
         Schema(variables)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every(
     ("recodes", "message"),
     [
         ([0, 1, 1], "recodes must be a mapping that gives recodes of each variable"),
@@ -87,7 +87,7 @@ def test_a_group_number_far_too_large_is_refused_at_once() -> None:
         Schema({"a": 3}, {"a": {"r": [0, 99999999999, 0]}})
 
 
-@pytest.mark.parametrize("levels", ["xy", b"xy", True, 2.5, None])
+@every("levels", ["xy", b"xy", True, 2.5, None])
 def test_levels_of_wrong_type_refused(levels: object) -> None:
     with pytest.raises(TypeError, match="number or a list of labels"):
         Schema({"a": levels})  # type: ignore[dict-item]

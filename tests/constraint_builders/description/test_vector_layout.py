@@ -103,7 +103,7 @@ def test_missing_table_is_named() -> None:
         LAYOUT.vector({"detailed": np.ones((2, 3))})
 
 
-@pytest.mark.parametrize("shape", [(9,), (11,), (2, 10), (10, 1, 1), ()])
+@every("shape", [(9,), (11,), (2, 10), (10, 1, 1), ()])
 def test_vector_of_wrong_length_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="this layout cuts vectors of shape"):
         LAYOUT.tables(np.zeros(shape))

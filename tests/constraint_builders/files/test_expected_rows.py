@@ -21,6 +21,7 @@ from constraint_builders.files.reading_report import FacilityBounds, Remark, fac
 from constraint_builders.files.settings import Settings, parse_settings
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
 from tests.helpers.effort import lengths
+from tests.helpers.every import every
 from tests.helpers.small_census import PRODUCT, write_small_census
 from tests.helpers.small_census import SETTINGS as SMALL
 
@@ -140,6 +141,26 @@ def test_what_is_known_exactly_is_not_missing_and_has_no_variance_to_compare() -
     assert list(expected.remarks()) == []
 
 
+def test_the_row_that_is_furthest_off_is_the_one_that_is_named() -> None:
+    """Of many that are as they should be, one a tenth too large and one, in either table, half as large again."""
+    codes = {"US": [""], "State": [str(i) for i in range(1, 8)]}
+    spine = Spine.from_geocodes(codes)
+    own, losses = settings(np.random.default_rng(1), "gaussian")
+    tables = list(losses["State"])
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        near, far = rng.choice(7, 2, replace=False)
+        worst = str(rng.choice(tables))
+        expected = ExpectedRows(own, "State", pl.Series(codes["State"]), spine, only_children_below(spine))
+        for table in tables:
+            variances = np.full(7, variance_of(losses["State"][table], "gaussian"))
+            variances[near] *= 1.1
+            variances[far] *= 1.5 if table == worst else 1.0
+            expected.add(CANONICAL[table], np.arange(7), variances, np.zeros((7, 1)))
+        (text,) = (remark.text for remark in expected.remarks() if remark.about == "variances")
+        assert f"that of {CANONICAL[worst]!r} in {codes['State'][far]!r} is" in text, text
+
+
 @lengths("seeds", range(10), range(10, 100))
 def test_chi_square_of_averages_is_the_weighted_sum_of_squares(seeds: range) -> None:
     """Sum over tables of (x - mean)^2 / variance, whatever their number and order."""
@@ -165,7 +186,7 @@ def test_chi_square_of_averages_is_the_weighted_sum_of_squares(seeds: range) -> 
         assert int(found[2]) == (tables - 1) * geounits * cells
 
 
-@pytest.mark.parametrize(("factor", "agrees"), [(1.0, True), (4.0, False), (0.25, False)])
+@every(("factor", "agrees"), [(1.0, True), (4.0, False), (0.25, False)])
 def test_averages_that_do_not_agree_are_named(factor: float, agrees: bool) -> None:
     rng = np.random.default_rng(3)
     averaged = AveragedTables()

@@ -10,6 +10,7 @@ import pytest
 
 from blue_solvers import estimate, read_tables
 from constraint_builders import Problem, Schema, Spine
+from tests.helpers.every import every
 
 xarray = pytest.importorskip("xarray")
 
@@ -69,7 +70,7 @@ def test_geounits_are_the_first_dimension() -> None:
     assert out["County: total estimate"].dims == ("County",)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         (lambda own: own.drop_vars("n variance"), "array 'n' says nothing of its precision"),

@@ -21,6 +21,7 @@ from constraint_builders.files import estimates_frame, infer_schema, measurement
 from constraint_builders.files.measured_table import measured
 from constraint_builders.files.new_files import replacing
 from constraint_builders.files.source import open_source
+from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
 PROBLEM = Problem(
@@ -240,9 +241,7 @@ def test_what_is_no_number_is_never_read_as_one(name: str, dtype: Any, held: str
             read_long_table(source, SCHEMA)
 
 
-@pytest.mark.parametrize(
-    "dtype", [pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Decimal(20, 2), pl.String, pl.Categorical]
-)
+@every("dtype", [pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Decimal(20, 2), pl.String, pl.Categorical])
 def test_numbers_of_every_type_are_numbers(dtype: Any) -> None:
     values = pl.Series("value", ["10", "2", "3"])
     values = values.cast(dtype) if dtype in (pl.String, pl.Categorical) else values.cast(pl.Int64).cast(dtype)
@@ -250,8 +249,8 @@ def test_numbers_of_every_type_are_numbers(dtype: Any) -> None:
     assert read_long_table(frame)[1].tolist() == [10, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["table", "sex", "age"])
-@pytest.mark.parametrize(("dtype", "held"), [(pl.Float64, "decimal numbers"), (pl.Duration("us"), "durations")])
+@every("name", ["table", "sex", "age"])
+@every(("dtype", "held"), [(pl.Float64, "decimal numbers"), (pl.Duration("us"), "durations")])
 def test_labels_are_text_or_whole_numbers(name: str, dtype: Any, held: str) -> None:
     frame = measurements_frame(PROBLEM, Y).with_columns(pl.lit(1).cast(dtype).alias(name))
     with pytest.raises(ValueError, match=f"column '{name}' holds {held}: labels are text or whole numbers"):

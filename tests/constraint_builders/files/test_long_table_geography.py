@@ -280,7 +280,7 @@ def test_lost_leading_zeros_are_refused(lost: set[str], reverse: bool) -> None:
         read_long_table(frame, SEX)
 
 
-@pytest.mark.parametrize("places", [5, 12, 120])
+@every("places", [5, 12, 120])
 def test_codes_that_begin_one_another_are_written_with_parents(places: int) -> None:
     """As the codes of geounits that have none, which are their numbers: 1, 10, 11."""
     spine = Spine([-1, *np.arange(places) // 5])

@@ -46,7 +46,7 @@ def test_the_example_is_what_it_says() -> None:
     agrees(FRAME)
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "factor"),
     [
         ("std_error", 1.0),
@@ -62,7 +62,7 @@ def test_precision_may_be_given_by_standard_errors_and_margins(name: str, factor
     agrees(FRAME.with_columns((pl.col("variance").sqrt() * factor).alias(name)).drop("variance"))
 
 
-@pytest.mark.parametrize("name", ["cv_percent", "CV (%)", "Coefficient of variation, %"])
+@every("name", ["cv_percent", "CV (%)", "Coefficient of variation, %"])
 def test_precision_may_be_given_by_coefficients_of_variation(name: str) -> None:
     cv = 100 * pl.col("variance").sqrt() / pl.col("value").fill_null(1)
     agrees(FRAME.with_columns(cv.alias(name)).drop("variance"))
@@ -344,7 +344,7 @@ def test_frames_of_pandas_are_read_whatever_their_types_and_index() -> None:
         assert type(frame_like(other, FRAME)) is type(other)
 
 
-@pytest.mark.parametrize(
+@every(
     ("change", "message"),
     [
         (lambda f: f.assign(value=pd.Timestamp("2020-01-01")), "column 'value' holds dates and times: give numbers"),

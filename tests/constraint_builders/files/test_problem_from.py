@@ -37,7 +37,7 @@ SCHEMA = Schema({"sex": ["f", "m"], "age": ["young", "old", "older"]}, {"age": {
 MARGIN = norm.ppf(0.95)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every("kind", KINDS)
 def test_three_lines(kind: str) -> None:
     frame = KINDS[kind](pl.DataFrame({"sex": ["total", "f", "m"], "estimate": [21, 9, 11], "se": [1.0, 2.0, 2.0]}))
     problem, y = read_tables(frame)
@@ -128,7 +128,7 @@ WIDE = pl.DataFrame(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every("kind", KINDS)
 def test_wide_tables(kind: str) -> None:
     problem, y = read_tables(KINDS[kind](WIDE), names_to="sex")
     tables, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
@@ -232,7 +232,7 @@ def test_the_inferred_schema_is_shown_and_written(tmp_path: Path) -> None:
     assert read_schema_file(tmp_path / "schema.toml").schema == problem.schema
 
 
-@pytest.mark.parametrize("label", ["All ages", "Total population", "total, 16 and over", "Both sexes"])
+@every("label", ["All ages", "Total population", "total, 16 and over", "Both sexes"])
 def test_a_label_that_may_count_everybody_is_asked_about(label: str) -> None:
     """Taken for a level it would be one more group, and no table would be made to agree with it."""
     frame = pd.DataFrame({"age": [label, "young", "old"], "value": [5.0, 2, 2], "variance": [1.0, 1, 1]})
@@ -244,13 +244,13 @@ def test_a_label_that_may_count_everybody_is_asked_about(label: str) -> None:
     assert problem.observed.names == ("total", "age")
 
 
-@pytest.mark.parametrize("label", ["All other", "All others", "Allegheny", "Totally", "both parents"])
+@every("label", ["All other", "All others", "Allegheny", "Totally", "both parents"])
 def test_a_label_that_only_begins_so_is_a_level(label: str) -> None:
     problem, _ = read_tables(pd.DataFrame({"group": [label, "one"], "value": [5.0, 2], "variance": [1.0, 1]}))
     assert set(problem.schema.labels_of("group")) == {label, "one"}
 
 
-@pytest.mark.parametrize("kind", [float, int, str])
+@every("kind", [float, int, str])
 def test_a_mark_of_the_census_bureau_is_no_number(kind: type) -> None:
     values = [kind(own) for own in (20, -666666666, 12)]
     frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": values, "variance": [1.0, 1, 1]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import tomllib
 from importlib import resources
@@ -13,6 +14,7 @@ import pytest
 from constraint_builders import Schema
 from constraint_builders.files import production_settings
 from constraint_builders.files.published_tables import PRODUCTS, product_of, published_tables
+from tests.helpers.every import every
 from tests.helpers.places import DHC_SETTINGS, TABLE_CATALOGUE
 
 SETTINGS = {
@@ -63,11 +65,10 @@ def counted(selection: str, factors: Factors) -> dict[str, set[int]]:
     return levels
 
 
-@pytest.mark.skipif(not TABLE_CATALOGUE.exists(), reason="the facts are not here")
-@pytest.mark.parametrize("product", PRODUCTS)
+@every("product", PRODUCTS)
 def test_every_line_is_that_of_the_facts(product: str) -> None:
     """Label, confidence, cells, and the measured table with fewest cells that tells it."""
-    with TABLE_CATALOGUE.open(newline="") as file:
+    with gzip.open(TABLE_CATALOGUE, "rt", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["product"] == product]
     published, factors = published_tables(product), factors_of(product)
     assert sum(len(table.lines) for table in published.tables.values()) == len(rows)
@@ -108,7 +109,7 @@ def cells(partitions: dict[str, list[set[int]]]) -> int:
     return int(np.prod([len(parts) for parts in partitions.values()]))
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
+@every("product", PRODUCTS)
 def test_lines_are_numbered_and_count_something(product: str) -> None:
     published = published_tables(product)
     for name, table in published.tables.items():
@@ -134,7 +135,7 @@ def test_the_product_of_a_schema_is_the_first_that_has_its_variables() -> None:
     assert product_of(Schema({"sex": 2, "income": 3})) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "said"),
     [
         ("P99", "no published table 'P99' in dhc_persons: near it are P9"),
@@ -149,7 +150,7 @@ def test_unknown_tables_are_refused(name: str, said: str) -> None:
         published_tables("dhc_persons").table(name)
 
 
-@pytest.mark.parametrize(
+@every(
     ("code", "said"),
     [("P12_050N", "no line"), ("P12_000N", "no line"), ("P12", "is no line"), ("P12_00٣N", "is no line")],
 )

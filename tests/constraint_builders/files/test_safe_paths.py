@@ -32,7 +32,7 @@ def test_a_name_is_one_component_that_a_file_can_have_or_refused(
     assert Path(f"State={name}").parts == (f"State={name}",)
 
 
-@pytest.mark.parametrize("name", ["44001", "Block Group", "São Paulo", "44-001_b", "東京", "a.b"])
+@every("name", ["44001", "Block Group", "São Paulo", "44-001_b", "東京", "a.b"])
 def test_ordinary_names_are_accepted(name: str) -> None:
     assert path_component(name, "geolevel") == name
 

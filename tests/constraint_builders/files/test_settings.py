@@ -21,7 +21,8 @@ from constraint_builders.files.kept_variables import keep_variables, settings_ov
 from constraint_builders.files.level_ranges import parse_partition
 from constraint_builders.files.settings import find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
-from tests.helpers.places import DHC_SETTINGS, PRODUCTION_SETTINGS
+from tests.helpers.every import every
+from tests.helpers.places import DHC_SETTINGS, HOUSEHOLD_TYPES, PRODUCTION_SETTINGS
 
 SMALL = """
 geolevels = ["State", "Block"]
@@ -50,8 +51,6 @@ def write(folder: Path, text: str) -> Path:
 
 
 def facts(path: Path = PRODUCTION_SETTINGS) -> dict[str, Any]:
-    if not path.exists():
-        pytest.skip(f"the published facts are not at {path}")
     return json.loads(path.read_text())
 
 
@@ -65,7 +64,7 @@ def test_variances_are_the_published_ones(name: str) -> None:
     assert production_settings(name).variances() == measured
 
 
-@pytest.mark.parametrize("name", [name for name in PRODUCTION if name.startswith("pl94")])
+@every("name", [name for name in PRODUCTION if name.startswith("pl94")])
 def test_shares_are_the_published_fractions(name: str) -> None:
     settings = production_settings(name)
     assert list(settings.budget.losses) == list(settings.geolevels)
@@ -75,7 +74,7 @@ def test_shares_are_the_published_fractions(name: str) -> None:
     assert settings.budget.geolevel_shares == expected
 
 
-@pytest.mark.parametrize("name", [name for name in PRODUCTION if name.startswith("dhc")])
+@every("name", [name for name in PRODUCTION if name.startswith("dhc")])
 def test_dhc_losses_are_those_of_the_published_code(name: str) -> None:
     settings, run = production_settings(name), name.removesuffix("_tenvacgq")
     published = facts(DHC_SETTINGS)[run]
@@ -93,10 +92,7 @@ def test_dhc_losses_are_those_of_the_published_code(name: str) -> None:
 
 
 def test_recodes_of_households_are_those_of_their_attributes() -> None:
-    path = DHC_SETTINGS.with_name("dhc_hhtype_levels.csv")
-    if not path.exists():
-        pytest.skip(f"the published facts are not at {path}")
-    with path.open(newline="") as file:
+    with HOUSEHOLD_TYPES.open(newline="") as file:
         rows = list(csv.DictReader(file))
     schema = production_settings("dhc_us_units").schema
     recodes = {
@@ -227,7 +223,7 @@ def test_groups_are_numbered_in_the_order_written() -> None:
     assert parse_partition("1,3-4 | 0,2", 5) == [1, 0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("groups", list(permutations(range(3))))
+@every("groups", list(permutations(range(3))))
 def test_groups_keep_their_order_where_variables_are_summed_out(groups: tuple[int, ...]) -> None:
     """Labels in any order: those of a joint problem's recodes come in that of another product's variable."""
     labels = ["p", "q", "r"]

@@ -15,6 +15,7 @@ from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.files.labels import overlapping
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.natural_mistakes import ASKED_ABOUT, READ_AS_TOTALS
 
 SIZES = st.lists(st.integers(2, 4), min_size=1, max_size=2)
@@ -208,7 +209,7 @@ def test_intervals_in_brackets_are_ranges() -> None:
     assert overlapping(["[0,18)", "[0,5)"]) == ("[0,18)", "[0,5)")
 
 
-@pytest.mark.parametrize(
+@every(
     "levels",
     [["1-1", "1-2", "2-1"], ["2020-01", "2020-02"], ["0-18", "18-65", "65+"], ["a", "5"], ["(0,18]", "(18,65]", "65"]],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from constraint_builders import Spine
 from constraint_builders.geography import Strategy, bypass, bypassing_improves, fewest_children, leaves, nodes_to_bypass
+from tests.helpers.every import every
 from tests.helpers.random_trees import (
     LEVELS,
     blocks_below,
@@ -143,7 +144,7 @@ def test_loss_counts_the_dearest_path():
     assert strategy.loss == 4 * (Fraction(1, 2) + Fraction(1, 4))
 
 
-@pytest.mark.parametrize(
+@every(
     ("parent", "child", "measure", "fewest"),
     [(1, 1, "pure", 4), (2, 1, "pure", 3), ("1/2", "3/4", "pure", 5), (1, 1, "zcdp", 2), (1, "1/100", "pure", 2)],
 )

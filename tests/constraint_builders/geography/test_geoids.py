@@ -12,6 +12,7 @@ from constraint_builders.description.geo_ids import WIDTHS
 from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION
 from constraint_builders.geography.geoids import Geoids
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 Block = tuple[int, int, int, int, int, int]  # branch, county, tract, its piece on the spine, group of the spine, number
 
@@ -86,7 +87,7 @@ def test_a_place_of_which_a_part_lies_inside_is_never_taken_for_the_whole(
         assert set(geoids.every(level, sorted(inside)).names) == {name for name, own in whole.items() if own & taken}
 
 
-@pytest.mark.parametrize("code", ["8600000US05001", "1400000US05001", "0500001US05001", "1600000US0500100"])
+@every("code", ["8600000US05001", "1400000US05001", "0500001US05001", "1600000US0500100"])
 def test_places_of_other_summary_levels_are_not_taken_for_counties(code: str) -> None:
     """An area of a postal code, a tract of too few digits, the urban part of a county, a town."""
     geoids = Geoids(Spine.from_geoids(["050010001001000"]))

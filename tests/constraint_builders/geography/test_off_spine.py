@@ -113,7 +113,7 @@ def test_entities_from_codes_have_one_outside_every_category():
     assert Entities.from_labels({"place": ["A", "", "B", None]}, outside=False).names == ("place A", "place B")
 
 
-@pytest.mark.parametrize(
+@every(
     ("names", "contains", "message"),
     [
         (["a", "a"], [[1, 0], [0, 1]], "'a' is given 2 times"),

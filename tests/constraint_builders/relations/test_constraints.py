@@ -11,6 +11,7 @@ from hypothesis import given
 
 from constraint_builders import Problem, Schema, gallery, memory
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.exact_reference import exact_rank, rational_rank, stacked
 from tests.helpers.strategies import Case, cases
 
@@ -48,7 +49,7 @@ def test_cells_not_measured_are_eliminated(case: Case) -> None:
     assert not A[:, np.flatnonzero(~measured)].toarray().any()
 
 
-@pytest.mark.parametrize(
+@every(
     "recodes",
     [
         {"young": [0, 0, 0, 1, 1, 1], "fine": [0, 0, 1, 2, 2, 3]},  # nested
@@ -78,7 +79,7 @@ def test_recodes_without_a_common_basis_are_eliminated_exactly() -> None:
     assert Problem(schema, {"ab": 1.0, "ac": 1.0}).rank == exact_rank(schema, ["ab", "ac"])
 
 
-@pytest.mark.parametrize("problem", [gallery.cube(3, 3), gallery.pl94(), gallery.adult(1)], ids=repr)
+@every("problem", [gallery.cube(3, 3), gallery.pl94(), gallery.adult(1)])
 def test_rank_formula_of_the_design(problem: Problem) -> None:
     A = problem.constraint_matrix()
     assert A.shape[0] == problem.rank

@@ -13,6 +13,7 @@ from constraint_builders.description.table import Table, parse_table
 from constraint_builders.relations import constraints as module
 from constraint_builders.relations.constraints import SelfConsistency, next_above
 from constraint_builders.relations.placed import consistency_of
+from tests.helpers.every import every
 
 
 def neighbours(names: list[str]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
@@ -25,7 +26,7 @@ def neighbours(names: list[str]) -> tuple[set[tuple[str, str]], set[tuple[str, s
     return found, {(f, c) for f, c in below if not any((f, o) in below and (o, c) in below for o in names)}
 
 
-@pytest.mark.parametrize(
+@every(
     "names",
     [
         ["total", "a", "b", "a * b"],

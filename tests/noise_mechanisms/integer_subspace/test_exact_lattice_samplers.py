@@ -161,7 +161,7 @@ def test_release_grade_gaussian_noise_follows_the_enumerated_law(name: str) -> N
     assert p_value_of_norms(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) > FALSE_ALARM
 
 
-@pytest.mark.parametrize(
+@every(
     ("invariants", "epsilon", "reach"),
     [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40), (INTERSECTING, 1.0, 16)],
 )
@@ -320,9 +320,7 @@ def count_true(decide: Callable[[], bool], tries: int) -> int:
     return sum(decide() for _ in range(tries))
 
 
-@pytest.mark.parametrize(
-    "cost", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 3), Fraction(10**30 + 1, 10**30)]
-)
+@every("cost", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 3), Fraction(10**30 + 1, 10**30)])
 def test_bernoulli_exp_has_its_probability(cost: Fraction) -> None:
     successes = count_true(lambda: bernoulli_exp(cost), 4000)
     assert stats.binomtest(successes, 4000, math.exp(-cost)).pvalue > FALSE_ALARM

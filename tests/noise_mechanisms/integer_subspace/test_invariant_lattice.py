@@ -154,7 +154,7 @@ def test_basic_moves_of_a_two_way_table_are_all_swaps() -> None:
     assert moves.unit
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "smallest"),
     [("two-way", 4), ("all two-way of three", 8), ("total", 2), ("nothing", 1), ("everything", 0), ("tree", 1)],
 )

@@ -45,7 +45,7 @@ def enumerated_covariance(mechanism: LatticeMechanism, reach: int) -> np.ndarray
     return points.T @ (probability[:, None] * points)
 
 
-@pytest.mark.parametrize(
+@every(
     ("mechanism", "reach"),
     [
         (GeneralizedLaplace(TREE, 1.5), 16),
@@ -64,7 +64,7 @@ def test_exact_covariance_is_the_enumerated_one(mechanism: LatticeMechanism, rea
     np.testing.assert_allclose(covariance.matrix, enumerated_covariance(mechanism, reach), rtol=2e-7, atol=2e-8)
 
 
-@pytest.mark.parametrize(
+@every(
     ("mechanism", "reach"),
     [
         (GeneralizedGaussian(TWO_BY_THREE, 0.9), 8),
@@ -90,7 +90,7 @@ def test_noise_of_two_way_margins_is_a_multiple_of_the_projector() -> None:
     np.testing.assert_allclose(covariance.matrix, covariance.scale * (np.eye(16) - np.linalg.pinv(A) @ A), atol=1e-10)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1.3, 1.6])
+@every("sigma", [1.0, 1.3, 1.6])
 def test_gaussian_error_bounds_the_shortfall_of_the_variance(sigma: float) -> None:
     mechanism = GeneralizedGaussian(TWO_BY_THREE, sigma)
     exact = enumerated_covariance(mechanism, 16)

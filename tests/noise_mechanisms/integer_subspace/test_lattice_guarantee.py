@@ -35,8 +35,8 @@ def shifted_costs(invariants: Invariants, shift: np.ndarray, sigma: float) -> tu
     return first, second * first.max() / np.exp(-gaussian_cost(sigma)(points)).max()
 
 
-@pytest.mark.parametrize("sigma", [0.4, 0.8, 2.0])
-@pytest.mark.parametrize("invariants", [TWO_BY_THREE, margins((3,), "total")])
+@every("sigma", [0.4, 0.8, 2.0])
+@every("invariants", [TWO_BY_THREE, margins((3,), "total")])
 def test_gaussian_renyi_divergence_is_alpha_rho(invariants: Invariants, sigma: float) -> None:
     for shift in (Lattice(invariants).basis.toarray() @ np.array([[1, 0], [1, 1], [2, -1]]).T).T:
         first, second = shifted_costs(invariants, shift, sigma)
@@ -72,8 +72,8 @@ def test_gaussian_sigma_inverts_the_approximate_form() -> None:
     assert (promise.measure, promise.norm) == ("pure", 2)
 
 
-@pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("invariants", [TWO_BY_THREE, INTERSECTING])
+@every("norm", [1, 2])
+@every("invariants", [TWO_BY_THREE, INTERSECTING])
 def test_laplace_loss_is_epsilon_times_the_distance(invariants: Invariants, norm: Norm) -> None:
     mechanism = GeneralizedLaplace(invariants, 0.5, norm)
     cost = l1_cost(0.5) if norm == 1 else l2_cost(0.5)
@@ -140,7 +140,7 @@ def test_releases_keep_the_margins_of_the_delinquent_children() -> None:
         assert "exact" in release.reason
 
 
-@pytest.mark.parametrize(
+@every(
     ("invariants", "norm", "sampler"),
     [
         (margins((5, 6), "total"), 1, "blocks"),
@@ -170,10 +170,14 @@ def test_noise_is_unbiased_and_keeps_the_invariants() -> None:
         assert (abs(noise.mean(axis=0)) < 5 * noise.std(axis=0) / math.sqrt(20_000)).all()
 
 
-@pytest.mark.parametrize("sampler", ["auto", "rows", "free_cells", "heat_bath", "jumps"])
+@every("sampler", ["auto", "rows", "free_cells", "heat_bath", "jumps"])
 def test_simulations_come_without_a_guarantee(sampler: str) -> None:
     """Seeded noise in floating point promises nothing, however exact its sampler."""
-    drawn = GeneralizedLaplace(TWO_BY_THREE, 0.5).add_noise(np.arange(6), rng=2, sampler=sampler)
+    mechanism = GeneralizedLaplace(TWO_BY_THREE, 0.5)
+    drawn, chosen = mechanism.add_noise(np.arange(6), rng=2, sampler=sampler), mechanism.choose(sampler)
+    assert (drawn.sampler, drawn.reason) == (chosen.sampler.name, chosen.reason)
+    assert sampler in ("auto", drawn.sampler)
+    np.testing.assert_array_equal(drawn.table - np.arange(6), chosen.sampler.sample(1, 2)[0])
     assert drawn.guarantee is None
     assert drawn.grade == "simulation"
     assert str(drawn).startswith("simulation only, not to be published")
@@ -184,8 +188,11 @@ def test_every_mechanism_keeps_its_promise_for_releases() -> None:
     for mechanism in (GeneralizedLaplace(TWO_BY_THREE, 0.5), GeneralizedGaussian(TWO_BY_THREE, 2.0)):
         assert mechanism.add_noise(np.arange(6), rng=1).guarantee is None
         released = mechanism.release(np.arange(6))
+        assert released.sampler == mechanism.automatic.sampler.name
         assert released.guarantee == mechanism.guarantee
         assert str(released).startswith("release: ")
+    laplace = GeneralizedLaplace(TWO_BY_THREE, 0.5)
+    assert laplace.release(np.arange(6), "free_cells").sampler == "free_cells" != laplace.automatic.sampler.name
 
 
 @every(

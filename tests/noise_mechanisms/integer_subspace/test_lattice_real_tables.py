@@ -13,7 +13,10 @@ from constraint_builders.description.spine import Spine
 from noise_mechanisms.integer_subspace import GeneralizedGaussian, GeneralizedLaplace, Invariants, noise_covariance
 from tests.helpers.places import DATA, PUMA, RHODE_ISLAND
 
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real counts of {DATA} are not here")
+pytestmark = [
+    pytest.mark.skipif(not DATA.is_dir(), reason=f"the real counts of {DATA} are not here"),
+    pytest.mark.few(0),
+]
 
 
 def puma(name: str) -> np.ndarray:

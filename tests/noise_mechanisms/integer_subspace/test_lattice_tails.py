@@ -18,6 +18,7 @@ from noise_mechanisms.integer_subspace import (
     tail_bound,
 )
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 CASES = {
@@ -102,7 +103,7 @@ def test_nothing_to_draw_reaches_nowhere() -> None:
     assert log_points_within(held.lattice, 5.0) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
+@every("wrong", [-1.0, math.nan, math.inf])
 def test_distances_out_of_range_are_refused(wrong: float) -> None:
     mechanism = GeneralizedLaplace(margins((3,), "total"), 1.0)
     with pytest.raises(ValueError, match=r"t is|t holds"):

@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 
 from noise_mechanisms.integer_subspace import BoundedMechanism, Invariants, equivalent_tables, projected_noise
 from noise_mechanisms.laws import DiscreteLaplace
+from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     margins,
@@ -32,8 +33,8 @@ def listed_by_force(invariants: Invariants, table: np.ndarray, top: int) -> set[
     return {tuple(row) for row in every[(every @ invariants.matrix.T == target).all(axis=1)].tolist()}
 
 
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("invariants", [margins((4,), "total"), TWO_BY_THREE])
+@every("whole", [True, False])
+@every("invariants", [margins((4,), "total"), TWO_BY_THREE])
 def test_projected_noise_is_as_near_as_possible(invariants: Invariants, whole: bool) -> None:
     moved = projected_noise(invariants, 0.5, 20, rng=1, whole=whole)
     np.testing.assert_allclose(invariants.matrix @ moved.T, 0, atol=1e-9)
@@ -47,7 +48,7 @@ def test_projected_noise_is_as_near_as_possible(invariants: Invariants, whole: b
         assert abs(after - before).sum() == pytest.approx(nearest, abs=1e-7)
 
 
-@pytest.mark.parametrize(
+@every(
     ("invariants", "table", "binary"),
     [
         (TWO_BY_THREE, COUNTS, False),
@@ -169,7 +170,7 @@ def test_the_bias_of_bounded_tables_is_shown() -> None:
     assert abs(mechanism.bias(far)).max() < 1e-3
 
 
-@pytest.mark.parametrize(
+@every(
     ("act", "message"),
     [
         (lambda: equivalent_tables(TWO_BY_THREE, [1, -1, 0, 0, 0, 0]), "values from -1 to 1: they must be 0 or more"),

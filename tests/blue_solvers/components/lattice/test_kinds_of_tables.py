@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 
 
-@pytest.mark.parametrize("exact", ["total", "a", "b"])
+@every("exact", ["total", "a", "b"])
 def test_tables_exact_and_tables_not_measured_are_no_noisy_ones(exact: str) -> None:
     """Noisy tables are those of finite and positive variance."""
     observed = {"total": 1.0, "a": 2.0, "b": 3.0, "a * b": 4.0} | {exact: 0.0}

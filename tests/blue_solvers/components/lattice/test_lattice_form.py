@@ -20,6 +20,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, compiled, gallery
 from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.places import ROOT
 from tests.helpers.strategies import Case, cases
 
@@ -116,7 +117,7 @@ def test_tree_form_with_recodes(case: Case) -> None:
     assert (form.variances() >= 0).all()
 
 
-@pytest.mark.parametrize("make", FORMS)
+@every("make", FORMS)
 def test_exact_tables_contradicting_one_another_are_still_linear(make) -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "b": 0.0, "detailed": 1.0})
     Y = np.random.default_rng(0).normal(size=(11, 4))
@@ -132,7 +133,7 @@ def test_a_run_of_tables_of_which_one_was_read_before() -> None:
     assert np.allclose(LatticeForm(StructuredProblem.of(problem)).apply(Y), 16)
 
 
-@pytest.mark.parametrize("make", FORMS)
+@every("make", FORMS)
 def test_input_is_not_changed(make) -> None:
     problem = gallery.berkeley()
     Y = np.asfortranarray(np.random.default_rng(0).normal(size=(problem.observed.size, 3)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import UnsupportedProblemError, estimate
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.compare import ROUNDING, largest
 from tests.helpers.oracles.invent import Invented, Kind, all_kinds, invent
 
@@ -22,7 +22,7 @@ def roundings(found: Invented) -> float:
     return float(abs(given - found.reference.estimate)[known].max(initial=0.0) / (EPSILON * largest(found)))
 
 
-@pytest.mark.parametrize("kind", [8, 11, 16])
+@every("kind", [8, 11, 16])
 def test_a_total_beside_sums_that_are_far_larger(kind: int) -> None:
     """A seed whose exact total was 170 roundings off."""
     found = invent(857, all_kinds()[kind])

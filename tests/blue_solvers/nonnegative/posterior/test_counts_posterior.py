@@ -19,6 +19,7 @@ from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import draw_noise
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
+from tests.helpers.every import every
 
 Weigh = Callable[[np.ndarray], np.ndarray]
 SCHEMA = Schema({"a": 2, "b": 3})
@@ -170,7 +171,7 @@ HARD = [  # sums between whose whole counts no move of one basis leads
 ]
 
 
-@pytest.mark.parametrize(("known", "truth"), HARD)
+@every(("known", "truth"), HARD)
 def test_agrees_where_areas_of_any_weights_are_known(known: list[list[int]], truth: list[int]) -> None:
     leaves, rng = len(truth), np.random.default_rng(len(truth))
     other = rng.choice([0.5, 2.0, -1.0], leaves)  # measured with noise
@@ -282,7 +283,7 @@ def test_near_empty_tables_are_nearer_the_truth_than_the_fit() -> None:
     assert squares[0] < 0.97 * squares[1] < 0.5 * squares[2]
 
 
-@pytest.mark.parametrize("state", [[12, 0, 0, 0], [3, 3, 3, 3], [7, 5, 0, 0]])
+@every("state", [[12, 0, 0, 0], [3, 3, 3, 3], [7, 5, 0, 0]])
 def test_concentrations_are_drawn_over_their_whole_range(state: list[int]) -> None:
     """Given counts, by their law over 0.02 to 100: low where all are in one cell, high where all cells have as many."""
     model = FittingModel.of(Problem(Schema({"a": 4}), {"total": 1.0, "detailed": 1.0}))
@@ -320,7 +321,7 @@ def test_the_first_half_of_every_chain_is_left_out() -> None:
     assert found.draws.shape[1] in {125, 250, 500}  # of 250, 500 or 1,000 that were drawn
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+@every("level", [0.5, 0.9, 0.95])
 def test_ends_of_intervals_are_of_the_ranks_that_the_level_says(level: float) -> None:
     """No end leaves out more of the draws than its tail, nor could it be moved inwards by one draw."""
     problem = Problem(Schema({"a": 2}), {"total": 1.0, "detailed": 1.0})
@@ -356,7 +357,7 @@ def test_the_diagnostics_fail_on_chains_that_disagree() -> None:
     assert (effective_sizes(still) == 40).all()
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+@every("rho", [0.0, 0.5, 0.9])
 def test_effective_sizes_are_those_of_autoregressive_chains(rho: float) -> None:
     rng, length = np.random.default_rng(7), 20_000
     x = np.zeros((4, length, 2))
@@ -374,7 +375,7 @@ def test_the_same_seed_gives_the_same_draws() -> None:
     assert set(first.tables()) == {str(name) for name in problem.desired.names}
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "message"),
     [
         (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y[:3]), r"y must have shape \(9,\)"),

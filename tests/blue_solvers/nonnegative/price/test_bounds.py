@@ -28,8 +28,8 @@ from tests.helpers.every import every
 PRIVACIES = [PureDP(0.1), PureDP(1.0), ApproximateDP(0.5, 1e-6), ZeroConcentratedDP(0.005), ZeroConcentratedDP(0.5)]
 
 
-@pytest.mark.parametrize("privacy", [PureDP(0.3), ApproximateDP(0.3, 1e-5)])
-@pytest.mark.parametrize("C", [0.5, 2.0])
+@every("privacy", [PureDP(0.3), ApproximateDP(0.3, 1e-5)])
+@every("C", [0.5, 2.0])
 def test_the_papers_inequality_is_tight_at_its_bound(privacy, C):
     """Theorem 3 as printed holds with equality for some k at the least D, and fails for it just below."""
     d = 100_000
@@ -61,13 +61,13 @@ def test_lower_bounds_do_not_contradict_the_mechanisms(privacy, d):
         assert is_possible(np.sqrt(point), np.sqrt(total), d, privacy)
 
 
-@pytest.mark.parametrize("privacy", PRIVACIES[:3], ids=repr)
+@every("privacy", PRIVACIES[:3])
 def test_the_sharp_bound_is_no_weaker_than_the_papers(privacy):
     for C in (0.3, 1.0, 4.0):
         assert least_sum_error(C, 10_000, privacy) >= least_sum_error(C, 10_000, privacy, form="paper")
 
 
-@pytest.mark.parametrize("privacy", PRIVACIES, ids=repr)
+@every("privacy", PRIVACIES)
 def test_the_two_bounds_are_inverse(privacy):
     D = 5.0
     C = least_point_error(D, 10_000, privacy)
@@ -187,3 +187,14 @@ def test_conflicts_of_guarantees():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@every(
+    ("privacy", "size"),
+    [(PureDP(0.25), 8.0), (ApproximateDP(0.25, 1e-6), 8.0), (ZeroConcentratedDP(0.02), np.sqrt(100 / np.pi))],
+)
+def test_noise_of_accurate_sums_has_the_size_that_the_privacy_takes(privacy, size):
+    """One count is its own sum: its error is the noise of the sum, on average 2 / epsilon or sqrt(2 / (pi rho))."""
+    rng = np.random.default_rng(1)
+    errors = [abs(accurate_sum([1e6], privacy, rng)[0] - 1e6) for _ in range(4000)]
+    assert np.mean(errors) == pytest.approx(size, rel=5 / np.sqrt(4000))

@@ -1,0 +1,54 @@
+"""Sums that certificates rest on, against exact fractions: no further off than what is charged for their rounding."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from blue_solvers.verification.compensated_sums import NO_MAP, Reach, add, add_up, spread, spread_out, sum_rounding
+from constraint_builders.compiled import has_numba
+
+
+def invented(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Numbers of thirty decades in two doubles, most of which cancel."""
+    high = rng.standard_normal(shape) * 10.0 ** rng.uniform(-15, 15, shape)
+    high[: shape[0] // 2] = -high[shape[0] - shape[0] // 2 :][::-1]
+    return np.stack([high, high * rng.uniform(-1, 1, shape) * 2.0**-54])
+
+
+def fractions_of(cells: np.ndarray) -> list[Fraction]:
+    """The cells that two doubles stand for."""
+    return [Fraction(high) + Fraction(low) for high, low in zip(*cells.reshape(2, -1).tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("by", ["loops", "numpy"])
+def test_what_sums_lose_is_at_most_what_is_charged_and_never_nothing(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, lost = np.random.default_rng(1), []
+    module = "blue_solvers.verification.compensated_sums"
+    if by == "numpy":
+        monkeypatch.setattr(f"{module}.has_numba", lambda: False)
+        monkeypatch.setattr(f"{module}.add_up", add_up.reference)
+        monkeypatch.setattr(f"{module}.spread_out", spread_out.reference)
+    elif not has_numba():
+        pytest.skip("needs the extra 'fast'")
+    for rows, width, areas in ((2, 1, 1), (30, 3, 2), (300, 4, 1), (500, 1, 3)):
+        area, cells = rng.integers(0, areas, rows), invented(rng, rows, width)
+        reach = Reach.of_sets(area, NO_MAP)
+        total, said = np.zeros((2, areas, width)), cells.copy()
+        add(cells, reach, total)
+        spread(total, reach, said)
+        exact, given = fractions_of(cells), fractions_of(total)
+        for a in range(areas):
+            for cell in range(width):
+                own = [exact[row * width + cell] for row in np.flatnonzero(area == a)]
+                off = abs(given[a * width + cell] - sum(own))
+                assert off <= Fraction(sum_rounding(rows, width)) * sum(map(abs, own)), (rows, width, a, cell)
+                lost.append(off)
+        for place, found in enumerate(fractions_of(said)):
+            own = [exact[place], given[area[place // width] * width + place % width]]
+            off = abs(found - sum(own))
+            assert off <= Fraction(sum_rounding(2, 1)) * sum(map(abs, own)), (rows, width, place)
+            lost.append(off)
+    assert any(lost)
