@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -33,7 +34,9 @@ def names_when_asked(
     modules = {module.rpartition(".")[2]: module for module, names in homes.items() if not names}
 
     def public() -> list[str]:
-        return sorted({*home, "__version__", *(import_module(whole).__all__ if whole else ())})
+        installed = {module for module in homes if find_spec(module)}  # a room may be left out of an installation
+        named = {name for name, module in home.items() if not module or module in installed}
+        return sorted({*named, "__version__", *(import_module(whole).__all__ if whole else ())})
 
     def load(name: str) -> Any:
         if name == "__all__":

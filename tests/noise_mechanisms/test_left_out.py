@@ -28,7 +28,9 @@ from blue_solvers import blue
 from blue_solvers.nonnegative import counts_posterior
 from blue_solvers.uncertainty import intervals
 from constraint_builders import Problem, Schema
-from noise_mechanisms import add_noise
+from noise_mechanisms import *
+import noise_mechanisms
+assert "BoundedMechanism" not in dir(noise_mechanisms)
 schema = Schema({{"sex": 2, "age": 2}})
 problem = Problem(schema, {{"total": 0.0, "sex": 2.0, "detailed": 3.0}}, noise="discrete_gaussian")
 y = add_noise(problem, problem.marginal_matrix() @ [20.0, 30, 40, 50], rng=1)
@@ -39,9 +41,15 @@ print(count)
 
 
 def imported(path: Path) -> set[str]:
-    """The modules that a file imports, at its top or inside functions."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    """The modules that a file imports, at its top or inside functions, but for what only a type checker reads."""
+    names, tree = set(), ast.parse(path.read_text())
+    checked = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    unread = {id(own) for node in checked for statement in node.body for own in ast.walk(statement)}
+    for node in ast.walk(tree):
+        if id(node) in unread:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

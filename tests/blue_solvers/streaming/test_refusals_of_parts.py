@@ -71,10 +71,10 @@ def test_the_fit_of_areas_counts_what_lies_above_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("county", range(COUNTIES))
 def test_the_part_that_has_no_certificate_is_named(county: int, tmp_path: Path) -> None:
-    """One block was measured by a coarse table alone."""
+    """One block was measured by a coarse table alone, and what its county measured tells no single cell of it."""
     fine, coarse = np.full(COUNTIES * BLOCKS, 2.0), np.full(COUNTIES * BLOCKS, 3.0)
     fine[county * BLOCKS] = np.inf
-    observed = {"State": {"detailed": 1.0}, "County": {"detailed": 3.0}, "Block": {"detailed": fine, "a": coarse}}
+    observed = {"State": {"detailed": 1.0}, "County": {"b": 3.0}, "Block": {"detailed": fine, "a": coarse}}
     problem = Problem(SCHEMA, observed, spine=spine())
     y = noisy(problem.replace(noise=problem.noise.had_been_measured(np.flatnonzero(problem.unmeasured), 1.0)), 1)
     reason = streamed(tmp_path, problem, np.where(problem.unmeasured, 0, y), "County").certificate.reason
