@@ -62,7 +62,7 @@ def test_what_becomes_of_a_spoilt_folder(
     folder, out, case = tmp_path / "census", tmp_path / "out", CASES[name]
     shutil.copytree(whole[0], folder)
     case.spoil(folder)
-    code, printed, complaint = estimated(folder, out, capsys)
+    code, printed, complaint = estimated(folder, out, capsys, "--verbose")
     if case.becomes == REFUSED:
         assert code == 2, printed
         assert not out.exists()
