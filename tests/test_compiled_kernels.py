@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blue_solvers.components.lattice.sweeps import look_at_gaps
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
@@ -299,6 +300,16 @@ def test_every_kernel_equals_its_reference(name: str, seed: int) -> None:
     for one, other in zip(found, expected, strict=True):
         size = abs(other[np.isfinite(other)]).max(initial=1.0)
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * size)
+
+
+def test_gaps_that_are_no_numbers_are_said_to_be_none() -> None:
+    """Wherever they are, numbers after them too."""
+    steps = np.array([[0, 0, 6, 1, 3, 2, -1], [0, 0, 6, 2, 3, 1, -1]])
+    for place in range(8):
+        cells, gaps = np.ones((8, 1)), np.zeros(2)
+        cells[place] = np.nan
+        look_at_gaps(cells, steps, np.zeros(0, dtype=np.int64), gaps)
+        assert np.isnan(gaps).all(), place
 
 
 def test_every_kernel_has_a_case() -> None:

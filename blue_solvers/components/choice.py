@@ -128,7 +128,7 @@ class MatrixForm:
         coordinates = self._estimate @ np.ascontiguousarray(Y)
         cells, X, worst = (self._cells @ coordinates).reshape(*self._shape, -1), self._observed @ coordinates, 0.0
         for i, table in enumerate(self._tables):
-            worst = max(worst, float(abs(self._sums(table, cells) - X[self._layout.block(i)]).max()))
+            worst = float(np.maximum(worst, abs(self._sums(table, cells) - X[self._layout.block(i)]).max()))
         return worst
 
 

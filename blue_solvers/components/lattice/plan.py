@@ -148,7 +148,7 @@ class SweepPlan:
                 own = np.zeros(levels, np.int64) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
                 found = sweeps.sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
             difference = found.reshape(-1, cells.shape[1]) - cells[self.places[coarse] :][: self.size_of(coarse)]
-            worst = max(worst, float(abs(difference).max(initial=0.0)))
+            worst = float(np.maximum(worst, abs(difference).max(initial=0.0)))
         return worst
 
     def _with_groups(self, table: Axes, mask: int) -> Axes:

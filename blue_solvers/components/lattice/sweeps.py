@@ -132,7 +132,8 @@ def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) ->
                 else:
                     _sum(flat, first + np.uint64(part), levels, after, strip, np.uint64(0), size)
                 for i in range(size):
-                    worst = max(worst, abs(strip[i] - flat[below + np.uint64(part) + i]))
+                    gap = abs(strip[i] - flat[below + np.uint64(part) + i])
+                    worst = gap if gap > worst or gap != gap else worst  # NaN, once met, stays
             first += levels * after
             below += after
         gaps[row] = worst
