@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import TwoPass, blue, thread_limit
 from blue_solvers.components import LatticeForm
-from blue_solvers.components.lattice import form, sweeps
+from blue_solvers.components.lattice import form, plan, sweeps
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
@@ -121,6 +121,8 @@ def test_steps_cut_in_parts_are_the_same_steps(
             patch.setattr(form, "WORTH_BYTES", 0)
             patch.setattr(form, "MOST_BESIDE", most_beside)
             patch.setattr(form, "LARGE", large)
+            patch.setattr(plan, "LARGE", large)
+            patch.setattr(plan, "COPIES", 1)
             patch.setattr(form, "SLICE", 20)
             cut = LatticeForm(StructuredProblem.of(problem))
             X, U = cut.apply(Y), cut.adjoint(V)
@@ -206,6 +208,7 @@ def test_parts_of_a_phase_touch_no_cells_of_one_another(monkeypatch: pytest.Monk
     problem = StructuredProblem.of(Problem(schema, {name: 1.0 + i for i, name in enumerate(names)}))
     for name, value in {"WORTH_BYTES": 0, "LARGE": 100, "SLICE": 20, "MOST_BESIDE": 10.0}.items():
         monkeypatch.setattr(form, name, value)
+    monkeypatch.setattr(plan, "LARGE", 100)
     lattice_form = LatticeForm(problem)
     lists = lattice_form._plan.lists
     counts = []

@@ -6,8 +6,8 @@ its sums. Down is the transpose of up, and so the transpose of the estimate is t
 
 Bytes that must move: every observed cell in, every desired cell out. A table is read just before it is taken apart,
 part by part while it is in cache. So what does not stay in cache is moved three times: in, once more going down, and
-out; and tables of more than a megabyte are read and written once more each way for what their first axis is summed out
-of.
+out; and tables of more than a megabyte are read once more going up and written once more going down for what their first
+axis is summed out of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
-from blue_solvers.components.lattice.plan import SweepPlan, information
+from blue_solvers.components.lattice.plan import LARGE, SweepPlan, information
 from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, StepList, as_rows
 from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
@@ -31,7 +31,6 @@ from constraint_builders.arrays import Flags, Float, Index, Integers
 CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
 PARTS = 4
 SLICE = 1 << 15  # cells of a part of a large table
-LARGE = 1 << 17  # cells of a table that does not stay in cache
 MOST_BESIDE = 0.1  # of all cells: beyond, what parts add beside costs as much as threads save
 
 Phase = list[StepList]
@@ -291,18 +290,13 @@ def _in_slices(plan: SweepPlan, own: StepList) -> Phase:
         return [own]
     length, size = plan.axes.sizes[plan.tables[table][0]], int(plan.sizes[table])
     count = min(length, -(-size // SLICE))
-    ends = np.unique(np.arange(count + 1) * length // count).tolist()
-    return [_slice(plan, own, length, *pair) for pair in pairwise(ends)]
-
-
-def _slice(plan: SweepPlan, part: StepList, length: int, first: int, stop: int) -> StepList:
-    """What is done of some levels of the first axis, with room of its own."""
-    steps, listed = part.steps.copy(), part.steps[:, 6]
-    each = steps[:, 3] // length
-    counts = np.where(listed < 0, 1, plan.lists[listed] if plan.lists.size else 1)
-    moves = first * (each * steps[:, 5])[:, None] * np.stack([steps[:, 4], counts], axis=1)
-    inside = steps[:, 1:3] - plan.cells
-    in_room = plan.cells + first * (plan.most_room // length) + inside // length * (stop - first)
-    steps[:, 1:3] = np.where((inside >= 0) & (steps[:, :1] < READ), in_room, steps[:, 1:3] + moves)
-    steps[:, 3] = each * (stop - first)
-    return replace(part, steps=steps)
+    ends = np.unique(np.arange(count + 1) * length // count)[:, None, None]
+    first, taken, listed = ends[:-1], np.diff(ends, axis=0), own.steps[:, 6]
+    each, counts = own.steps[:, 3] // length, np.where(listed < 0, 1, plan.lists[listed] if plan.lists.size else 1)
+    moves = first * (each * own.steps[:, 5])[:, None] * np.stack([own.steps[:, 4], counts], axis=1)
+    inside = own.steps[:, 1:3] - plan.cells
+    in_room = plan.cells + first * (plan.most_room // length) + inside // length * taken  # a slice has its own
+    steps = np.repeat(own.steps[None], len(taken), axis=0)
+    steps[:, :, 1:3] = np.where((inside >= 0) & (own.steps[:, :1] < READ), in_room, own.steps[:, 1:3] + moves)
+    steps[:, :, 3] = each * taken[:, :, 0]
+    return [StepList(part, own.factors, own.beside) for part in steps]

@@ -30,6 +30,7 @@ from constraint_builders.arrays import Float, Integers
 
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
 SUMMED, KEPT = -1, -2  # in the place of a list
+LARGE = 1 << 17  # cells of a table that does not stay in cache
 COPIES = 6  # times that a table is larger than all inside it, copies of which then pay
 
 
@@ -137,7 +138,7 @@ class SweepPlan:
 
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table and the sums of one that it is a part or a margin of."""
-        moves = self.up.steps[self.up.steps[:, 0] == MOVE]
+        moves = self.up.steps[(self.up.steps[:, 0] == MOVE) & (self.up.steps[:, 1] < self.copied.start)]
         gaps = np.zeros(len(moves))
         sweeps.look_at_gaps(cells, moves, self.lists, gaps)
         worst = float(gaps.max(initial=0.0))
@@ -219,7 +220,8 @@ class SweepPlan:
         start, size = self.cells, cache(self.lattice.size)
         irregular = {self.lattice.members[number] for number in np.flatnonzero(~self.lattice.is_regular).tolist()}
         for mask, table in zip(self.masks, self.tables, strict=True):
-            if not is_wanted or mask not in irregular or len(self.coarser(table)) < 3:
+            is_short = self.size_of(table) < LARGE and mask not in irregular
+            if not is_wanted or is_short or len(self.coarser(table)) < 3:
                 continue
             below = self.lattice.below(mask)[1:]
             if self.size_of(table) < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
@@ -241,6 +243,8 @@ class SweepPlan:
         mixed = {self.mask_of(own) for own in with_groups if self.groups(own)}
         regular, others = self._regular_moves(), np.ones(len(self.tables), dtype=bool)
         others[regular[:, TABLE]] = False
+        others[[self.number[table] for table in self._copies]] = True
+        regular = regular[~others[regular[:, TABLE]]]
         self._irregular = [self.tables[number] for number in np.flatnonzero(others).tolist()]
         for own in self._irregular:
             number = self.number[own]
@@ -265,11 +269,18 @@ class SweepPlan:
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
         self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
         self.lists = np.array(self._lists, dtype=np.int64)
-        cells = np.zeros((self.cells + self.most_room if self._copies else 0, 1))
-        for own in left:
-            cells[self.places[own] :][: self.size_of(own)] = 1
-        sweeps.go_down(cells, self.up.steps[(self.up.steps[:, 0] == REDUCE) & (cells.size > 0)], self.lists)
-        self.cells_of_copies = cells[self.copied]
+        self.cells_of_copies = np.zeros((self.copied.stop - self.copied.start, 1))
+        for table in left:
+            for own, (_, place) in self._copies[table].items():
+                each = self._cells_for_each(table, own)
+                self.cells_of_copies[place - self.copied.start :][: each.size, 0] = each
+
+    def _cells_for_each(self, fine: Axes, coarse: Axes) -> Float:
+        """Cells of a table for each cell of a coarser one."""
+        axes, axis_of = self.axes, {self.axes.variable[axis]: axis for axis in fine}
+        counts = [np.bincount(axes.between(axis_of[axes.variable[axis]], axis)) for axis in coarse]
+        each = reduce(np.multiply.outer, counts, np.ones(1)).ravel()
+        return each * (self.size_of(fine) / each.sum())
 
     def _regular_moves(self) -> Integers:
         """Of tables whose margins are all tables, moves to those of one variable less, without the first one last."""

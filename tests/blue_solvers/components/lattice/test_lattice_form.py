@@ -257,15 +257,18 @@ def test_copies_of_small_tables_change_no_answer(data: st.DataObject) -> None:
     names = [f"v{i}" for i in range(len(sizes))]
     tables = data.draw(st.sets(st.sampled_from([" * ".join(own) for own in combinations(names, 2)]), min_size=3))
     kinds = st.sampled_from([0.5, 1.0, 4.0, 1e-6])
-    observed = {table: data.draw(kinds) for table in ["detailed", *sorted(tables), *names]}
+    others = ["total", *names] if data.draw(st.booleans()) else names  # with all that they share, or not
+    observed = {table: data.draw(kinds) for table in ["detailed", *sorted(tables), *others]}
     problem = in_order(Problem(Schema(dict(zip(names, sizes, strict=True))), observed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("blue_solvers.components.lattice.sets.SMALLER", data.draw(st.sampled_from([2, 8])))
         patch.setattr("blue_solvers.components.lattice.plan.COPIES", data.draw(st.sampled_from([0, 2])))
+        patch.setattr("blue_solvers.components.lattice.plan.LARGE", data.draw(st.sampled_from([0, 30, 1 << 17])))
         form = LatticeForm(StructuredProblem.of(problem))
     dense = blue(problem, "dense")
     Y = np.random.default_rng(0).normal(size=(problem.observed.size, 2)) * np.sqrt(problem.variances)[:, None]
     assert close(form.apply(Y), dense @ Y, np.sqrt(dense.variances()))
+    assert form.violation(Y) <= 1e-10
     assert np.allclose(form.variances(), dense.variances(), rtol=1e-9)
 
 
