@@ -6,8 +6,8 @@ its sums. Down is the transpose of up, and so the transpose of the estimate is t
 
 Bytes that must move: every observed cell in, every desired cell out. A table is read just before it is taken apart,
 part by part while it is in cache. So what does not stay in cache is moved three times: in, once more going down, and
-out; and tables of more than a megabyte are read once more going up and written once more going down for what their first
-axis is summed out of.
+out; and tables of more than a megabyte are read once more going up, and written once more going down, for what their
+first axis is summed out of.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class LatticeForm:
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
         self._up = self._upwards(self._told, self._is_known)
         self._down = self._phases(plan.down, False)
-        self._wanted_at = plan.reads(self._wanted, problem.desired.offsets[:-1])
+        is_same = is_same and len(tables) == len(self._wanted)
+        self._wanted_at = reads if is_same else plan.reads(self._wanted, problem.desired.offsets[:-1])
         self._results = in_parts(self._wanted_at.turned())
         self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
         self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()

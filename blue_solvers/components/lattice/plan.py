@@ -218,13 +218,12 @@ class SweepPlan:
         """Which tables are large beside all that is inside them, and where their sums lie."""
         self._copies: dict[Axes, dict[Axes, tuple[Axes, int]]] = {}  # with what each is a sum of, that first
         start, size = self.cells, cache(self.lattice.size)
-        irregular = {self.lattice.members[number] for number in np.flatnonzero(~self.lattice.is_regular).tolist()}
-        for mask, table in zip(self.masks, self.tables, strict=True):
-            is_short = self.size_of(table) < LARGE and mask not in irregular
-            if not is_wanted or is_short or len(self.coarser(table)) < 3:
-                continue
+        is_regular = self.lattice.is_regular[[self.lattice.number[mask] for mask in self.masks]]
+        for number in np.flatnonzero(~is_regular | (self.sizes >= LARGE)).tolist() if is_wanted else []:
+            mask, table = self.masks[number], self.tables[number]
             below = self.lattice.below(mask)[1:]
-            if self.size_of(table) < COPIES * sum([self.size_of(self.within(table, own)) for own in below]):
+            inside = sum([self.size_of(self.within(table, own)) for own in below])
+            if len(self.coarser(table)) < 3 or self.size_of(table) < COPIES * inside:
                 continue
             edges = dict(tree_of_sums(mask, self.lattice.covers(mask), size))
             for own in below:

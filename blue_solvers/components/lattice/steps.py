@@ -64,9 +64,9 @@ def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
 
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
-    """Both, in order of tables or, where `sign` is -1, of the last one first, as `others` are."""
-    if not len(rows):
-        return others
+    """Both, in order of tables or, where `sign` is -1, of the last one first, as each of them is."""
+    if not (len(rows) and len(others)):
+        return rows if len(rows) else others
     both = np.concatenate([rows, others])
     return both[np.argsort(sign * both[:, TABLE], kind="stable")]
 
