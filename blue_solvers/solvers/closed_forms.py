@@ -18,7 +18,7 @@ from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances
 from blue_solvers.contract.prepared import InOtherLayout
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
-from blue_solvers.normal_equations.noisy_equations import uneven_refusal
+from blue_solvers.normal_equations.noisy_equations import least_variance, uneven_refusal
 from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -135,12 +135,19 @@ class _TwoPassEstimate(FormEstimate):
 
     _method: TreeForm
 
+    def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
+        super().__init__(problem, form, info)
+        self.has_exact_zeros = True
+
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
         X, violation = self._method.apply_checked(Y)
         return X, replace(self.info, violation=violation)
 
+    def variances(self) -> Float:
+        return self._method.variances(least_variance(self.problem))
+
     def variances_by_table(self) -> TableVariances:
-        return self._method.variances_by_table()
+        return self._method.variances_by_table(least_variance(self.problem))
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         return functional_covariance(

@@ -24,7 +24,7 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.contract.prepared import NOTHING, without_rounding
+from blue_solvers.contract.prepared import NOTHING
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells
@@ -200,7 +200,7 @@ class SubtreeForm(TreeForm):
             self._refuse_contradictions(levels[number], cells)
         return Estimates(
             self._cut(X[:, 0]),
-            self._cut(without_rounding(self.variances(), NOTHING * self._least)) if variances else {},
+            self._cut(self.variances(NOTHING * self._least)) if variances else {},
             below,
             self._cut(X[:, 1:]) if self._columns > 1 else {},
         )

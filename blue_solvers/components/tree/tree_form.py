@@ -341,17 +341,17 @@ class TreeForm:
             own = slice(ends[some.start], ends[some.stop])
             yield Siblings(as_slice(parents[some]), pairs[own], starts[some] - own.start, adding[own])
 
-    def variances(self) -> Float:
-        """Variance of every desired cell, (m,)."""
-        by_table, offsets = self.variances_by_table(), self._problem.desired.offsets.tolist()
+    def variances(self, nothing: float = 0.0) -> Float:
+        """Variance of every desired cell, (m,); what is below `nothing` is 0."""
+        by_table, offsets = self.variances_by_table(nothing), self._problem.desired.offsets.tolist()
         result = np.empty(offsets[-1])
         for i, block in enumerate(pairwise(offsets)):
-            result[slice(*block)] = by_table.of(i).ravel()
+            by_table.of(i, out=result[slice(*block)].reshape(-1, self._problem.desired_tables[i].size))
         return result
 
-    def variances_by_table(self) -> TreeVariances:
+    def variances_by_table(self, nothing: float = 0.0) -> TreeVariances:
         """The same, some geounits of a table at a time."""
-        return TreeVariances(self._problem, self.plan, self.coefficients)
+        return TreeVariances(self._problem, self.plan, self.coefficients, nothing)
 
 
 def chunks(stop: int, size: int) -> list[slice]:

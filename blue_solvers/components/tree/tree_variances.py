@@ -30,17 +30,21 @@ class TreeVariances:
     plan : TreePlan
     coefficients : list of Coefficients
         Of every component of the plan.
+    nothing : float
+        Variances below it are rounding, and 0.
     """
 
-    def __init__(self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients]) -> None:
-        self._problem, self._plan, self._coefficients = problem, plan, coefficients
+    def __init__(
+        self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients], nothing: float
+    ) -> None:
+        self._problem, self._plan, self._coefficients, self._nothing = problem, plan, coefficients, nothing
         self._entries: Callable[[int], tuple[Index, Int32]] = lru_cache(KEPT)(self._entries_of_level)
         self._worked_out: Callable[[int], Float] = lru_cache(KEPT)(self._work_out)
 
-    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
+    def of(self, table: int, rows: slice | Index = slice(None), out: Float | None = None) -> Float:
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells)."""
         _, place_of = self._entries(self._problem.desired_levels[table])
-        return self._worked_out(table).take(place_of[rows], axis=0)
+        return self._worked_out(table).take(place_of[rows], axis=0, out=out, mode="clip")  # places are in range
 
     def _entries_of_level(self, level: int) -> tuple[Index, Int32]:
         """The different entries of `TreePlan.posterior_of` of a level, and which of them every geounit has."""
@@ -48,7 +52,8 @@ class TreeVariances:
 
     def _work_out(self, table: int) -> Float:
         places, _ = self._entries(self._problem.desired_levels[table])
-        return self._of_table(self._problem.desired_tables[table], places)
+        variances = self._of_table(self._problem.desired_tables[table], places)
+        return np.where(variances < self._nothing, 0.0, variances)
 
     def _of_table(self, table: Table, places: Index) -> Float:
         """Variances of a table's cells at some entries, (entries, cells)."""
