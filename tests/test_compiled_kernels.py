@@ -105,14 +105,22 @@ def _steps(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, np.array(rows), lists.astype(np.int64)
 
 
+def _steps_from_values(rng: np.random.Generator) -> tuple[Any, ...]:
+    """With rows before that sum values: along an axis of few or many cells after it, or to groups."""
+    cells, steps, lists = _steps(rng)
+    after = int(rng.choice([1, 2, 30]))
+    rows = [[0, 0, 1, 3, after, -1], [3 * after, 0, 2, 2, 1, -1], [3 * after, 1, 1, 3, 1, len(lists)]]
+    cells = np.concatenate([cells, rng.normal(size=(30, cells.shape[1]))])
+    steps, groups = np.concatenate([np.insert(rows, 0, 7, axis=1), steps]), [2, 0, 1, 1]
+    return cells, steps, np.concatenate([lists, groups]), rng.normal(size=(3 * after + 4, cells.shape[1]))
+
+
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     """With rows before that read some cells: one by one, alike for several levels, or for those of a group."""
-    cells, steps, lists = _steps(rng)
-    groups = [2, 0, 1, 1]
-    rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists)]]
+    cells, steps, lists, values = _steps_from_values(rng)
+    rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists) - 4]]
     steps = np.concatenate([np.insert(rows, 0, 6, axis=1), steps])
-    factors, values = rng.choice([1.0, 0.5], len(steps)), rng.normal(size=(2, cells.shape[1]))
-    return cells, steps, np.concatenate([lists, groups]), factors, values
+    return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), values
 
 
 def _sums_of_axes(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -264,7 +272,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
     "blue_solvers.verification.tally.judge": (_figures, 1e-14),
-    "blue_solvers.components.lattice.sweeps.go_down": (_steps, 1e-14),
+    "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),

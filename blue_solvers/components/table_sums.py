@@ -17,7 +17,7 @@ from blue_solvers.components.grouping import Axes, SchemaAxes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, Lines, mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, information
 from blue_solvers.components.lattice.sets import places
-from blue_solvers.components.lattice.sweeps import go_down, go_up
+from blue_solvers.components.lattice.sweeps import SUM, go_down, go_up, scale_tables
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.table import Table
@@ -37,25 +37,32 @@ class Tables:
     """
 
     def __init__(self, rows: int, count: int, columns: int) -> None:
-        self._count, self._columns = count, columns
+        self.count, self._columns = count, columns
         self.cells = np.empty((rows * count, columns))
 
     def part(self, place: int, size: int) -> Float:
         """Where a table is that starts at a place, (G, size, K)."""
-        own = self.cells[place * self._count :][: size * self._count]
-        return own.reshape(self._count, size, self._columns)
+        own = self.cells[place * self.count :][: size * self.count]
+        return own.reshape(self.count, size, self._columns)
 
-    def go_up(self, steps: Integers, lists: Integers) -> None:
-        """Steps between the tables of one geounit, going up."""
-        go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), self.cells)
+    def go_up(self, steps: Integers, lists: Integers, finest: Float | None = None) -> None:
+        """Steps between the tables of one geounit, and a finest one of all of them that lies elsewhere, going up."""
+        go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), self._flat(finest))
 
-    def go_down(self, steps: Integers, lists: Integers) -> None:
+    def go_down(self, steps: Integers, lists: Integers, finest: Float | None = None) -> None:
         """The same going down."""
-        go_down(self.cells, self._for_all(steps), lists)
+        go_down(self.cells, self._for_all(steps), lists, self._flat(finest))
+
+    def multiply(self, sizes: Integers, factors: Float) -> None:
+        """Tables of so many cells, those that come first, each by its factor."""
+        scale_tables(self.cells, sizes * self.count, factors)
+
+    def _flat(self, finest: Float | None) -> Float:
+        return self.cells if finest is None else finest.reshape(-1, self._columns)
 
     def _for_all(self, steps: Integers) -> Integers:
         """What comes before the first of a table's axes is the geounits."""
-        return steps * np.array([1, *[self._count] * 3, *[1] * (steps.shape[1] - 4)])
+        return steps * np.array([1, *[self.count] * 3, *[1] * (steps.shape[1] - 4)])
 
 
 class TableSums:
@@ -73,6 +80,7 @@ class TableSums:
         axes = axes_in_use(schema, [finest, *tables])
         self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
         self._plan = plan = _sums_of(axes, self._whole, tuple(self._own))
+        self._sums = _from_elsewhere(plan.sums, plan.places[self._whole])
         self._place = {own: (plan.places[own], plan.size_of(own)) for own in (self._whole, *self._own)}
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
@@ -83,9 +91,8 @@ class TableSums:
             tables = [cells] * len(self._own)
         else:
             room = self._room(cells)
-            self._part(room, self._whole)[...] = cells
-            room.go_down(self._plan.sums, self._plan.lists)
-            tables = [self._part(room, own) for own in self._own]
+            room.go_down(self._sums, self._plan.lists, np.ascontiguousarray(cells))
+            tables = [cells if own == self._whole else self._part(room, own) for own in self._own]
         return [own.reshape(len(own), *shape, -1) for own, shape in zip(tables, self._shapes, strict=True)]
 
     def spread(self, tables: Sequence[Float]) -> Float:
@@ -109,6 +116,14 @@ class TableSums:
 def _sums_of(axes: SchemaAxes, finest: Axes, tables: tuple[Axes, ...]) -> SweepPlan:
     """How tables are summed from one: levels of a spine have the same ones."""
     return SweepPlan(axes, [finest], tables)
+
+
+def _from_elsewhere(rows: Integers, place: int) -> Integers:
+    """Rows of which the finer table at a place is one of values."""
+    is_finest = rows[:, 1] == place
+    rows = rows.copy()
+    rows[is_finest, :2] = SUM, 0
+    return rows
 
 
 class SameCellsError(Exception):
@@ -144,13 +159,15 @@ class LeafPlan:
         self._up, self._down = (steps.copy() for steps in (plan.up.steps, plan.down.steps))
         for steps in (self._up, self._down):
             steps[:, 1:3] += np.where(steps[:, 1:3] >= plan.cells, plan.axes.size(whole), 0)
+        self._sums, self._shares = (
+            _from_elsewhere(own, plan.cells) for own in (self._spread.sums, self._spread.shares)
+        )
         self._numbers = [plan.number[own] for own in self._seen]
         self._precisions = np.zeros(len(plan.tables))
         self._precisions[self._numbers] = precisions[1:]
-        room, parts, finest = self._room(1, 1)
-        finest[...] = 1
-        room.go_down(self._spread.sums, self._spread.lists)
-        share = 1 / np.concatenate([own[0, :, 0] for own in parts])  # of a table's cell for each of the finest one's
+        room = Tables(self._rows, 1, 1)
+        room.go_down(self._sums, self._spread.lists, np.ones((axes.size(whole), 1)))
+        share = 1 / room.cells[: plan.cells, 0]  # of a table's cell for each of the finest one's
         if axes.has_groups:
             self._weigh_groups(precisions, share)
         else:
@@ -198,58 +215,49 @@ class LeafPlan:
             matrices[start : start + count**2].reshape(count, count)[...] *= weights[first : first + count, None]
         self._mixing: tuple[Lines, Integers] = (heads, outer, lines, matrices), table
 
-    def estimate(self, cells: Float, others: Sequence[Float]) -> Float:
-        """Estimates of some leaves from their tables.
+    def estimate(self, cells: Float, others: Sequence[Float], total: Float) -> None:
+        """Add estimates of some leaves from their tables.
 
         Parameters
         ----------
         cells : ndarray, (G, cells, K)
             Of the finest one.
         others : sequence of ndarray, (G, size, K)
-
-        Returns
-        -------
-        ndarray, (G, cells, K)
+        total : ndarray, (G, cells, K)
+            What they are added to, without gaps.
         """
-        room, parts, finest = self._room(*cells.shape[::2])
-        finest[...] = cells
-        room.go_down(self._spread.sums, self._spread.lists)
-        for i, table in zip(self._numbers, others, strict=True):
-            np.subtract(table, parts[i], out=parts[i])
-        self._multiply(parts, self._precisions)
+        room, parts = self._room(cells)
+        room.go_down(self._sums, self._spread.lists, np.ascontiguousarray(cells))
+        for part, table in zip(parts, others, strict=True):
+            np.subtract(table, part, out=part)
+        room.multiply(self._plan.sizes, self._precisions)
         room.go_up(self._up, self._plan.lists)
-        self._weigh(room, parts, False)
-        room.go_up(self._spread.shares, self._spread.lists)
-        return finest
+        self._weigh(room, False)
+        total += cells
+        room.go_up(self._shares, self._spread.lists, total)
 
-    def transpose(self, cells: Float) -> tuple[Float, list[Float]]:
-        """The transpose of `estimate`: of the finest table, and of the others."""
-        room, parts, finest = self._room(*cells.shape[::2])
-        finest[...] = cells
-        room.go_down(self._spread.sums, self._spread.lists)
-        self._weigh(room, parts, True)
+    def transpose(self, cells: Float) -> list[Float]:
+        """The transpose of `estimate`: of the finest table in the place of cells without gaps, and of the others."""
+        room, parts = self._room(cells)
+        room.go_down(self._sums, self._spread.lists, cells)
+        self._weigh(room, True)
         room.go_down(self._down, self._plan.lists)
-        self._multiply(parts, -self._precisions)
-        others = [-parts[i] for i in self._numbers]
-        room.go_up(self._spread.shares, self._spread.lists)
-        return finest, others
+        room.multiply(self._plan.sizes, -self._precisions)
+        others = [-part for part in parts]
+        room.go_up(self._shares, self._spread.lists, cells)
+        return others
 
-    def _room(self, count: int, columns: int) -> tuple[Tables, list[Float], Float]:
-        """Room for so many leaves, the parts of it of all tables of the sweeps, and of the finest one."""
-        plan, room = self._plan, Tables(self._rows, count, columns)
-        parts = [room.part(*own) for own in zip(plan.offsets.tolist(), plan.sizes.tolist(), strict=True)]
-        return room, parts, room.part(plan.cells, self._spread.cells - plan.cells)
+    def _room(self, cells: Float) -> tuple[Tables, list[Float]]:
+        """Room for some leaves, and where the others are in it."""
+        plan, room = self._plan, Tables(self._rows, *cells.shape[::2])
+        return room, [room.part(plan.offsets[i], plan.sizes[i]) for i in self._numbers]
 
-    def _multiply(self, parts: list[Float], by_table: Float) -> None:
-        for own, number in zip(parts, by_table.tolist(), strict=True):
-            own *= number
-
-    def _weigh(self, room: Tables, parts: list[Float], transpose: bool) -> None:
+    def _weigh(self, room: Tables, transpose: bool) -> None:
         """What all tables say of each of their finest cells, from the information about their own."""
-        self._multiply(parts, self._scales)
+        room.multiply(self._plan.sizes, self._scales)
         if self._plan.axes.has_groups:
             (heads, outer, lines, matrices), table = self._mixing
             leaves = np.column_stack([lines, self._plan.sizes[table]])
-            leaves[:, 0] += (len(parts[0]) - 1) * self._plan.offsets[table]
-            outer = np.column_stack([outer, np.full(len(outer), len(parts[0]))])
+            leaves[:, 0] += (room.count - 1) * self._plan.offsets[table]
+            outer = np.column_stack([outer, np.full(len(outer), room.count)])
             mix_lines(room.cells, heads, outer, leaves, matrices, transpose)

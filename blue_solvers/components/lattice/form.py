@@ -161,7 +161,7 @@ class LatticeForm:
         """All tables, (rooms, K)."""
         cells = self._components(self._up, Y, workers, False)
         self._go_down(self._down, cells, workers)
-        go_down(cells, self._plan.sums, self._plan.lists)
+        go_down(cells, self._plan.sums, self._plan.lists, cells)
         return cells
 
     def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
@@ -182,7 +182,7 @@ class LatticeForm:
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, from their components, in place."""
-        workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists), down)
+        workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists, cells), down)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""

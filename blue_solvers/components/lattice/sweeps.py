@@ -8,7 +8,8 @@ summed out together are one axis.
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
 comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
-has, times the factor.
+has, times the factor. The finer table of `SUM` is one of values: going down its sums are written to the coarser one,
+and going up it gets what that has.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -22,7 +23,7 @@ import numpy as np
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ = range(7)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ, SUM = range(8)
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -41,25 +42,27 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
     factors : ndarray, (rows,)
         Of what is read, and of what comes to coarser tables.
     values : ndarray, (n, K)
-        What is read.
+        What is read, or added to.
     """
     for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
         operate(cells, row, lists, factor, values, True)
 
 
-def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers) -> None:
+def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
     """Put coarser tables in the place of the sums of finer ones: the transpose of `go_up_in_numpy` without factors."""
     for row in steps.tolist():
-        operate(cells, row, lists, 1.0, cells, False)
+        operate(cells, row, lists, 1.0, values, False)
 
 
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place, going up or down; see `go_up_in_numpy`."""
     kind = row[0]
-    fine, coarse, own = _tables(cells, row, lists, values if kind == READ else cells)
+    fine, coarse, own = _tables(values if kind == SUM else cells, row, lists, values if kind == READ else cells)
     shares = (1 / np.bincount(own))[:, None]
     above, below = (shares, 1.0) if upwards else (1.0, shares)
-    if kind == REDUCE:
+    if kind == SUM and not upwards:
+        coarse[:] = sums(fine, own, coarse.shape[1])
+    elif kind == REDUCE:
         coarse[:] = sums(fine, own, coarse.shape[1]) * above
     elif kind == EXPAND:
         fine[:] = (coarse * below)[:, own]
@@ -105,9 +108,9 @@ def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values
 
 
 @compiled(reference=go_down_in_numpy)
-def go_down(cells: Float, steps: Integers, lists: Integers) -> None:
+def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
     """See `go_down_in_numpy`."""
-    _go(cells, steps, lists, np.ones(1), cells, False)
+    _go(cells, steps, lists, np.ones(1), values, False)
 
 
 def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
@@ -162,10 +165,12 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
         kind, after, factor = steps[row, 0], np.uint64(steps[row, 5]) * width, factors[row] if upwards else 1.0
         if kind == LAND:
             _land(flat, steps, row, width, factor, upwards)
-        elif kind == REDUCE and steps[row, 6] < 0:
-            _reduce(flat, steps, row, width, upwards)
         elif kind == REDUCE:
-            _reduce_listed(flat, steps, row, width, lists, upwards)
+            _reduce(flat, flat, steps, row, width, lists, upwards)
+        elif kind == SUM and not upwards:
+            _reduce(read, flat, steps, row, width, lists, False)
+        elif kind == SUM:
+            _expand(read, flat, steps, row, width, lists, 1.0, True)
         elif kind == READ:
             _expand(flat, read, steps, row, width, lists, factor, upwards)
         elif kind >= EXPAND:
@@ -203,25 +208,32 @@ def _listed(steps: Integers, row: int, lists: Integers) -> tuple[Integers, Float
     return own, 1 / sizes
 
 
-def _reduce(flat: Float, steps: Integers, row: int, width: np.uint64, upwards: bool) -> None:
+def _reduce(
+    fine: Float, flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool
+) -> None:
     """Write means, or going down sums, over levels to the coarser table."""
+    if steps[row, 6] >= 0:
+        _reduce_listed(fine, flat, steps, row, width, lists, upwards)
+        return
     levels, after = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width
     first, below, share = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width, 1 / steps[row, 4]
     for _ in range(steps[row, 3]):
         if after == 1:  # which the compiler then knows
-            flat[below] = _sum_of(flat, first, levels, np.uint64(1))
+            flat[below] = _sum_of(fine, first, levels, np.uint64(1))
         elif after < SHORT:
             for i in range(after):
-                flat[below + i] = _sum_of(flat, first + i, levels, after)
+                flat[below + i] = _sum_of(fine, first + i, levels, after)
         else:
-            _sum(flat, first, levels, after, flat, below, after)
+            _sum(fine, first, levels, after, flat, below, after)
         for i in range(after if upwards else np.uint64(0)):
             flat[below + i] *= share
         first += levels * after
         below += after
 
 
-def _reduce_listed(flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool) -> None:
+def _reduce_listed(
+    fine: Float, flat: Float, steps: Integers, row: int, width: np.uint64, lists: Integers, upwards: bool
+) -> None:
     """The same where levels go to several cells."""
     own, shares = _listed(steps, row, lists)
     levels, after, count = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, np.uint64(shares.size)
@@ -232,7 +244,7 @@ def _reduce_listed(flat: Float, steps: Integers, row: int, width: np.uint64, lis
         for level in range(levels):
             part, line = below + np.uint64(own[level]) * after, first + level * after
             for i in range(after):
-                flat[part + i] += flat[line + i]
+                flat[part + i] += fine[line + i]
         for group in range(count if upwards else np.uint64(0)):
             part, share = below + group * after, shares[group]
             for i in range(after):

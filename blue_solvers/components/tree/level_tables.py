@@ -81,9 +81,10 @@ class WantedTables(LevelTables):
         for table, own in zip(tables, self._sums(slots), strict=True):
             table[rows] = own.reshape(len(own), -1, own.shape[-1])
 
-    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
-        """What they say of leaves of a kind, of tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
-        return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
+    def read_leaves(self, tables: Sequence[Float], kind: int, cells: Float) -> None:
+        """Add what they say of leaves of a kind, of tables (G, cells, K) of these, to cells, (G, ..., K)."""
+        if tables:
+            cells += self._sums.spread(tables).reshape(cells.shape)
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
         """The transpose: tables of some leaves."""
@@ -165,16 +166,16 @@ class MeasuredTables(LevelTables):
             found.append(TableAccess(plan.map_of(table), told))
         return found
 
-    def read_leaves(self, tables: Sequence[Float], kind: int, shape: tuple[int, ...]) -> Float:
-        """Estimates of leaves of a kind, from tables (G, cells, K) of these, in cells of a shape, (G, ..., K)."""
+    def read_leaves(self, tables: Sequence[Float], kind: int, cells: Float) -> None:
+        """Add estimates of leaves of a kind, from tables (G, cells, K) of these, to cells without gaps, (G, ..., K)."""
         used, plan = self._kinds[kind]
         finest, *others = [tables[i] for i in used]
-        return plan.estimate(finest, others).reshape(shape)
+        plan.estimate(finest, others, cells.reshape(finest.shape))
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
-        """The transpose: tables of some leaves."""
+        """The transpose: tables of some leaves; cells without gaps are used up."""
         used, plan = self._kinds[kind]
-        finest, others = plan.transpose(cells.reshape(len(cells), -1, cells.shape[-1]))
-        found = dict(zip(used, [finest, *others], strict=True))
+        finest = cells.reshape(len(cells), -1, cells.shape[-1])
+        found = dict(zip(used, [finest, *plan.transpose(finest)], strict=True))
         nothing = np.zeros((1, 1, 1))
         return [found.get(i, nothing) for i in range(len(self._level.tables))]

@@ -254,7 +254,8 @@ class TreeForm:
 
         def add_leaves(kind: int, own: Siblings) -> None:
             shape = own.pairs.size, *self._shape, K
-            totals = source.read_leaves([own.sums(table) for table in tables], kind, shape)
+            totals = np.zeros(shape)
+            source.read_leaves([own.sums(table) for table in tables], kind, totals)
             self._basis.to_slots(totals)
             add(own, totals)
 
@@ -286,10 +287,14 @@ class TreeForm:
                 parts = self._parts(run, some)
                 self._basis.to_cells(parts)
             for own in chunks(some.rows.size, self._count(K)):
-                rows, shape = as_slice(some.rows[own]), (some.rows[own].size, *self._shape, K)
-                cells = source.read_leaves([table[rows] for table in tables], kind, shape)
+                rows = as_slice(some.rows[own])
+                in_place = held.size and isinstance(rows, slice)
+                cells = held[rows] if in_place else np.empty((some.rows[own].size, *self._shape, K))
                 if number:
-                    cells += parts.take(some.pair_of[own], axis=0)
+                    parts.take(some.pair_of[own], axis=0, out=cells, mode="clip")  # pairs are in range
+                else:
+                    cells[...] = 0
+                source.read_leaves([table[rows] for table in tables], kind, cells)
                 for table, found in zip(results, target.write_leaves(cells, kind), strict=True):
                     table[rows] = found
                 if run.every:
