@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from blue_solvers.about import logger
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
-from blue_solvers.contract.prepared import WithoutRounding, with_exact_zeros, without_rounding
+from blue_solvers.contract.prepared import LaidOutVariances, with_exact_zeros, without_rounding
 from blue_solvers.estimates import Estimate, Judge, bound_of, certified, is_exact, proved, tabulated, where_measured
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.over_layouts import (
@@ -352,7 +352,8 @@ class BlueOperator(OverLayouts):
         -------
         TableVariances
         """
-        return WithoutRounding(self._prepared.variances_by_table(), self._nothing)
+        own = self._prepared
+        return own.variances_by_table() if own.has_exact_zeros else LaidOutVariances(self.problem, self.variances())
 
     def variances(self) -> Float:
         """Exact variance of every desired cell, (m,), the diagonal of `covariance`, in squared units of the counts.

@@ -29,18 +29,6 @@ class TableVariances(Protocol):
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells), a new array."""
 
 
-@dataclass(frozen=True)
-class WithoutRounding:
-    """Variances of which those below `nothing` are 0, of figures that are known exactly."""
-
-    variances: TableVariances
-    nothing: float
-
-    def of(self, table: int, rows: slice | Index = slice(None)) -> Float:
-        """Of a table at some of its geounits, (rows, cells)."""
-        return without_rounding(self.variances.of(table, rows), self.nothing)
-
-
 def without_rounding(variances: Float, nothing: float) -> Float:
     """Variances, used up, of which those below `nothing` are 0."""
     variances[variances < nothing] = 0.0
@@ -206,7 +194,7 @@ class Prepared(ABC):
         return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, self.adjoint)
 
     def variances_by_table(self) -> TableVariances:
-        """The same table by table, only of problems with tables.
+        """The same table by table, only of problems with tables, where `has_exact_zeros`.
 
         Returns
         -------

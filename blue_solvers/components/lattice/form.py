@@ -23,7 +23,7 @@ from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
 from blue_solvers.components.lattice.plan import LARGE, SweepPlan, information
 from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, StepList, as_rows
-from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, go_down, go_up, scale_tables
+from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers
@@ -113,20 +113,8 @@ class LatticeForm:
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         whole = reads.at(~is_margin).followed_by(moves)
         found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
-        return [[self._through_margins(reads.at(is_margin))], *found] if is_margin.any() else found
-
-    def _through_margins(self, reads: StepList) -> StepList:
-        """What tables get of margins that are read; of one that no other leads to, they read their share themselves."""
-        shares = StepList(self._plan.shares.copy(), np.ones(len(self._plan.shares)))
-        places, rows, counts = np.unique(reads.steps[:, 1], return_index=True, return_counts=True)
-        lone = dict(zip(places[counts == 1].tolist(), rows[counts == 1].tolist(), strict=True))
-        others, stays = set(shares.steps[:, 1].tolist()), np.ones(len(reads.table), dtype=bool)
-        for number, (kind, _, coarse, *_) in enumerate(shares.steps.tolist()):
-            if kind == ADD and coarse in lone and coarse not in others:
-                row = lone[coarse]
-                shares.steps[number, [0, 2]], shares.factors[number] = (READ, reads.steps[row, 2]), reads.factors[row]
-                stays[row] = False
-        return reads.at(stays).followed_by(shares)
+        through = reads.at(is_margin).followed_by(StepList.of(plan.shares))
+        return [[through], *found] if is_margin.any() else found
 
     def _phases(self, steps: StepList, goes_up: bool) -> list[Phase]:
         found, room = phases(self._plan, steps, goes_up)

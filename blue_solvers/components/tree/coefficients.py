@@ -3,7 +3,7 @@
 Geounits lower down hold few of the kinds of cells that their parents hold: a block without facilities has only
 households. Of a piece geounits with the same kinds are a lot, and its matrices are as small as their numbers are
 few; in what children tell their parent, numbers that they lack are known to be 0. Pieces whose numbers are of the same
-kinds are worked on together. Children are added up two at a time, single numbers all at once.
+kinds are worked on together. Children are added up two at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from blue_solvers.components.component_products import Composed, Ragged
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.messages import Message, SumOfChildren, SumOfNumbers, Telling, combine
+from blue_solvers.components.tree.messages import Message, SumOfChildren, Telling, combine
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
@@ -109,7 +109,7 @@ class PieceSolver:
         self._kinds = jobs[0][1].kinds
         self._lots: list[_Lot] = []
         # Lots of geounits with children, their pairs with these, and what the children tell:
-        self._parents: list[tuple[_Lot, Index, SumOfChildren | SumOfNumbers]] = []
+        self._parents: list[tuple[_Lot, Index, SumOfChildren]] = []
         self._lot_of, self._row_of = np.zeros((2, plan.class_rank.size), dtype=np.intp)
         self._found: defaultdict[str | int, list[Found]] = defaultdict(list)
 
@@ -180,8 +180,7 @@ class PieceSolver:
         if has_children:
             pairs, owners = plan.pairs_of(numbers)
             children = self._about(plan.pair_class[pairs], support)
-            adding = SumOfNumbers if support.size == 1 else SumOfChildren
-            sums = adding(children, plan.pair_count[pairs].astype(float), owners)
+            sums = SumOfChildren(children, plan.pair_count[pairs].astype(float), owners)
             self._parents.append((lot, pairs, sums))
             sources.append(Telling.told(sums.total))
         lot.message[:], gains = combine(sources)

@@ -330,32 +330,3 @@ class SumOfChildren:
             gain[:, several] = (np.eye(m) - children.exact) @ gain[:, several] / counts
             root[:, several] = compress(children.root * np.sqrt(1 - 1 / counts), root[:, several] / counts)
         return gain[:, :terms], root[:, :terms]
-
-
-class SumOfNumbers:
-    """`SumOfChildren` of one number each, all at once: sums of positive terms alone, in which nothing cancels."""
-
-    def __init__(self, children: Message, counts: Float, owners: Index) -> None:
-        self._counts, self._owners = counts, owners
-        self._starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        self._V, self._unknown = children.root**2, children.unknown
-        exact = np.minimum.reduceat(children.exact, self._starts, axis=1)
-        unknown = np.minimum(self._over_owners(self._unknown), 1.0)
-        root = np.sqrt(np.where(unknown > 0, 0.0, self._over_owners(self._V)))
-        self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
-
-    def _over_owners(self, by_pair: Float) -> Float:
-        return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
-
-    def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
-        V, unknown = self._V, self._unknown
-        total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
-        gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)
-        large = (total / 2 < V) & (self._counts == 1)[:, None, None]  # at most one child: others are not what is left
-        others = np.where(large, self._over_owners(np.where(large, 0.0, V))[:, self._owners], total - V)
-        conditional = gain * others
-        if unknown.any():
-            gain = np.where(unknowns > 0, unknown / np.maximum(unknowns, 1), gain)
-            conditional = np.where(unknowns > 0, np.where(unknown > 0, total, V), conditional)
-        return gain, np.sqrt(conditional + (gain * above[:, self._owners]) ** 2)
