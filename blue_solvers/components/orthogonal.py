@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import lapack, qr, solve_triangular
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.compiled import compiled
@@ -224,6 +224,11 @@ def _solved(R: Float, X: Float) -> Float:
 
 
 def _inverse(R: Float) -> Float:
+    if R.shape[1] > SMALL:
+        inverses, infos = zip(*[lapack.dtrtri(own) for own in R], strict=True)
+        if any(infos):
+            raise np.linalg.LinAlgError("singular matrix")
+        return np.stack(inverses)
     return _solved(R, np.repeat(np.eye(R.shape[1])[None], len(R), axis=0))
 
 
