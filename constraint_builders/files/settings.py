@@ -59,13 +59,13 @@ from constraint_builders.budget import Budget
 from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.level_ranges import levels_in
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import (
     LabelledGroups,
     Levels,
     build_schema,
     format_schema,
+    levels_in,
     parse_document,
     read_document,
     toml_section,
@@ -80,14 +80,9 @@ EXAMPLES = ("blocks_adult_race",)
 
 Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 
-Partition = Annotated[
-    str | list[str | int] | LabelledGroups,
-    Meta(description="a list with one group a level, or ranges of levels such as '0-17 | 18-99'"),
-]
-Selection = Annotated[
-    str | list[str | int], Meta(description="a list of labels of levels, or ranges of levels such as '0-17,99'")
-]
-Loss = Annotated[int | float | str, Meta(description="a whole number or an exact fraction such as '1/10'")]
+Partition = str | list[str | int] | LabelledGroups  # ranges of levels such as "0-17 | 18-99", or a group of each level
+Selection = str | list[str | int]  # ranges of levels such as "0-17,99", or labels
+Loss = int | float | str  # a whole number, or an exact fraction such as "1/10"
 
 
 class BudgetSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +101,7 @@ class ConstraintsSection(Struct, frozen=True, forbid_unknown_fields=True):
 
     untrue: list[str] = []
     true: list[str] = []
-    facilities: Annotated[list[str], Meta(max_length=2, description="two names, of lower and of upper bounds")] = []
+    facilities: Annotated[list[str], Meta(max_length=2)] = []
 
 
 class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):

@@ -48,13 +48,13 @@ def spine_of_codes(
         If a code begins with none above, or a geounit above the lowest level has none below.
     """
     by_level = {name: codes.to_list() for name, codes in geocodes.items() if codes.len()}
-    top = list(by_level)[0]
+    top = next(iter(by_level))
     several, above = len(by_level[top]) > 1, geolevels.index(top) - 1
     if by_level[top] != [""]:  # for now, where there is one geounit at the top
         by_level = {(geolevels[above] if above >= 0 else ROOT) if several else "": [""], **by_level}
     spine = Spine.from_geocodes(by_level)
     remarks = _left_out(spine, by_level)
-    if list(by_level)[0] == top:
+    if next(iter(by_level)) == top:
         return spine, remarks
     first = 0 if several else 1
     levels = [level for level, codes in by_level.items() for _ in codes]
@@ -90,11 +90,11 @@ def _left_out(spine: Spine, geocodes: Mapping[str, Sequence[str]]) -> list[Remar
             first = f"{skips.size:,} of {units.size:,} codes at {names[own]}, {spine.geocodes[skips[0]]!r} first"
             text = f"geounits at {upper} above {first}: nothing was measured of them if these were bypassed"
             remarks.append(Remark("missing", text))
-    childless = np.flatnonzero((spine.child_counts == 0) & (number < len(names) - 1))
-    for unit in childless[:1].tolist():
-        level = names[number[unit]]
-        found = f"{level} {spine.geocodes[unit]!r} has no geounits below it, as {np.sum(number[childless] == number[unit]):,} in all"
-        raise ValueError(f"{found}: {_cause(geocodes[level])}")
+    for own, (upper, codes) in enumerate(list(geocodes.items())[:-1]):
+        childless = np.flatnonzero((spine.child_counts == 0) & (number == own))
+        if childless.size:
+            found = f"{upper} {spine.geocodes[childless[0]]!r} has no geounits below it, as {childless.size:,} in all"
+            raise ValueError(f"{found}: {_cause(codes)}")
     return remarks
 
 

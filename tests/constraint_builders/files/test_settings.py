@@ -18,7 +18,7 @@ from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
 from constraint_builders.files.kept_variables import keep_variables, settings_over
-from constraint_builders.files.level_ranges import parse_partition
+from constraint_builders.files.schema_file import parse_partition
 from constraint_builders.files.settings import find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
 from tests.helpers.every import every
@@ -184,8 +184,8 @@ def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[variables]", "[variable]", "unknown key 'variable'"),
-        ('geolevels = ["State", "Block"]', "", "'geolevels' is missing"),
+        ("[variables]", "[variable]", "the file: Object contains unknown field `variable`"),
+        ('geolevels = ["State", "Block"]', "", "the file: Object missing required field `geolevels`"),
         ('["State", "Block"]', '["Block", "Block"]', "different names"),
         ('"0-1 | 2-4"', '"0-1 | 2-5"', r"recodes\.age\.adult: '2-5' is not a range within the levels 0 to 4"),
         ('"0-1 | 2-4"', '"0-1 | 1-4"', "level 1 is in both '0-1' and '1-4'"),
