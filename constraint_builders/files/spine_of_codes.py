@@ -50,16 +50,15 @@ def spine_of_codes(
     by_level = {name: codes.to_list() for name, codes in geocodes.items() if codes.len()}
     top = next(iter(by_level))
     several, above = len(by_level[top]) > 1, geolevels.index(top) - 1
-    if by_level[top] != [""]:  # for now, where there is one geounit at the top
-        by_level = {(geolevels[above] if above >= 0 else ROOT) if several else "": [""], **by_level}
+    strays = any(not codes.str.starts_with(by_level[top][0]).all() for codes in geocodes.values())
+    if several or strays:
+        by_level = {geolevels[above] if above >= 0 else ROOT: [""], **by_level}
     spine = Spine.from_geocodes(by_level)
     remarks = _left_out(spine, by_level)
-    if next(iter(by_level)) == top:
+    if not several:
         return spine, remarks
-    first = 0 if several else 1
-    levels = [level for level, codes in by_level.items() for _ in codes]
-    codes = [_together(within or by_level[top]), *spine.geocodes[1:]]
-    return Spine(spine.parent[first:] - first, levels[first:], codes[first:]), remarks
+    levels = [spine.levels[number] for number in spine.level_of.tolist()]
+    return Spine(spine.parent, levels, [_together(within or by_level[top]), *spine.geocodes[1:]]), remarks
 
 
 def _together(codes: Sequence[str]) -> str:
@@ -70,7 +69,7 @@ def _together(codes: Sequence[str]) -> str:
 def _left_out(spine: Spine, geocodes: Mapping[str, Sequence[str]]) -> list[Remark]:
     """Remarks on geounits above others that are not there.
 
-    Those of which only the root, whose code begins all, is left are refused, and those without any below.
+    Those of which only a root is left whose code is empty, and so begins all, are refused, and those without any below.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def _left_out(spine: Spine, geocodes: Mapping[str, Sequence[str]]) -> list[Remar
         units, upper = np.flatnonzero(number == own), names[own - 1]
         parents = spine.parent[units]
         skips, lost = units[number[parents] < own - 1], units[parents == 0]
-        if lost.size:
+        if lost.size and not spine.geocodes[0]:
             raise _refusal(upper, geocodes[upper], names[own], units.size, [spine.geocodes[i] for i in lost.tolist()])
         if skips.size:
             first = f"{skips.size:,} of {units.size:,} codes at {names[own]}, {spine.geocodes[skips[0]]!r} first"
