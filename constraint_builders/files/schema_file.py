@@ -49,7 +49,7 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 GROUPS = "a list with one group a level, all text or all numbers"
 
 
-def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
+def read_document(path: str | os.PathLike[str], kind: type[T]) -> T:
     """Read a ``.json`` file, or any other as TOML.
 
     Parameters
@@ -60,8 +60,7 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
 
     Returns
     -------
-    document : kind
-    text : str
+    kind
 
     Raises
     ------
@@ -74,8 +73,7 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
         data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST >> 20} MiB: give a smaller file")
-        text = data.decode()
-        return parse_document(text, kind, is_json=Path(path).suffix == ".json"), text
+        return parse_document(data.decode(), kind, is_json=Path(path).suffix == ".json")
 
 
 def parse_document(text: str, kind: type[T], *, is_json: bool = False) -> T:
@@ -179,7 +177,7 @@ def read_schema_file(path: str | os.PathLike[str]) -> SchemaFile:
     OSError
         If the file cannot be opened.
     """
-    document, _ = read_document(path, SchemaDocument)
+    document = read_document(path, SchemaDocument)
     with naming(path):
         return _read(document)
 

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -141,8 +141,6 @@ class Settings:
         Names of the lower and of the upper bounds that say how many facilities there are; or nothing.
     beside : tuple of str
         Variables of other histograms of the same geounits that the same files hold.
-    text : str
-        The TOML that says all this.
     """
 
     name: str
@@ -150,9 +148,8 @@ class Settings:
     geolevels: tuple[str, ...]
     budget: Budget
     noise: str
-    selections: Selections
-    untrue: tuple[str, ...]
-    text: str
+    selections: Selections = field(default_factory=lambda: MappingProxyType({}))
+    untrue: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
     facilities: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
@@ -161,6 +158,27 @@ class Settings:
     def variables(self) -> tuple[str, ...]:
         """Names of the variables that its files may have columns of: those of the schema, and those beside."""
         return (*self.schema.names, *self.beside)
+
+    @property
+    def text(self) -> str:
+        """The TOML that says all this but the name."""
+        losses = self.budget.losses
+        tables = dict.fromkeys(table for row in losses.values() for table in row)
+        said = {"geolevels": list(self.geolevels), "noise": self.noise, "beside": list(self.beside)}
+        chosen = {
+            variable: {name: ",".join(map(str, levels)) for name, levels in own.items()}
+            for variable, own in self.selections.items()
+        }
+        constraints = {key: list(own) for key in ("untrue", "true", "facilities") if (own := getattr(self, key))}
+        spent = {table: [str(losses.get(level, {}).get(table, 0)) for level in self.geolevels] for table in tables}
+        sections = [
+            "\n".join(f"{key} = {toml_value(own)}" for key, own in said.items() if own),
+            format_schema(self.schema).rstrip(),
+            *(toml_section(key, own) for key, own in (("selections", chosen), ("constraints", constraints)) if own),
+            toml_section("budget", {"measure": self.budget.measure, "neighbours": self.budget.neighbours}),
+            toml_section("budget.losses", spent),
+        ]
+        return "\n\n".join(sections) + "\n"
 
     def variances(self) -> dict[str, dict[str, float]]:
         """sigma^2 of every table by geolevel, in squared counts; see `Budget.variances`."""
@@ -210,9 +228,9 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     OSError
         If the file cannot be opened.
     """
-    document, text = read_document(path, SettingsDocument)
+    document = read_document(path, SettingsDocument)
     with naming(path):
-        return _settings(document, text, Path(path).stem)
+        return _settings(document, Path(path).stem)
 
 
 def find_settings(name_or_path: str) -> Settings:
@@ -241,10 +259,10 @@ def parse_settings(text: str, name: str) -> Settings:
     ValueError
         If it is not TOML, or a section is missing or wrong; the message names the key.
     """
-    return _settings(parse_document(text, SettingsDocument), text, name)
+    return _settings(parse_document(text, SettingsDocument), name)
 
 
-def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
+def _settings(document: SettingsDocument, name: str) -> Settings:
     geolevels = document.geolevels
     if not geolevels or len(set(geolevels)) < len(geolevels):
         raise ValueError(f"geolevels must be a list of different names, from the root down: got {shown(geolevels)}")
@@ -269,7 +287,6 @@ def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
         noise=document.noise,
         selections=selections,
         untrue=tuple(said.untrue),
-        text=text,
         true=tuple(said.true),
         facilities=tuple(said.facilities),
         beside=beside,
@@ -289,23 +306,8 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
     """
     levels, law = settings.geolevels, settings.budget
     by_level = {level: {table: own[level] for table, own in losses.items() if own.get(level)} for level in levels}
-    spent = {table: [str(own.get(level, 0)) for level in levels] for table, own in losses.items()}
-    sections = [
-        f"geolevels = {toml_value(levels)}\nnoise = {toml_value(settings.noise)}",
-        format_schema(schema).rstrip(),
-        toml_section("budget", {"measure": law.measure, "neighbours": law.neighbours}),
-        toml_section("budget.losses", spent),
-    ]
-    return Settings(
-        name=name,
-        schema=schema,
-        geolevels=levels,
-        budget=Budget(by_level, measure=law.measure, neighbours=law.neighbours),
-        noise=settings.noise,
-        selections=MappingProxyType({}),
-        untrue=(),
-        text="\n\n".join(sections) + "\n",
-    )
+    budget = Budget(by_level, measure=law.measure, neighbours=law.neighbours)
+    return Settings(name, schema, levels, budget, settings.noise)
 
 
 def with_recodes_of(schema: Schema, other: Schema) -> Schema:

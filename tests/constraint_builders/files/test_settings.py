@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from constraint_builders import Schema
+from constraint_builders.budget import Budget
 from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
-from constraint_builders.files.kept_variables import keep_variables, settings_over
+from constraint_builders.files.kept_variables import TIED, keep_variables, settings_over, tied_settings
 from constraint_builders.files.schema_file import parse_partition
-from constraint_builders.files.settings import find_settings, parse_settings
+from constraint_builders.files.settings import EXAMPLES, find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
 from tests.helpers.every import every
 from tests.helpers.places import DHC_SETTINGS, HOUSEHOLD_TYPES, PRODUCTION_SETTINGS
@@ -173,6 +174,20 @@ def test_a_file_is_read_and_found(tmp_path: Path) -> None:
     assert settings.selections == {"age": {"old": (3, 4)}}
     assert find_settings(str(tmp_path / "small.toml")).text == settings.text
     assert find_settings("pl94_pr_units") == production_settings("pl94_pr_units")
+
+
+@every("name", [*PRODUCTION, *EXAMPLES, *TIED])
+def test_the_text_of_settings_says_them_and_nothing_else(name: str) -> None:
+    """Also of settings that were changed after they were read; levels at which nothing is measured say so."""
+    settings = tied_settings(name)[0] if name in TIED else find_settings(name)
+    level, table = settings.geolevels[-1], next(iter(settings.budget.losses[settings.geolevels[-1]]))
+    for own in (settings, replace(settings, budget=Budget({level: {table: Fraction(1, 3)}}), noise="gaussian")):
+        again = parse_settings(own.text, name)
+        assert {level: row for level, row in again.budget.losses.items() if row} == {
+            level: row for level, row in own.budget.losses.items() if row
+        }
+        assert replace(again, budget=own.budget) == own
+        assert again.text == own.text
 
 
 def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
