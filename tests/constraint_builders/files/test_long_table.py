@@ -11,13 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from blue_solvers import estimate
 from constraint_builders import Problem, Schema
-from constraint_builders.files import estimates_frame, infer_schema, measurements_frame, read_long_table, write_frame
+from constraint_builders.files import (
+    estimates_frame,
+    infer_schema,
+    measurements_frame,
+    read_long_table,
+    rounded,
+    write_frame,
+)
 from constraint_builders.files.measured_table import measured
 from constraint_builders.files.new_files import replacing
 from constraint_builders.files.source import open_source
@@ -89,6 +98,18 @@ def test_estimates_have_the_same_keys() -> None:
     frame = estimates_frame(problem, *np.arange(12.0).reshape(4, 3))
     assert frame.columns == ["table", "sex", "age", "estimate", "std_error", "lower", "upper"]
     assert frame.rows()[1:] == [("adult", "*", "adult", 1, 4, 7, 10), ("total", "*", "*", 2, 5, 8, 11)]
+
+
+@every("index", [None, ["Total", "a", "b"]])
+def test_nodes_of_a_hierarchy_are_told_by_name(index: list[str] | None) -> None:
+    S = pd.DataFrame([[1, 1], [1, 0], [0, 1]], index=index)
+    est = estimate(Problem.from_summing_matrix(S, [1.0, 2.0, 4.0]), [12.0, 3.0, 5.0])
+    frame = est.to_frame(0.9)
+    assert frame["node"].to_list() == (index or ["0", "1", "2"])
+    np.testing.assert_array_equal(frame.select("estimate", "std_error"), np.stack([est.values, est.std_errors], 1))
+    np.testing.assert_array_equal(frame.select("lower", "upper"), np.stack(est.interval(0.9), 1))
+    assert frame.select("value", "variance").rows() == [(12.0, 1.0), (3.0, 2.0), (5.0, 4.0)]
+    assert rounded(frame, 2)["node"].equals(frame["node"])
 
 
 def test_all_frames_read_the_same() -> None:
