@@ -49,7 +49,7 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 GROUPS = "a list with one group a level, all text or all numbers"
 
 
-def read_document(path: str | os.PathLike[str], kind: type[T]) -> T:
+def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
     """Read a ``.json`` file, or any other as TOML.
 
     Parameters
@@ -60,7 +60,9 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> T:
 
     Returns
     -------
-    kind
+    document : kind
+    text : str
+        Of a TOML file; empty of another.
 
     Raises
     ------
@@ -73,7 +75,8 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> T:
         data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST >> 20} MiB: give a smaller file")
-        return parse_document(data.decode(), kind, is_json=Path(path).suffix == ".json")
+        text, is_json = data.decode(), Path(path).suffix == ".json"
+        return parse_document(text, kind, is_json=is_json), "" if is_json else text
 
 
 def parse_document(text: str, kind: type[T], *, is_json: bool = False) -> T:
@@ -177,7 +180,7 @@ def read_schema_file(path: str | os.PathLike[str]) -> SchemaFile:
     OSError
         If the file cannot be opened.
     """
-    document = read_document(path, SchemaDocument)
+    document, _ = read_document(path, SchemaDocument)
     with naming(path):
         return _read(document)
 

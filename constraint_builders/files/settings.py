@@ -141,6 +141,8 @@ class Settings:
         Names of the lower and of the upper bounds that say how many facilities there are; or nothing.
     beside : tuple of str
         Variables of other histograms of the same geounits that the same files hold.
+    written : str
+        The TOML that they were read from, perhaps before something was changed; no part of what is compared.
     """
 
     name: str
@@ -153,6 +155,7 @@ class Settings:
     true: tuple[str, ...] = ()
     facilities: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    written: str = field(default="", compare=False, repr=False)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -161,7 +164,9 @@ class Settings:
 
     @property
     def text(self) -> str:
-        """The TOML that says all this but the name."""
+        """The TOML that says all this but the name: as it was read, where nothing was changed since."""
+        if self.written and parse_settings(self.written, self.name) == self:
+            return self.written
         losses = self.budget.losses
         tables = dict.fromkeys(table for row in losses.values() for table in row)
         said = {"geolevels": list(self.geolevels), "noise": self.noise, "beside": list(self.beside)}
@@ -228,9 +233,9 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     OSError
         If the file cannot be opened.
     """
-    document = read_document(path, SettingsDocument)
+    document, text = read_document(path, SettingsDocument)
     with naming(path):
-        return _settings(document, Path(path).stem)
+        return _settings(document, text, Path(path).stem)
 
 
 def find_settings(name_or_path: str) -> Settings:
@@ -259,10 +264,10 @@ def parse_settings(text: str, name: str) -> Settings:
     ValueError
         If it is not TOML, or a section is missing or wrong; the message names the key.
     """
-    return _settings(parse_document(text, SettingsDocument), name)
+    return _settings(parse_document(text, SettingsDocument), text, name)
 
 
-def _settings(document: SettingsDocument, name: str) -> Settings:
+def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
     geolevels = document.geolevels
     if not geolevels or len(set(geolevels)) < len(geolevels):
         raise ValueError(f"geolevels must be a list of different names, from the root down: got {shown(geolevels)}")
@@ -290,6 +295,7 @@ def _settings(document: SettingsDocument, name: str) -> Settings:
         true=tuple(said.true),
         facilities=tuple(said.facilities),
         beside=beside,
+        written=text,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
@@ -181,13 +182,21 @@ def test_the_text_of_settings_says_them_and_nothing_else(name: str) -> None:
     """Also of settings that were changed after they were read; levels at which nothing is measured say so."""
     settings = tied_settings(name)[0] if name in TIED else find_settings(name)
     level, table = settings.geolevels[-1], next(iter(settings.budget.losses[settings.geolevels[-1]]))
-    for own in (settings, replace(settings, budget=Budget({level: {table: Fraction(1, 3)}}), noise="gaussian")):
+    changed = replace(settings, budget=Budget({level: {table: Fraction(1, 3)}}), noise="gaussian")
+    assert settings.text == settings.written or name in TIED
+    for own in (settings, replace(settings, written=""), changed):
         again = parse_settings(own.text, name)
         assert {level: row for level, row in again.budget.losses.items() if row} == {
             level: row for level, row in own.budget.losses.items() if row
         }
         assert replace(again, budget=own.budget) == own
         assert again.text == own.text
+
+
+def test_settings_of_json_have_a_text_of_toml(tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text(json.dumps(tomllib.loads(SMALL)))
+    settings = read_settings(tmp_path / "small.json")
+    assert settings == parse_settings(settings.text, "small") == parse_settings(SMALL, "small")
 
 
 def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
