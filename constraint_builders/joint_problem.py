@@ -99,7 +99,9 @@ def joint(
     schemas = {name: own.domain.schema for name, own in products.items()}
     require_known_factors(recodes or {}, schemas, schema)
     common = common_schema(schemas, schema, recodes or {})
-    return _joined(products, common, _leaves_of(products), desired, only, beside, undetermined)[0]
+    return _joined(
+        products, common, _leaves_of(products), desired, CountedParts(only or {}, beside or {}), undetermined
+    )[0]
 
 
 def joint_parts(
@@ -124,7 +126,7 @@ def joint_parts(
     common, leaves = parts.common(schemas, recodes), _leaves_of(products)
     require_known_factors(recodes, schemas, common.schema)
     asked = None if desired is None else _asked_of_each(products, common, leaves, desired)
-    problem, apart = _joined(products, common, leaves, asked, parts.only, parts.beside, "nan")
+    problem, apart = _joined(products, common, leaves, asked, parts, "nan")
     if apart is None:
         raise ValueError("only= names no product")
     return problem, apart
@@ -161,8 +163,7 @@ def _joined(
     common: CommonSchema,
     leaves: CommonLeaves,
     desired: Mapping[str, Any] | Sequence[str] | str | None,
-    only: Parts | None,
-    beside: Parts | None,
+    parts: CountedParts,
     undetermined: Literal["error", "nan"],
 ) -> tuple[Problem, LeavesByGroup | None]:
     """The joint problem, and which of its layers tell apart what products count, if some count a part."""
@@ -177,13 +178,9 @@ def _joined(
             wanted.append((leaves.layer(name, levels[level]), common.table(name, table)))
     asked = _by_layer(wanted) if desired is None else desired
     zeros, over = _zeros(products, common, leaves), TableNames.of(common.schema, leaves.areas)
-    apart = None
-    if beside and not only:
-        raise ValueError("beside= is of problems in only=, which say whom they count: give only= too")
-    if only is not None:
-        _require_known("only=", only, products)
-        _require_known("beside=", beside or {}, products)
-        apart = LeavesByGroup(common.schema, leaves, only, beside or {})
+    parts.require(products)
+    apart = parts.apart(common.schema, leaves)
+    if apart is not None:
         observed = [apart.measured(*own) for own in observed]
         asked = _asked_apart(apart, asked)
         zeros = apart.empty(zeros)
@@ -232,12 +229,6 @@ def _by_layer(tables: Iterable[Name]) -> dict[str, list[str]]:
     for layer, table in dict.fromkeys(tables):
         found.setdefault(layer, []).append(table)
     return found
-
-
-def _require_known(option: str, parts: Parts, products: Mapping[str, Problem]) -> None:
-    unknown = [name for name in parts if name not in products]
-    if unknown:
-        raise ValueError(f"{option} names problem {unknown[0]!r}: there are {', '.join(map(repr, products))}")
 
 
 def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -220,15 +220,9 @@ class CountedParts:
         ValueError
             If there is no product of a name, or none that counts all people; or as `common_schema`.
         """
+        self.require(schemas)
         if not self.only:
-            if self.beside or self.own:
-                said = "beside=" if self.beside else "own="
-                raise ValueError(f"{said} is of products in only=, which say whom they count: give only= too")
             return common_schema(schemas, None, recodes)
-        for option, named in (("only=", self.only), ("beside=", self.beside)):
-            unknown = [name for name in named if name not in schemas]
-            if unknown:
-                raise ValueError(f"{option} names product {unknown[0]!r}: there are {', '.join(map(repr, schemas))}")
         whole = {name: schema for name, schema in schemas.items() if name not in self.only}
         if not whole:
             raise ValueError("only= names all products: leave the one out that counts everybody")
@@ -239,6 +233,16 @@ class CountedParts:
             return common_schema(schemas, with_own_variables(finer, parts, own), recodes)
         except ValueError as error:
             raise ValueError(f"{error}; or name it as its own, own=, where no other product has it") from None
+
+    def require(self, names: Collection[str]) -> None:
+        """Raise `ValueError` if other problems than some are named, or counts beside those of none of them."""
+        for option, named in (("only=", self.only), ("beside=", self.beside)):
+            unknown = [name for name in named if name not in names]
+            if unknown:
+                raise ValueError(f"{option} names problem {unknown[0]!r}: there are {', '.join(map(repr, names))}")
+        if not self.only and (self.beside or self.own):
+            said = "beside=" if self.beside else "own="
+            raise ValueError(f"{said} is of problems in only=, which say whom they count: give only= too")
 
     def own_variables(self, schemas: Mapping[str, Schema]) -> tuple[str, ...]:
         """The variables that only products that count a part have, those of counts beside first."""

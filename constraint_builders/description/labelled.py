@@ -19,6 +19,7 @@ from constraint_builders.arrays import Index
 NODE = "node"  # the axis of problems that are given by a matrix
 LEAF_AXIS = "leaf"  # of what is said of every leaf of areas
 OF_ANY_NAME = ([NODE], [LEAF_AXIS])  # whatever an index of theirs is called
+PLAIN = {float, int, str}  # kinds of entries that have no labels of their own
 INSTEAD = "to give values by their positions write .to_numpy()"
 
 
@@ -39,7 +40,7 @@ def has_labels(values: Any) -> bool:
     if _is_named_tuple(values):
         return True
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object):
-        return any(has_labels(own) for own in values if not isinstance(own, float | int | str))
+        return not PLAIN.issuperset(map(type, values)) and any(map(has_labels, values))
     return hasattr(values, "columns")
 
 

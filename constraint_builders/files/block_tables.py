@@ -15,9 +15,8 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.labels import refuse_alike
-from constraint_builders.files.measurement_queries import LARGEST
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.numbers import NotANumberError, read_codes, read_labels, read_numbers
+from constraint_builders.files.numbers import LARGEST, NotANumberError, read_codes, read_labels, read_numbers
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.source import Source, open_source
 

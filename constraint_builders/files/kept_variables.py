@@ -188,7 +188,7 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
     source, units = settings, None
     if settings.name in TIED:
         tied, histograms = tied_settings(settings.name)
-        if settings.text == tied.text:  # and no file of that name
+        if settings == tied:  # and no file of that name
             source, units = histograms.households, histograms.units
     if variables is None:
         return KeptVariables(source, settings, units)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.common_leaves import LeavesByGroup
+from constraint_builders.description.labelled import NODE, Nodes
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
@@ -30,8 +31,8 @@ from constraint_builders.files.columns import (
     cell_keys,
     without_source,
 )
-from constraint_builders.files.measurement_queries import LARGEST
 from constraint_builders.files.new_files import replacing
+from constraint_builders.files.numbers import LARGEST
 from constraint_builders.files.source import writer_of
 from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem
@@ -83,7 +84,8 @@ def estimates_frame(
     Returns
     -------
     polars.DataFrame
-        With a column ``note`` where some cells are NaN because nothing determines them.
+        With a column ``node`` instead of keys where a matrix says what is summed, or what is equal: the names that its
+        index gives, or numbers. And a column ``note`` where some cells are NaN because nothing determines them.
 
     Raises
     ------
@@ -93,6 +95,9 @@ def estimates_frame(
     columns = _vectors(problem.desired, estimate=estimate, std_error=std_error, lower=lower, upper=upper)
     if problem.undetermined is not None:
         columns.append(_notes(problem, problem.undetermined))
+    if isinstance(problem.desired.naming, Nodes):
+        (nodes,) = problem.desired.naming.dimensions(NODE)
+        return pl.DataFrame([pl.Series(NODE, nodes.labels, dtype=pl.String), *columns])
     return _key_columns(problem, problem.desired, problem.desired_tables).with_columns(columns)
 
 

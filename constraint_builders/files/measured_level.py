@@ -25,9 +25,8 @@ from constraint_builders.files.kept_variables import (
     tenure_of_units,
     types_of_facilities,
 )
-from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS
-from constraint_builders.files.measurement_queries import MEASUREMENT_SUFFIX, OTHER_HISTOGRAM
-from constraint_builders.files.measurement_rows import Bounds, ExactCounts, MeasuredRows, RowReader, TableRows, Zeros
+from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENT_SUFFIX, MEASUREMENTS
+from constraint_builders.files.measurement_rows import OTHER_HISTOGRAM, RowReader, TableRows
 from constraint_builders.files.reading_report import FacilityBounds, ImpliedTotal, Remark, RowAccounts
 from constraint_builders.files.settings import Settings
 from constraint_builders.memory import format_bytes
@@ -134,7 +133,7 @@ class MeasuredLevel:
         said: dict[str, Flags] = {}
         for path in self._files[CONSTRAINTS]:
             for known in reader.constraints(path):
-                if isinstance(known, ExactCounts):
+                if known.kind == "exact":
                     geounits = self._only(said, known, known.name)
                     housing_units[geounits] = known.values[:, 0]
                     self.types = (HOUSING_UNITS, *types_of_facilities(units))
@@ -149,7 +148,7 @@ class MeasuredLevel:
                 self._add_units(rows, geounits, housing_units[geounits], keep)
         self._accounts.take_over(reader.accounts, OTHER_HISTOGRAM)
 
-    def _add_units(self, rows: MeasuredRows, geounits: Index, housing_units: Float, keep: Keep) -> None:
+    def _add_units(self, rows: TableRows, geounits: Index, housing_units: Float, keep: Keep) -> None:
         """What the histogram of units tells of households."""
         schema = self._kept.target.schema
         by_tenure = tenure_of_units(rows.values)
@@ -173,7 +172,7 @@ class MeasuredLevel:
             self.totals[table.name] = np.zeros(self.geocodes.len())
         return self.variances[table.name], self.totals[table.name]
 
-    def _add_measurements(self, rows: MeasuredRows, keep: Keep) -> None:
+    def _add_measurements(self, rows: TableRows, keep: Keep) -> None:
         """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
         geounits = self._only(self._given, rows, f"table {rows.table.name!r}")
         self._expected.add(rows.table.name, geounits, rows.variances, rows.values)
@@ -182,20 +181,20 @@ class MeasuredLevel:
 
     def _add_known(self, known: TableRows, keep: Keep) -> None:
         """What a constraint says."""
-        if isinstance(known, Zeros):
+        if known.kind.endswith("zeros"):
             self._add_zeros(known)
             return
         geounits = self._only(self._said, known, known.name)
-        if isinstance(known, Bounds):
+        if known.kind in ("lower", "upper"):
             self.types = (HOUSING_UNITS, *self._settings.schema.labels_of(known.table.factors[0])[1:])
             self._types_table = known.table
-            self.bounds.add(known.is_upper, geounits, known.values)
+            self.bounds.add(known.kind == "upper", geounits, known.values)
         else:
             self._add_exact(known, geounits, keep)
 
     def _only(self, given: dict[str, Flags], rows: TableRows, what: str) -> Index:
         """The numbers of the geounits of rows, noted as given; `ValueError` if one of them is given already."""
-        key = rows.table.name if isinstance(rows, MeasuredRows) else rows.name
+        key = rows.table.name if rows.kind == "measured" else rows.name
         own, geounits = given.setdefault(key, np.zeros(self.geocodes.len(), dtype=bool)), self._numbers(rows.geocodes)
         repeated = own[geounits] | (np.bincount(geounits, minlength=own.size)[geounits] > 1)
         if repeated.any():
@@ -287,12 +286,12 @@ class MeasuredLevel:
             ]
         )
 
-    def _add_zeros(self, rows: Zeros) -> None:
+    def _add_zeros(self, rows: TableRows) -> None:
         schema, table = self._settings.schema, self._kept.table(rows.table)
         self.spoken_of |= {schema.names[axis] for axis in rows.table.axes}
         cells = self._kept.empty(rows.table, rows.values)
         lost = int((rows.values.any(axis=1) & ~cells.any(axis=1)).sum())
-        if rows.only_zeros:
+        if rows.kind == "only zeros":
             self._accounts.replace(self._name, CONSTRAINTS, rows.name, SUMMED_ZEROS, lost)
         if not cells.any():
             return

@@ -1,13 +1,16 @@
 """What the rows of noisy measurement files say of tables: measured values, exact counts, structural zeros and bounds.
 
-A reader of one geolevel counts what becomes of every row.
+A row counts what its name and its attribute columns say, read into tables of the schema. An attribute column holds
+``*`` where its variable is summed out, ``detailed`` or the variable's own name for all levels (two spellings of one
+thing), a recode's name, or the name of a set of levels, of which the row has the sum alone. A reader of one geolevel
+counts what becomes of every row.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,34 +19,38 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.files.measurement_files import CONSTRAINTS, EVERY_NAME, MEASUREMENTS, batches
-from constraint_builders.files.measurement_queries import (
+from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.files.measurement_files import (
     CONSTRAINT_SUFFIX,
+    CONSTRAINTS,
+    EVERY_NAME,
     MEASUREMENT_SUFFIX,
-    NOT_A_TABLE,
-    Query,
+    MEASUREMENTS,
     Values,
-    columns_said,
+    batches,
     groups,
-    measured_table,
-    other_histogram,
     place_of,
-    query_of,
 )
 from constraint_builders.files.naming import naming
 from constraint_builders.files.reading_report import RowAccounts
 from constraint_builders.files.settings import Settings
 
+SUMMED_OUT, DETAILED = "*", "detailed"
+SUMMED_OUT_SPELLINGS = (None, "", SUMMED_OUT, "total")
 SIGNS = {"=": "=", "==": "=", "<=": "<=", ">=": ">="}
+OTHER_HISTOGRAM = "it is of another histogram of the same geounits, which these settings do not have"
+BOTH_HISTOGRAMS = "it ties two histograms, of which these settings have one"
+NOT_A_TABLE = "it is not a table of the schema"
 UNTRUE = "it holds of published estimates, not of the true counts"
 UNKNOWN = "the settings do not say that it holds of the true counts"
 UPPER = "a linear estimate cannot use an upper bound above 0"
 LOWER = "a linear estimate cannot use a lower bound"
 OF_SETS = "it is an exact count of a set of levels that no table has"
 NOT_MEASURED = "it was not measured: no value, or an infinite variance"
+
+Said = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,10 @@ class TableRows:
 
     Attributes
     ----------
+    kind : str
+        "measured"; "exact" where counts are known exactly; "zeros" where cells that are true are 0, and "only zeros"
+        where the rows say nothing else; "lower" and "upper" of bounds on the persons of every type that say how many
+        facilities there are, the first type being households.
     path : Path
     name : str
         The query's or the constraint's.
@@ -59,38 +70,17 @@ class TableRows:
     geocodes : polars.Series of str, (rows,)
     values : ndarray, (rows, cells)
         In C order of the table.
+    variances : ndarray, (rows,)
+        Of every cell of a row; 0 of what was not measured.
     """
 
+    kind: str
     path: Path
     name: str
     table: Table
     geocodes: pl.Series
     values: NDArray
-
-
-@dataclass(frozen=True)
-class MeasuredRows(TableRows):
-    """Measurements, with the variance of every cell of a row, (rows,)."""
-
-    variances: Float
-
-
-class ExactCounts(TableRows):
-    """Counts that are known exactly."""
-
-
-@dataclass(frozen=True)
-class Zeros(TableRows):
-    """Cells that are zero, where values are true; and whether nothing else is said."""
-
-    only_zeros: bool
-
-
-@dataclass(frozen=True)
-class Bounds(TableRows):
-    """Bounds on the persons of every type that say how many facilities there are; the first type is households."""
-
-    is_upper: bool
+    variances: Float = field(default_factory=lambda: np.zeros(1))
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ class RowReader:
     accounts: RowAccounts
     at_once: int
 
-    def measurements(self, path: Path) -> Iterator[MeasuredRows]:
+    def measurements(self, path: Path) -> Iterator[TableRows]:
         """The measured rows of one file of measurements by table, some rows of the file at a time.
 
         Raises
@@ -131,13 +121,14 @@ class RowReader:
                 keys = ["query_name", *(name for name in beside if name in frame.columns)]
                 for said, rows, lists in groups(self._measured(frame), keys):
                     name = said["query_name"]
-                    table, reason = _measured_table(name.removesuffix(MEASUREMENT_SUFFIX), rows, said, settings)
+                    table, reason = measured_table(rows, said, settings)
                     if table is None:
                         self._leave(MEASUREMENTS, name, reason, rows.height)
                     else:
                         self.accounts.use(self.geolevel, MEASUREMENTS, name, rows.height)
                         values = lists.array(table.size, f"table {table.name!r}")
-                        yield MeasuredRows(path, name, table, rows["geocode"], values, rows["variance"].to_numpy())
+                        variances = rows["variance"].to_numpy()
+                        yield TableRows("measured", path, name, table, rows["geocode"], values, variances)
 
     def constraints(self, path: Path) -> Iterator[TableRows]:
         """The zeros that one file of constraints implies, its exact counts and its bounds, some rows at a time.
@@ -206,38 +197,133 @@ class RowReader:
                 row, cell = np.argwhere(wrong)[0]
                 code = geocodes[int(row)]
                 raise ValueError(f"{name} of {self.geolevel} {code!r} is {values[row, cell]}: {why}")
-        bounds = self.settings.facilities
-        says_facilities = _plain(name) in bounds and len(query.table.factors) == 1 and not query.chosen
+        bounds, plain = self.settings.facilities, name.removesuffix(CONSTRAINT_SUFFIX)
+        says_facilities = plain in bounds and len(query.table.factors) == 1 and not query.chosen
         if says_facilities:
-            yield Bounds(path, name, query.table, geocodes, values, _plain(name) == bounds[1])
+            yield TableRows("upper" if plain == bounds[1] else "lower", path, name, query.table, geocodes, values)
         is_exact = sign == "=" and not query.chosen
         empty = (values == 0) & (sign != ">=")
         if empty.any():
-            yield Zeros(path, name, query.table, geocodes, query.spread(empty), not is_exact)
+            kind = "zeros" if is_exact else "only zeros"
+            yield TableRows(kind, path, name, query.table, geocodes, query.spread(empty))
         used = rows.height if is_exact else int(empty.any(axis=1).sum())
         self.accounts.use(self.geolevel, CONSTRAINTS, name, used)
         why = UPPER if sign == "<=" else LOWER if sign == ">=" else OF_SETS
         why += "; it says how many facilities there are" if says_facilities else ""
         self._leave(CONSTRAINTS, name, why, rows.height - used)
         if is_exact:
-            yield ExactCounts(path, name, query.table, geocodes, values)
+            yield TableRows("exact", path, name, query.table, geocodes, values)
 
 
-def _measured_table(
-    name: str, rows: pl.DataFrame, said: Mapping[str, str], settings: Settings
-) -> tuple[Table | None, str]:
-    """The table of measured rows of one name, or why there is none."""
-    other = other_histogram(said, settings)
-    if other is not None:
+@dataclass(frozen=True)
+class Query:
+    """A table, of which some variables are summed over a set of levels only.
+
+    Attributes
+    ----------
+    table : Table
+        With those variables in full.
+    chosen : mapping of int to tuple of int
+        For each of those axes of the table its set of levels.
+    """
+
+    table: Table
+    chosen: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells along each of the table's axes; 1 for those with a set of levels."""
+        return tuple(1 if i in self.chosen else size for i, size in enumerate(self.table.shape))
+
+    def spread(self, cells: Flags) -> Flags:
+        """Mark the table's cells, (rows, table.size), that the marked cells of the query, (rows, cells), sum."""
+        full = np.zeros((len(cells), *self.table.shape), dtype=bool)
+        levels = [self.chosen.get(i, range(size)) for i, size in enumerate(self.table.shape)]
+        full[np.ix_(range(len(cells)), *levels)] = cells.reshape(-1, *self.shape)
+        return full.reshape(len(cells), -1)
+
+
+def query_of(said: Said, settings: Settings) -> Query:
+    """What attribute columns, one for each variable, say; `ValueError` if one names nothing that the settings know."""
+    factors: list[str] = []
+    chosen: dict[str, tuple[int, ...]] = {}
+    for variable in settings.schema.names:
+        factor, sets = said[variable], settings.selections.get(variable, {})
+        if factor in (None, ""):
+            raise ValueError(f"column {variable!r} is empty: it does not say what is counted")
+        if factor in SUMMED_OUT_SPELLINGS:
+            continue
+        own = [recode.name for recode in settings.schema.recodes if settings.schema.names[recode.axis] == variable]
+        if factor in (DETAILED, variable):
+            factors.append(variable)
+        elif factor in sets:
+            factors.append(variable)
+            chosen[variable] = sets[str(factor)]
+        elif factor in own:
+            factors.append(str(factor))
+        else:
+            known = ", ".join(repr(name) for name in (DETAILED, *own))
+            raise ValueError(f"column {variable!r} says {factor!r}, of which the settings know only {known}")
+    table = make_table(settings.schema, tuple(factors))
+    return Query(table, {table.factors.index(variable): levels for variable, levels in chosen.items()})
+
+
+def other_histogram(said: Said, settings: Settings) -> str:
+    """Why a row is not of the settings' histogram, where files hold several; empty if it may be.
+
+    It is of another if only columns of variables that the settings have `beside` their own name a factor, and of both
+    if those of both do.
+    """
+    own, others = (
+        any(said.get(name) not in SUMMED_OUT_SPELLINGS for name in names)
+        for names in (settings.schema.names, settings.beside)
+    )
+    return (BOTH_HISTOGRAMS if own else OTHER_HISTOGRAM) if others else ""
+
+
+def measured_table(rows: pl.DataFrame, said: Said, settings: Settings) -> tuple[Table | None, str]:
+    """The table of measured rows of one name, in the schema's order of the variables, or why there is none.
+
+    Parameters
+    ----------
+    rows : polars.DataFrame
+        Whose columns say what is counted if their name, without its ending, is no table of the schema.
+    said : mapping of str to str
+        What tells them from other rows: their name, and of several histograms the attribute columns.
+    settings : Settings
+
+    Raises
+    ------
+    ValueError
+        If the columns, where all say something, contradict the name, or `query_shape` does.
+    """
+    other, schema = other_histogram(said, settings), settings.schema
+    if other:
         return None, other
+    present = [name for name in settings.variables if name in rows.columns]
+    columns = [said] if settings.beside else rows.select(present).unique(maintain_order=True).to_dicts()
     try:
-        table = measured_table(name, [said] if settings.beside else columns_said(rows, settings), settings)
-    except ValueError as error:
-        _require_shape(rows, parse_table(settings.schema, name).in_schema_order(), settings.schema)
-        raise ValueError(f"{place_of(rows)}: {error}") from None
-    if table is not None:
-        _require_shape(rows, table, settings.schema)
-    return table, NOT_A_TABLE
+        table = parse_table(schema, str(said["query_name"]).removesuffix(MEASUREMENT_SUFFIX)).in_schema_order()
+    except ValueError:
+        try:
+            queries = [query_of(row, settings) for row in columns]
+        except (ValueError, KeyError):  # of a column that is not there
+            return None, NOT_A_TABLE
+        if not queries or any(query.chosen or query.table != queries[0].table for query in queries):
+            return None, NOT_A_TABLE
+        table = queries[0].table
+    _require_shape(rows, table, schema)
+    factors = dict(zip(table.axes, table.factors, strict=True))
+    for row in columns:
+        for axis, variable in enumerate(schema.names if all(row.get(name) for name in schema.names) else ()):
+            text = row[variable]
+            factor = None if text in SUMMED_OUT_SPELLINGS else variable if text == DETAILED else text
+            if factor != factors.get(axis):
+                raise ValueError(
+                    f"{place_of(rows)}: its name says table {table.name!r}, its column {variable!r} says {text!r}: "
+                    "which it is cannot be told"
+                )
+    return table, ""
 
 
 def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
@@ -252,17 +338,13 @@ def _require_shape(rows: pl.DataFrame, table: Table, schema: Schema) -> None:
             raise ValueError(f"{place_of(rows)}: query_shape {shape}, but table {table.name!r} has {expected}")
 
 
-def _plain(name: str) -> str:
-    return name.removesuffix(CONSTRAINT_SUFFIX)
-
-
 def _understood(said: Mapping[str, Any], settings: Settings) -> tuple[Query | None, str, str]:
     """The constraint's query and sign, or why it cannot be used."""
-    name, names = _plain(str(said["query_name"])), settings.schema.names
+    name, names = str(said["query_name"]).removesuffix(CONSTRAINT_SUFFIX), settings.schema.names
     if name in settings.untrue:
         return None, "", UNTRUE
     other = other_histogram(said, settings)
-    if other is not None:
+    if other:
         return None, "", other
     if settings.true and name not in settings.facilities and not any(fnmatchcase(name, own) for own in settings.true):
         return None, "", UNKNOWN

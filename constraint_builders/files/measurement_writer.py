@@ -16,15 +16,17 @@ from constraint_builders.description.layout import by_table
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.arrow_files import write_parquet
-from constraint_builders.files.measurement_files import CONSTRAINTS, LEVEL_SUFFIX, MEASUREMENTS, require_free_names
-from constraint_builders.files.measurement_queries import (
+from constraint_builders.files.measurement_files import (
     CONSTRAINT_SUFFIX,
-    DETAILED,
-    LARGEST,
+    CONSTRAINTS,
+    LEVEL_SUFFIX,
     MEASUREMENT_SUFFIX,
-    SUMMED_OUT,
+    MEASUREMENTS,
+    require_free_names,
 )
+from constraint_builders.files.measurement_rows import DETAILED, SUMMED_OUT
 from constraint_builders.files.new_files import new_folder, path_component
+from constraint_builders.files.numbers import LARGEST
 from constraint_builders.problem import Problem
 from constraint_builders.schema_order import in_schema_order
 

@@ -24,6 +24,7 @@ HOLDS = {
     pl.Float64: "decimal numbers",
 }
 TEXT = (pl.String, pl.Categorical, pl.Enum)
+LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
 
 MINUS = "\N{MINUS SIGN}"
 EMPTY = r"^(?i:nan|na|n/a)?$"

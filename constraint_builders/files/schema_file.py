@@ -26,15 +26,14 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Recode, Schema, Variable
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.level_ranges import parse_partition
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.new_files import replacing
 from constraint_builders.opening import open_file
@@ -45,6 +44,7 @@ _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _LONG_PATH = re.compile(rf"(?:^|[{{,])[ \t\[]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{16}}", re.MULTILINE)
 
 T = TypeVar("T")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 GROUPS = "a list with one group a level, all text or all numbers"
 
@@ -56,13 +56,13 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
     ----------
     path : path
     kind : type
-        What the file must be: a `msgspec.Struct`, or any other type that msgspec knows. A description in
-        ``Annotated[..., msgspec.Meta(description=...)]`` says in words what a key must be.
+        What the file must be: a `msgspec.Struct`, or any other type that msgspec knows.
 
     Returns
     -------
     document : kind
     text : str
+        Of a TOML file; empty of another.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def read_document(path: str | os.PathLike[str], kind: type[T]) -> tuple[T, str]:
         data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST >> 20} MiB: give a smaller file")
-        text = data.decode()
-        return parse_document(text, kind, is_json=Path(path).suffix == ".json"), text
+        text, is_json = data.decode(), Path(path).suffix == ".json"
+        return parse_document(text, kind, is_json=is_json), "" if is_json else text
 
 
 def parse_document(text: str, kind: type[T], *, is_json: bool = False) -> T:
@@ -91,77 +91,31 @@ def parse_document(text: str, kind: type[T], *, is_json: bool = False) -> T:
         raise ValueError(f"it is not JSON: {error}") from None
     try:
         return msgspec.convert(document, kind)
-    except (msgspec.ValidationError, RecursionError):
-        raise ValueError(_objection(document, kind, "")) from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(_objection(document, kind, "", error)) from None
 
 
-def _objection(value: Any, kind: Any, key: str) -> str:
-    """What is wrong with the first and innermost part of a value that is not of its kind."""
-    plain, words = _described(kind)
-    if isinstance(plain, type) and issubclass(plain, msgspec.Struct) and isinstance(value, Mapping):
-        where = f"[{key}]" if key else "the file"
-        fields = {field.encode_name: field for field in msgspec.structs.fields(plain)}
-        for name in value:
-            if name not in fields:
-                return f"unknown key {shown(name)} in {where}: there are {', '.join(fields)}"
-        for name, field in fields.items():
-            if name not in value and field.required:
-                return f"{_section_or_key(f'{key}.{name}' if key else name, field.type)} is missing"
-    for name, part, own in _parts(value, plain):
-        if not _fits(part, own):
-            return _objection(part, own, f"{key}.{name}" if key else name)
-    return f"{key or 'it'} must be {words or _words(plain, key)}: got {shown(value)}"
+def _objection(value: Any, kind: Any, key: str, error: Exception) -> str:
+    """What msgspec says of the innermost part that is not of its kind, after the key, which it does not say of all."""
+    for name, part, own in _parts(value, kind):
+        try:
+            msgspec.convert(part, own)
+        except (msgspec.ValidationError, RecursionError) as inner:
+            return _objection(part, own, f"{key}.{name}" if key else name, inner)
+    return f"{key or 'the file'}: {error}"
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The name, value and kind of every part."""
-    if isinstance(value, Mapping):
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            for field in msgspec.structs.fields(kind):
-                if field.encode_name in value:
-                    yield field.encode_name, value[field.encode_name], field.type
-        elif get_origin(kind) is dict:
-            yield from ((str(name), part, get_args(kind)[1]) for name, part in value.items())
-    elif isinstance(value, list) and get_origin(kind) is list:
-        yield from ((str(number), part, get_args(kind)[0]) for number, part in enumerate(value, 1))
+    """The name, value and kind of every key."""
+    if isinstance(value, Mapping) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name in value:
+                yield field.encode_name, value[field.encode_name], field.type
+    elif isinstance(value, Mapping) and get_origin(kind) is dict:
+        yield from ((str(name), part, get_args(kind)[1]) for name, part in value.items())
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    try:
-        msgspec.convert(value, kind)
-    except (msgspec.ValidationError, RecursionError):
-        return False
-    return True
-
-
-def _described(kind: Any) -> tuple[Any, str]:
-    """A type without its annotation, and what that says in words."""
-    if get_origin(kind) is not Annotated:
-        return kind, ""
-    plain, *notes = get_args(kind)
-    return plain, next((note.description for note in notes if isinstance(note, msgspec.Meta) and note.description), "")
-
-
-def _is_section(kind: Any) -> bool:
-    plain, _ = _described(kind)
-    return get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct))
-
-
-def _section_or_key(key: str, kind: Any) -> str:
-    return f"[{key}]" if _is_section(kind) else repr(key)
-
-
-def _words(kind: Any, key: str) -> str:
-    if _is_section(kind):
-        return f"a section [{key}]" if key else "a table of keys"
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, get_args(kind)))}"
-    if get_origin(kind) is list:
-        return "a list"
-    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
-
-
-Levels = Annotated[int | list[str | int], Meta(description="a number of levels, or a list of labels")]
+Levels = int | list[str | int]  # their number, or their labels
 
 
 class LabelledGroups(Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,8 +125,8 @@ class LabelledGroups(Struct, frozen=True, forbid_unknown_fields=True):
     labels: list[str]
 
 
-Groups = Annotated[list[str | int] | LabelledGroups, Meta(description=GROUPS)]
-Desired = Annotated[list[str] | Literal["all"] | None, Meta(description="a list of tables, or 'all'")]
+Groups = list[str | int] | LabelledGroups
+Desired = list[str] | str | None  # or "all"
 
 
 class ProblemSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -302,6 +256,8 @@ def _read(document: SchemaDocument) -> SchemaFile:
 
 
 def _require_tables(schema: Schema, desired: list[str] | str | None) -> None:
+    if isinstance(desired, str) and desired != "all":
+        raise ValueError(f"problem.desired must be a list of tables, or 'all': got {shown(desired)}")
     if desired == []:
         raise ValueError("problem.desired is empty: name a table, or leave it out for the tables of the input")
     if isinstance(desired, list):
@@ -337,6 +293,45 @@ def _partition(schema: Schema, variable: str, recode: str, text: str) -> list:
         return parse_partition(text, schema.size_of(variable))
     except ValueError as error:
         raise ValueError(f"recodes.{variable}.{recode}: {error}") from None
+
+
+def parse_partition(text: str, size: int) -> list[str] | list[int]:
+    """Read a partition of the levels 0 to size - 1, such as ``"0-17 | 18-64 | 65-99,110"``.
+
+    Returns
+    -------
+    list, (size,)
+        For every level the part that it falls in: as written, or, where parts are not in the order of their first
+        levels, by number, since a `Schema` numbers labelled groups in order of first appearance.
+
+    Raises
+    ------
+    ValueError
+        If a part is not made of ranges of existing levels, or a level is in no part, or in two.
+    """
+    parts = ["".join(part.split()) for part in text.split("|")]
+    groups = [-1] * size
+    for number, part in enumerate(parts):
+        for level in levels_in(part, size):
+            if groups[level] >= 0:
+                raise ValueError(f"level {level} is in both {parts[groups[level]]!r} and {part!r}")
+            groups[level] = number
+    if -1 in groups:
+        raise ValueError(f"level {groups.index(-1)} is in no part")
+    in_order = list(dict.fromkeys(groups)) == list(range(len(parts)))
+    return [parts[group] for group in groups] if in_order else groups
+
+
+def levels_in(part: str, size: int) -> Iterator[int]:
+    """The levels of one part of a partition."""
+    for piece in part.split(","):
+        match = _RANGE.fullmatch(piece)
+        if match is None:
+            raise ValueError(f"{piece!r} is not a level nor a range such as 18-64")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < size:
+            raise ValueError(f"{piece!r} is not a range within the levels 0 to {size - 1}")
+        yield from range(first, last + 1)
 
 
 def _labelled(schema: Schema, labels: Mapping[str, tuple[str, ...]]) -> Schema:

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -59,13 +59,13 @@ from constraint_builders.budget import Budget
 from constraint_builders.description.noise import require_law
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
-from constraint_builders.files.level_ranges import levels_in
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.schema_file import (
     LabelledGroups,
     Levels,
     build_schema,
     format_schema,
+    levels_in,
     parse_document,
     read_document,
     toml_section,
@@ -80,14 +80,9 @@ EXAMPLES = ("blocks_adult_race",)
 
 Selections = Mapping[str, Mapping[str, tuple[int, ...]]]
 
-Partition = Annotated[
-    str | list[str | int] | LabelledGroups,
-    Meta(description="a list with one group a level, or ranges of levels such as '0-17 | 18-99'"),
-]
-Selection = Annotated[
-    str | list[str | int], Meta(description="a list of labels of levels, or ranges of levels such as '0-17,99'")
-]
-Loss = Annotated[int | float | str, Meta(description="a whole number or an exact fraction such as '1/10'")]
+Partition = str | list[str | int] | LabelledGroups  # ranges of levels such as "0-17 | 18-99", or a group of each level
+Selection = str | list[str | int]  # ranges of levels such as "0-17,99", or labels
+Loss = int | float | str  # a whole number, or an exact fraction such as "1/10"
 
 
 class BudgetSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +101,7 @@ class ConstraintsSection(Struct, frozen=True, forbid_unknown_fields=True):
 
     untrue: list[str] = []
     true: list[str] = []
-    facilities: Annotated[list[str], Meta(max_length=2, description="two names, of lower and of upper bounds")] = []
+    facilities: Annotated[list[str], Meta(max_length=2)] = []
 
 
 class SettingsDocument(Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,8 +141,8 @@ class Settings:
         Names of the lower and of the upper bounds that say how many facilities there are; or nothing.
     beside : tuple of str
         Variables of other histograms of the same geounits that the same files hold.
-    text : str
-        The TOML that says all this.
+    written : str
+        The TOML that they were read from, perhaps before something was changed; no part of what is compared.
     """
 
     name: str
@@ -155,17 +150,40 @@ class Settings:
     geolevels: tuple[str, ...]
     budget: Budget
     noise: str
-    selections: Selections
-    untrue: tuple[str, ...]
-    text: str
+    selections: Selections = field(default_factory=lambda: MappingProxyType({}))
+    untrue: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
     facilities: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    written: str = field(default="", compare=False, repr=False)
 
     @property
     def variables(self) -> tuple[str, ...]:
         """Names of the variables that its files may have columns of: those of the schema, and those beside."""
         return (*self.schema.names, *self.beside)
+
+    @property
+    def text(self) -> str:
+        """The TOML that says all this but the name: as it was read, where nothing was changed since."""
+        if self.written and parse_settings(self.written, self.name) == self:
+            return self.written
+        losses = self.budget.losses
+        tables = dict.fromkeys(table for row in losses.values() for table in row)
+        said = {"geolevels": list(self.geolevels), "noise": self.noise, "beside": list(self.beside)}
+        chosen = {
+            variable: {name: ",".join(map(str, levels)) for name, levels in own.items()}
+            for variable, own in self.selections.items()
+        }
+        constraints = {key: list(own) for key in ("untrue", "true", "facilities") if (own := getattr(self, key))}
+        spent = {table: [str(losses.get(level, {}).get(table, 0)) for level in self.geolevels] for table in tables}
+        sections = [
+            "\n".join(f"{key} = {toml_value(own)}" for key, own in said.items() if own),
+            format_schema(self.schema).rstrip(),
+            *(toml_section(key, own) for key, own in (("selections", chosen), ("constraints", constraints)) if own),
+            toml_section("budget", {"measure": self.budget.measure, "neighbours": self.budget.neighbours}),
+            toml_section("budget.losses", spent),
+        ]
+        return "\n\n".join(sections) + "\n"
 
     def variances(self) -> dict[str, dict[str, float]]:
         """sigma^2 of every table by geolevel, in squared counts; see `Budget.variances`."""
@@ -274,10 +292,10 @@ def _settings(document: SettingsDocument, text: str, name: str) -> Settings:
         noise=document.noise,
         selections=selections,
         untrue=tuple(said.untrue),
-        text=text,
         true=tuple(said.true),
         facilities=tuple(said.facilities),
         beside=beside,
+        written=text,
     )
 
 
@@ -294,23 +312,8 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
     """
     levels, law = settings.geolevels, settings.budget
     by_level = {level: {table: own[level] for table, own in losses.items() if own.get(level)} for level in levels}
-    spent = {table: [str(own.get(level, 0)) for level in levels] for table, own in losses.items()}
-    sections = [
-        f"geolevels = {toml_value(levels)}\nnoise = {toml_value(settings.noise)}",
-        format_schema(schema).rstrip(),
-        toml_section("budget", {"measure": law.measure, "neighbours": law.neighbours}),
-        toml_section("budget.losses", spent),
-    ]
-    return Settings(
-        name=name,
-        schema=schema,
-        geolevels=levels,
-        budget=Budget(by_level, measure=law.measure, neighbours=law.neighbours),
-        noise=settings.noise,
-        selections=MappingProxyType({}),
-        untrue=(),
-        text="\n\n".join(sections) + "\n",
-    )
+    budget = Budget(by_level, measure=law.measure, neighbours=law.neighbours)
+    return Settings(name, schema, levels, budget, settings.noise)
 
 
 def with_recodes_of(schema: Schema, other: Schema) -> Schema:

@@ -48,17 +48,17 @@ def spine_of_codes(
         If a code begins with none above, or a geounit above the lowest level has none below.
     """
     by_level = {name: codes.to_list() for name, codes in geocodes.items() if codes.len()}
-    names = list(by_level)
-    remarks = _nested({name: geocodes[name] for name in names})
-    top = by_level[names[0]]
-    if len(top) > 1:
-        above = geolevels.index(names[0]) - 1
+    top = next(iter(by_level))
+    several, above = len(by_level[top]) > 1, geolevels.index(top) - 1
+    strays = any(not codes.str.starts_with(by_level[top][0]).all() for codes in geocodes.values())
+    if several or strays:
         by_level = {geolevels[above] if above >= 0 else ROOT: [""], **by_level}
     spine = Spine.from_geocodes(by_level)
-    if len(top) == 1:
+    remarks = _left_out(spine, by_level)
+    if not several:
         return spine, remarks
     levels = [spine.levels[number] for number in spine.level_of.tolist()]
-    return Spine(spine.parent, levels, [_together(within or top), *spine.geocodes[1:]]), remarks
+    return Spine(spine.parent, levels, [_together(within or by_level[top]), *spine.geocodes[1:]]), remarks
 
 
 def _together(codes: Sequence[str]) -> str:
@@ -66,59 +66,60 @@ def _together(codes: Sequence[str]) -> str:
     return TOGETHER.join(shown)
 
 
-def _nested(geocodes: Mapping[str, pl.Series]) -> list[Remark]:
-    """Refuse codes that begin with none above, and those with which none below begins; remark on levels left out."""
-    names = list(geocodes)
-    used = {name: pl.Series([], dtype=pl.String) for name in names}
-    remarks = []
-    for number, lower in enumerate(names[1:], 1):
-        below = orphans = geocodes[lower]
-        for upper in reversed(names[:number]):
-            above = geocodes[upper]
-            parents = _parents(above if upper == names[number - 1] else above.filter(above != ""), orphans)
-            used[upper] = pl.concat([used[upper], parents.drop_nulls()]).unique()
-            orphans = orphans.filter(parents.is_null())
-            if upper == names[number - 1] and orphans.len():
-                first = f"{orphans.len():,} of {below.len():,} codes at {lower}, {orphans[0]!r} first"
-                text = f"geounits at {upper} above {first}: nothing was measured of them if these were bypassed"
-                remarks.append(Remark("missing", text))
-        if orphans.len():
-            raise _refusal(names[number - 1], geocodes[names[number - 1]], lower, below, orphans)
-    for upper in names[:-1]:
-        childless = geocodes[upper].filter(~geocodes[upper].is_in(used[upper].implode()))
-        if childless.len():
-            found = f"{upper} {childless[0]!r} has no geounits below it, as {childless.len():,} in all"
-            raise ValueError(f"{found}: {_cause(geocodes[upper])}")
+def _left_out(spine: Spine, geocodes: Mapping[str, Sequence[str]]) -> list[Remark]:
+    """Remarks on geounits above others that are not there.
+
+    Those of which only a root is left whose code is empty, and so begins all, are refused, and those without any below.
+
+    Parameters
+    ----------
+    spine : Spine
+    geocodes : mapping of str to sequence of str
+        Of its geounits by geolevel, in its order, from the root down.
+    """
+    names, remarks = list(geocodes), []
+    number = np.repeat(np.arange(len(names)), [len(codes) for codes in geocodes.values()])
+    for own in range(2, len(names)):
+        units, upper = np.flatnonzero(number == own), names[own - 1]
+        parents = spine.parent[units]
+        skips, lost = units[number[parents] < own - 1], units[parents == 0]
+        if lost.size and not spine.geocodes[0]:
+            raise _refusal(upper, geocodes[upper], names[own], units.size, [spine.geocodes[i] for i in lost.tolist()])
+        if skips.size:
+            first = f"{skips.size:,} of {units.size:,} codes at {names[own]}, {spine.geocodes[skips[0]]!r} first"
+            text = f"geounits at {upper} above {first}: nothing was measured of them if these were bypassed"
+            remarks.append(Remark("missing", text))
+    for own, (upper, codes) in enumerate(list(geocodes.items())[:-1]):
+        childless = np.flatnonzero((spine.child_counts == 0) & (number == own))
+        if childless.size:
+            found = f"{upper} {spine.geocodes[childless[0]]!r} has no geounits below it, as {childless.size:,} in all"
+            raise ValueError(f"{found}: {_cause(codes)}")
     return remarks
 
 
-def _cause(codes: pl.Series) -> str:
+def _cause(codes: Sequence[str]) -> str:
     """Why none begins with some codes of a level."""
-    if codes.str.contains(r"\s").any():
+    if any(code.split() != [code] for code in codes if code):
         return "codes there hold spaces, strip them"
-    lengths = codes.str.len_chars().unique().sort().to_list()
+    lengths = sorted(set(map(len, codes)))
     if len(lengths) > 1:
         return f"codes there have {' and '.join(map(str, lengths))} characters, some lost leading zeros?"
     return "a partition is missing, or within= should leave it out"
 
 
-def _refusal(upper: str, above: pl.Series, lower: str, below: pl.Series, orphans: pl.Series) -> ValueError:
-    zeros = _parents(above, "0" + orphans), _parents("0" + above, orphans)
-    lost = any(parents.is_not_null().all() for parents in zeros)
-    advice = "one of the two lost leading zeros, keep codes as text" if lost else "copy both from one product"
+def _refusal(upper: str, above: Sequence[str], lower: str, of: int, lost: Sequence[str]) -> ValueError:
+    zeros = (above, [f"0{code}" for code in lost]), ([f"0{code}" for code in above], lost)
+    advice = "copy both from one product"
+    if any(all(map(set(begin).intersection, map(_beginnings, codes))) for begin, codes in zeros):
+        advice = "one of the two lost leading zeros, keep codes as text"
     return ValueError(
-        f"{orphans.len():,} of {below.len():,} codes at {lower}, {orphans[0]!r} first, begin with none of {upper}, "
-        f"where they are such as {above[0]!r}: {advice}"
+        f"{len(lost):,} of {of:,} codes at {lower}, {lost[0]!r} first, begin with none of {upper}, where they are such "
+        f"as {above[0]!r}: {advice}"
     )
 
 
-def _parents(above: pl.Series, below: pl.Series) -> pl.Series:
-    """For every code the longest of those above that it begins with, or null."""
-    found = pl.Series([None] * below.len(), dtype=pl.String)
-    for width in np.unique(above.str.len_chars().to_numpy()).tolist():
-        prefix = below.str.slice(0, width)
-        found = prefix.zip_with(prefix.is_in(above.implode()) & (below.str.len_chars() >= width), found)
-    return found
+def _beginnings(code: str) -> list[str]:
+    return [code[:width] for width in range(len(code) + 1)]
 
 
 Geounit = tuple[str, str]  # level and code

@@ -9,6 +9,7 @@ the Census Bureau's files the first two steps are one `estimate`.
 
 # %%
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,7 +18,9 @@ import polars as pl
 
 from blue_solvers import Result
 from blue_solvers.cli import main
-from constraint_builders import production_settings
+from constraint_builders import Schema, production_settings
+from constraint_builders.budget import Budget
+from constraint_builders.files import Settings
 
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(2020)
@@ -39,29 +42,16 @@ truth.write_csv(folder / "blocks.csv")
 # %%
 # The tables of the Demographic and Housing Characteristics with sex and age, and their losses at State, County, Tract,
 # Block_Group and Block; those of larger tables are divided by the cells that are summed over.
-schema = production_settings("dhc_us_persons").schema
-recodes = ""
-for name in ("age_18_64_116", "age_38_groups"):
-    groups = np.array(schema.groups_of(name))
-    first, last = np.flatnonzero(np.diff(groups, prepend=-1)), np.flatnonzero(np.diff(groups, append=-1))
-    recodes += f'{name} = "{" | ".join(f"{a}-{b}" for a, b in zip(first, last, strict=True))}"\n'
+persons = production_settings("dhc_us_persons").schema
+groups = {name: persons.groups_of(name) for name in ("age_18_64_116", "age_38_groups")}
+schema = Schema({"sex": ["male", "female"], "age": 116}, {"age": groups})
 summed = {"age_18_64_116 * sex": 1, "age_38_groups * sex": 1, "sex": 2, "sex * age": 42 * 2 * 63}
-rho = (999, 310, 868, 430, 11)
-budget = "\n".join(f'"{name}" = {[f"{part}/{cells}0000" for part in rho]}' for name, cells in summed.items())
-(folder / "settings.toml").write_text(f"""
-geolevels = ["State", "County", "Tract", "Block_Group", "Block"]
-noise = "discrete_gaussian"
-[variables]
-sex = ["male", "female"]
-age = 116
-[recodes.age]
-{recodes}
-[budget]
-measure = "zcdp"
-neighbours = "bounded"
-[budget.losses]
-{budget}
-""")
+rho = {"State": 999, "County": 310, "Tract": 868, "Block_Group": 430, "Block": 11}
+losses = {
+    level: {name: Fraction(part, 10_000 * cells) for name, cells in summed.items()} for level, part in rho.items()
+}
+own = Settings("by sex and age", schema, tuple(rho), Budget(losses), "discrete_gaussian")
+(folder / "settings.toml").write_text(own.text)
 blocks, settings, release, stored = (str(folder / n) for n in ("blocks.csv", "settings.toml", "release", "result"))
 assert main(["simulate", blocks, "--settings", settings, "--seed", "7", "--out", release]) == 0
 assert main(["estimate", release, "--out", stored, "--desired", "sex * age"]) == 0

@@ -11,16 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from constraint_builders.files import write_noisy_measurements
-from tests.helpers.state_files import STATE, noisy, part, read, small_problem
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A state that was measured everywhere."""
-    problem = small_problem(STATE)
-    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
-    return tmp_path / "state"
+from tests.helpers.state_files import part, read
 
 
 def parents_of(file: Path, folder: Path) -> list[Path]:

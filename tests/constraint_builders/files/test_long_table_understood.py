@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -230,63 +231,45 @@ def test_what_excel_says_about_delimiters_is_heard(tmp_path: Path) -> None:
     agrees(write(tmp_path, "sep=;\r\n" + FRAME.write_csv(separator=";").replace("\n", "\r\n").replace(".0", "")))
 
 
-def test_a_sheet_of_excel_is_read(tmp_path: Path) -> None:
+def workbook(path: Path, rows: dict[int, Sequence[Any]], sheets: Sequence[str] = ("Data",)) -> Path:
+    """A file with some rows, by number from 0, in the first of its sheets."""
     pytest.importorskip("fastexcel")
-    xlsxwriter = pytest.importorskip("xlsxwriter")
-    book = xlsxwriter.Workbook(tmp_path / "noisy.xlsx")
-    sheet = book.add_worksheet("Data")
-    book.add_worksheet("Empty")
-    sheet.write(0, 1, "# from 1973")
-    for i, row in enumerate([FRAME.columns, *FRAME.rows()]):
-        for j, cell in enumerate(row):
-            sheet.write(i + 2, j + 1, "inf" if cell == np.inf else cell)
-    book.close()
-    agrees(tmp_path / "noisy.xlsx")
-    assert main(["estimate", str(tmp_path / "noisy.xlsx"), "--out", str(tmp_path / "out.csv")]) == 2  # of recodes
-    book = xlsxwriter.Workbook(tmp_path / "two.xlsx")
-    for name in ("One", "Two"):
-        book.add_worksheet(name).write(0, 0, "table")
-    book.close()
+    with pytest.importorskip("xlsxwriter").Workbook(path) as book:
+        sheet, *_ = [book.add_worksheet(name) for name in sheets]
+        for number, row in rows.items():
+            sheet.write_row(number, 0, ["inf" if cell == np.inf else cell for cell in row])
+    return path
+
+
+def test_a_sheet_of_excel_is_read(tmp_path: Path) -> None:
+    cells = {i: [None, *row] for i, row in enumerate([FRAME.columns, *FRAME.rows()], 2)}
+    path = workbook(tmp_path / "noisy.xlsx", {0: [None, "# from 1973"], **cells}, ["Data", "Empty"])
+    agrees(path)
+    assert main(["estimate", str(path), "--out", str(tmp_path / "out.csv")]) == 2  # of recodes
+    with pytest.importorskip("xlsxwriter").Workbook(tmp_path / "two.xlsx") as book:
+        for name in ("One", "Two"):
+            book.add_worksheet(name).write(0, 0, "table")
     with pytest.raises(ValueError, match=r"two\.xlsx: one sheet must hold a table: 'One', 'Two' do"):
         read_long_table(tmp_path / "two.xlsx")
 
 
 def test_a_header_and_labels_of_a_sheet_may_begin_with_a_hash(tmp_path: Path) -> None:
-    pytest.importorskip("fastexcel")
-    xlsxwriter = pytest.importorskip("xlsxwriter")
-    book = xlsxwriter.Workbook(tmp_path / "noisy.xlsx")
-    sheet = book.add_worksheet()
     rows = [["# ranks"], ["#table", "rank", "value", "variance"], ["rank", "#1", 5, 1], ["rank", "#2", 6, 1]]
-    for i, row in enumerate(rows):
-        sheet.write_row(i, 0, row)
-    book.close()
-    problem, y = read_long_table(tmp_path / "noisy.xlsx")
+    problem, y = read_long_table(workbook(tmp_path / "noisy.xlsx", dict(enumerate(rows))))
     assert (problem.schema, y.tolist()) == (Schema({"rank": ["#1", "#2"]}), [5, 6])
 
 
 def test_rows_of_a_sheet_are_counted_as_it_shows_them(tmp_path: Path) -> None:
-    pytest.importorskip("fastexcel")
-    xlsxwriter = pytest.importorskip("xlsxwriter")
-    book = xlsxwriter.Workbook(tmp_path / "noisy.xlsx")
-    sheet = book.add_worksheet()
-    for i, row in {2: ["table", "value", "variance", "sex"], 4: ["sex", 1, 1, "f"], 5: ["sex", True, 1, "m"]}.items():
-        sheet.write_row(i, 0, row)
-    book.close()
+    rows = {2: ["table", "value", "variance", "sex"], 4: ["sex", 1, 1, "f"], 5: ["sex", True, 1, "m"]}
     with pytest.raises(ValueError, match=r"value 'true' is not a number \(row 6\)"):
-        read_long_table(tmp_path / "noisy.xlsx")
+        read_long_table(workbook(tmp_path / "noisy.xlsx", rows))
 
 
 @pytest.mark.parametrize("prefix", ["", "x:"])
 def test_formulas_that_nobody_worked_out_are_no_zeros(prefix: str, tmp_path: Path) -> None:
     """A program that writes them leaves 0 for their values, and says that a spreadsheet has to work them out."""
-    pytest.importorskip("fastexcel")
-    xlsxwriter = pytest.importorskip("xlsxwriter")
-    path = tmp_path / "noisy.xlsx"
     rows = (["sex", "value", "variance"], ["total", "=B3+B4", 1], ["f", 5, 1], ["m", 7, 1])
-    with xlsxwriter.Workbook(path) as book:
-        sheet = book.add_worksheet()
-        for i, row in enumerate(rows):
-            sheet.write_row(i, 0, row)
+    path = workbook(tmp_path / "noisy.xlsx", dict(enumerate(rows)))
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     written = parts["xl/worksheets/sheet1.xml"]

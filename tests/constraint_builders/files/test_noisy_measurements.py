@@ -24,14 +24,6 @@ from noise_mechanisms import add_noise
 from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A state that was measured everywhere."""
-    problem = small_problem(STATE)
-    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
-    return tmp_path / "state"
-
-
 def rewrite(path: Path, *changes: pl.Expr) -> None:
     pl.read_parquet(path, hive_partitioning=False).with_columns(*changes).write_parquet(path)
 

@@ -15,22 +15,13 @@ from hypothesis import strategies as st
 from constraint_builders.files import (
     measured_level,
     read_noisy_measurements,
-    write_noisy_measurements,
 )
 from constraint_builders.files.arrow_files import declared_by_parquet, open_parquet, read_parquet
 from constraint_builders.files.kept_variables import keep_variables
 from constraint_builders.files.noisy_measurements import read_outline
-from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem
+from tests.helpers.state_files import SETTINGS, part, read
 
 CELLS = 8
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A state that was measured everywhere."""
-    problem = small_problem(STATE)
-    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
-    return tmp_path / "state"
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1, -9])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 
 from constraint_builders import Schema
+from constraint_builders.budget import Budget
 from constraint_builders.description.schema import Recode
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import PRODUCTION, production_settings, read_settings
-from constraint_builders.files.kept_variables import keep_variables, settings_over
-from constraint_builders.files.level_ranges import parse_partition
-from constraint_builders.files.settings import find_settings, parse_settings
+from constraint_builders.files.kept_variables import TIED, keep_variables, settings_over, tied_settings
+from constraint_builders.files.schema_file import parse_partition
+from constraint_builders.files.settings import EXAMPLES, find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
 from tests.helpers.every import every
 from tests.helpers.places import DHC_SETTINGS, HOUSEHOLD_TYPES, PRODUCTION_SETTINGS
@@ -175,6 +177,28 @@ def test_a_file_is_read_and_found(tmp_path: Path) -> None:
     assert find_settings("pl94_pr_units") == production_settings("pl94_pr_units")
 
 
+@every("name", [*PRODUCTION, *EXAMPLES, *TIED])
+def test_the_text_of_settings_says_them_and_nothing_else(name: str) -> None:
+    """Also of settings that were changed after they were read; levels at which nothing is measured say so."""
+    settings = tied_settings(name)[0] if name in TIED else find_settings(name)
+    level, table = settings.geolevels[-1], next(iter(settings.budget.losses[settings.geolevels[-1]]))
+    changed = replace(settings, budget=Budget({level: {table: Fraction(1, 3)}}), noise="gaussian")
+    assert settings.text == settings.written or name in TIED
+    for own in (settings, replace(settings, written=""), changed):
+        again = parse_settings(own.text, name)
+        assert {level: row for level, row in again.budget.losses.items() if row} == {
+            level: row for level, row in own.budget.losses.items() if row
+        }
+        assert replace(again, budget=own.budget) == own
+        assert again.text == own.text
+
+
+def test_settings_of_json_have_a_text_of_toml(tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text(json.dumps(tomllib.loads(SMALL)))
+    settings = read_settings(tmp_path / "small.json")
+    assert settings == parse_settings(settings.text, "small") == parse_settings(SMALL, "small")
+
+
 def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
     head, _, _ = SMALL.partition("total = ")
     settings = read_settings(write(tmp_path, head + '[budget.losses]\ntotal = ["1/4", 0]\ndetailed = [0, "1/8"]\n'))
@@ -184,8 +208,8 @@ def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[variables]", "[variable]", "unknown key 'variable'"),
-        ('geolevels = ["State", "Block"]', "", "'geolevels' is missing"),
+        ("[variables]", "[variable]", "the file: Object contains unknown field `variable`"),
+        ('geolevels = ["State", "Block"]', "", "the file: Object missing required field `geolevels`"),
         ('["State", "Block"]', '["Block", "Block"]', "different names"),
         ('"0-1 | 2-4"', '"0-1 | 2-5"', r"recodes\.age\.adult: '2-5' is not a range within the levels 0 to 4"),
         ('"0-1 | 2-4"', '"0-1 | 1-4"', "level 1 is in both '0-1' and '1-4'"),
