@@ -352,8 +352,8 @@ class BlueOperator(OverLayouts):
         -------
         TableVariances
         """
-        own = self._prepared
-        return own.variances_by_table() if own.has_exact_zeros else LaidOutVariances(self.problem, self.variances())
+        told = self._prepared
+        return told.variances_by_table() if told.has_exact_zeros else LaidOutVariances(self.problem, self.variances())
 
     def variances(self) -> Float:
         """Exact variance of every desired cell, (m,), the diagonal of `covariance`, in squared units of the counts.
@@ -396,6 +396,5 @@ class BlueOperator(OverLayouts):
     def __repr__(self) -> str:
         tables = f"{len(self.problem.observed.names)} observed tables to {len(self.problem.desired.names)} desired ones"
         exact = "exact" if self.info.exact else "not the best estimate"
-        lines = f"solver   {self.info.solver}, {exact}", f"because  {self.info.reason}"
         head = f"<{self.shape[0]}x{self.shape[1]} BlueOperator by {self.solver.name}: {tables}"
-        return "\n  ".join((head, *lines)) + ">"
+        return f"{head}\n  solver   {self.info.solver}, {exact}\n  because  {self.info.reason}>"

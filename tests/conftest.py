@@ -4,13 +4,16 @@ import os
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from constraint_builders import memory
 from constraint_builders.description.noise import NOISE_LAWS
+from constraint_builders.files import write_noisy_measurements
 from tests.helpers.effort import THOROUGH, USUAL
+from tests.helpers.state_files import STATE, noisy, small_problem
 
 REPEATABLE = bool(os.environ.get("CI"))
 for name, number in (("usual", USUAL), ("thorough", THOROUGH)):
@@ -38,6 +41,14 @@ def own_laws() -> Iterator[None]:
     yield
     NOISE_LAWS.clear()
     NOISE_LAWS.update(before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A state that was measured everywhere, as noisy measurements."""
+    problem = small_problem(STATE)
+    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
+    return tmp_path / "state"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
