@@ -42,6 +42,26 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
         optimum.
     """
     p = tightened(p)
+    found, failure = _best(p, feasible)
+    if found is None or not is_within(found, ACCEPTED, p):
+        if feasible is None:
+            feasible_cells(p)  # refuses what has no solution, by name
+        raise NotConvergedError(_why(found, failure))
+    return found
+
+
+def attempt(p: Programme) -> Certified | None:
+    """What `solve` finds, or None where it would raise an error."""
+    try:
+        p = tightened(p)
+        found, _ = _best(p, None)
+    except NotConvergedError:
+        return None
+    return found if found is not None and is_within(found, ACCEPTED, p) else None
+
+
+def _best(p: Programme, feasible: Float | None) -> tuple[Certified | None, Exception | None]:
+    """The cells of the least gap that were found, or why the Newton steps found none."""
     found, failure = _fast(p)
     if (
         found is not None
@@ -49,20 +69,14 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
         and is_within(found, SHARP, p)
         and found.kkt_residual <= MEETS * p.scale
     ):
-        return found
+        return found, failure
     if active_set.fits_in(p):
-        near = found is not None and found.margin_residual <= MEETS * p.scale
-        if found is not None and near:
+        if found is not None and found.margin_residual <= MEETS * p.scale:
             feasible = found.cells
         feasible = feasible_cells(p) if feasible is None else feasible
         polished = [certify(p, one) for one in active_set.polish(p, np.clip(feasible, p.lower, p.upper))]
         found = min([*polished, *([] if found is None else [found])], key=lambda one: one.gap)
-    found = None if found is None else _nearer(p, found)
-    if found is None or not is_within(found, ACCEPTED, p):
-        if feasible is None:
-            feasible_cells(p)  # refuses what has no solution, by name
-        raise NotConvergedError(_why(found, failure))
-    return found
+    return (None if found is None else _nearer(p, found)), failure
 
 
 def _why(found: Certified | None, failure: Exception | None) -> str:
