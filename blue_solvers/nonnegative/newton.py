@@ -51,7 +51,7 @@ DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
 COUNTED_PAIRS = 1e8
 CG_STEPS = 2000
-CG_ACCURACY = 1e-3  # relative, of a step far from the solution; then it tightens, but not beyond need
+CG_ACCURACY = 1e-1  # relative, of a step far from the solution; then it tightens, but not beyond need
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,10 @@
 """Sequential fitting: tables one after another in order of priority, earlier answers held exactly.
 
-A stage is first solved over its table's own cells, held at what they have in common with each table before. Where the
-table refines every table held, nothing else constrains it. Nor does anything where a held table tells what the next one
-has in common with all that is held, and cells of the two meet in every combination: margins that agree on what they
-share then have a joint table (conditional independence given what they share). Otherwise constraints are left out,
-which costs nothing if there are cells that meet all answers: what is best without a constraint, and meets it, is best
-with it. So whole runs of stages are solved, and cells for them looked for once. Where there are none each half of the
-run is tried, down to a stage by itself, which is then solved over the common refinement of its table and those held.
+A stage is first solved over its table's own cells, held at what they have in common with each table before: constraints
+that other tables' cells bring are left out. That costs nothing if there are cells that meet all answers, since what is
+best without a constraint, and meets it, is best with it. So whole runs of stages are solved, and cells for them looked
+for once. Where there are none each half of the run is tried, down to a stage by itself, which is then solved over the
+common refinement of its table and those held.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from blue_solvers.nonnegative.model import ROUNDING, FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.programme import Programme, csc
 from blue_solvers.nonnegative.solving import attempt, solve
-from blue_solvers.nonnegative.tree_partitions import crossed, join, meet, refines, sums_matrix
+from blue_solvers.nonnegative.tree_partitions import join, meet, refines, sums_matrix
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.layout import Name
@@ -106,19 +104,8 @@ class FitStage:
         """What the first of `rows` are held at."""
         return np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
 
-    def programme(self, y: Float, answers: Mapping[Name | None, Float], near: Float, empty: Flags) -> Programme:
-        """The programme of this stage.
-
-        Parameters
-        ----------
-        y : ndarray
-            The table's measurements.
-        answers : dict of str to ndarray
-        near : ndarray, (d,)
-            Detailed cells that a solution may be near to.
-        empty : ndarray of bool, (d,)
-            Those that are 0.
-        """
+    def programme(self, y: Float, answers: Mapping[Name | None, Float], empty: Flags) -> Programme:
+        """The programme of this stage, with the table's measurements and which detailed cells are 0."""
         values = self.held_sums(answers)
         exact = np.zeros(values.size)
         cells = self.rows.shape[1]
@@ -126,8 +113,6 @@ class FitStage:
             weight, target, row_answers, variances = 1 / self.variances, y, values, exact
         else:
             weight, target = np.full(cells, 0.0 if y.size else 1.0), np.zeros(cells)
-            if y.size:
-                np.add.at(target, self.cells, near)
             row_answers, variances = np.concatenate([values, y]), np.concatenate([exact, self.variances])
         zero = self.rows.T @ np.concatenate([values == 0, np.zeros(row_answers.size - values.size)]) > 0
         zero |= np.bincount(self.cells, ~empty) == 0
@@ -160,15 +145,12 @@ class Turn:
         One of those that refines the table, if any does, and the matrix from its answers to the table's.
     alone : FitStage or None
         The stage over the table's own cells; None where it is implied, and in the last turn.
-    decided : bool
-        Whether all answers that `alone` allows go with those held.
     """
 
     table: Name | None
     finest: tuple[Name, ...]
     implied: tuple[Name, sparse.csr_array] | None = None
     alone: FitStage | None = None
-    decided: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -185,11 +167,10 @@ class Course:
     answers: dict[Name | None, Float] = field(default_factory=dict)
     stages: list[Certified] = field(default_factory=list)
     squares: float = 0.0
-    near: Float = field(init=False)
     empty: Flags = field(init=False)
 
     def __post_init__(self) -> None:
-        self.near, self.empty = np.zeros(self.model.M.shape[1]), np.zeros(self.model.M.shape[1], dtype=bool)
+        self.empty = np.zeros(self.model.M.shape[1], dtype=bool)
 
     def follow(self, turns: Sequence[Turn], start: int, stop: int) -> None:
         """Take some turns: each by itself if cells are found that meet all their answers, else half after half."""
@@ -203,8 +184,7 @@ class Course:
             self.follow(turns, start, half)
             self.follow(turns, half, stop)
             return
-        turn = turns[start]
-        stage = turn.alone if turn.alone and turn.decided else self._joint(turn.table, turn.finest)
+        stage = self._joint(turns[start].table, turns[start].finest)
         if not self._fits(stage, attempt):
             self.empty = np.zeros_like(self.empty)
             self._fits(stage, solve)
@@ -223,18 +203,10 @@ class Course:
 
     def _has_cells(self, turns: Sequence[Turn], start: int, stop: int) -> bool:
         """Whether there are cells for all answers so far."""
-        doubtful = False
-        for turn in turns[start:stop]:
-            if turn.implied is None:  # a stage over all cells is a proof
-                whole = turn.alone is None or turn.alone.rows.shape[1] == self.model.M.shape[1]
-                doubtful = not whole and (doubtful or not turn.decided)
-        if not doubtful:
-            return True
-        joint = self._joint(None, turns[stop].finest)
-        found = attempt(self._programme(joint))
-        if found is not None:
-            self.near = found.cells
-        return found is not None
+        last = next((turn for turn in reversed(turns[start:stop]) if turn.implied is None), None)
+        if last is None or last.alone is None or last.alone.rows.shape[1] == self.empty.size:
+            return True  # implied, or found over all cells
+        return attempt(self._programme(self._joint(None, turns[stop].finest))) is not None
 
     def _fits(self, stage: FitStage, solver: Callable[[Programme], Certified | None]) -> bool:
         programme = self._programme(stage)
@@ -248,7 +220,7 @@ class Course:
         return found is not None
 
     def _programme(self, stage: FitStage) -> Programme:
-        return stage.programme(self._measured(stage.table), self.answers, self.near, self.empty)
+        return stage.programme(self._measured(stage.table), self.answers, self.empty)
 
     def _note_empty(self, stage: FitStage, p: Programme, found: Certified) -> None:
         """Note the cells that the answers of a stage leave nothing.
@@ -310,32 +282,25 @@ def _turns(model: FittingModel, order: Sequence[Name]) -> list[Turn]:
     """The turns; they depend on the tables alone, not on the measurements."""
     turns: list[Turn] = []
     finest: tuple[Name, ...] = ()
-    together: Index = np.zeros(model.M.shape[1], dtype=np.intp)
     for table in (*order, None):
         labels = np.arange(model.M.shape[1]) if table is None else model.labels(table)
         source = next((held for held in finest if refines(model.labels(held), labels)), None)
         if source is not None:
             turns.append(Turn(table, finest, implied=(source, sums_matrix(model.labels(source), labels))))
             continue
-        alone, decided = (None, True) if table is None else _alone(model, table, finest, together)
-        turns.append(Turn(table, finest, alone=alone, decided=decided))
+        turns.append(Turn(table, finest, alone=None if table is None else _alone(model, table, finest)))
         finest = (*(held for held in finest if not refines(labels, model.labels(held))), *([table] if table else []))
-        together = join(together, labels)
     return turns
 
 
-def _alone(model: FittingModel, table: Name, finest: Sequence[Name], together: Index) -> tuple[FitStage, bool]:
-    """The stage over a table's own cells, and whether it decides what goes with the tables held."""
+def _alone(model: FittingModel, table: Name, finest: Sequence[Name]) -> FitStage:
+    """The stage over a table's own cells, held at what they have in common with each table held."""
     labels = model.labels(table)
-    variances = model.problem.variances[model.present_rows(table)]
-    common = meet(together, labels)
-    teller = next((held for held in finest if refines(model.labels(held), common)), None)
-    conditional = teller is not None and crossed(together, labels)
-    shared = [(teller, common)] if teller is not None and conditional else _shared(model, labels, finest)
+    shared = _shared(model, labels, finest)
     rows = [sums_matrix(labels, groups) for _, groups in shared]
     held = [(name, sums_matrix(model.labels(name), groups)) for name, groups in shared]
-    stage = FitStage(table, labels, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
-    return stage, bool(variances.any()) and (conditional or refines(labels, together))
+    variances = model.problem.variances[model.present_rows(table)]
+    return FitStage(table, labels, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
 
 
 def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[tuple[Name, Index]]:
