@@ -2,14 +2,14 @@
 
 A stage is first solved over its table's own cells, held at what they have in common with each table before: constraints
 that other tables' cells bring are left out. That costs nothing if there are cells that meet all answers, since what is
-best without a constraint, and meets it, is best with it. So whole runs of stages are solved, and cells for them looked
-for once. Where there are none each half of the run is tried, down to a stage by itself, which is then solved over the
-common refinement of its table and those held.
+best without a constraint, and meets it, is best with it. So all stages left are solved, and cells for them looked for
+once. Where there are none, the longest run of stages that has some is found by halving, and the stage after it solved
+over the common refinement of its table and those held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -158,6 +158,9 @@ class Turn:
         return self.alone is not None and not self.alone.variances.any()
 
 
+Fitted = tuple[Name | None, Float, Certified | None]  # a table, or None for the cells, its answers and their stage
+
+
 @dataclass
 class Course:
     """How far the fit of some measurements has come: answers by table (of None the cells), and their stages."""
@@ -172,55 +175,79 @@ class Course:
     def __post_init__(self) -> None:
         self.empty = np.zeros(self.model.M.shape[1], dtype=bool)
 
-    def follow(self, turns: Sequence[Turn], start: int, stop: int) -> None:
-        """Take some turns: each by itself if cells are found that meet all their answers, else half after half."""
-        known, stages, squares = dict(self.answers), len(self.stages), self.squares
-        if all(map(self._takes_alone, turns[start:stop])) and self._has_cells(turns, start, stop):
-            return
-        self.answers, self.squares = known, squares
-        del self.stages[stages:]
-        if stop - start > 1:
-            half = (start + stop + 1) // 2
-            self.follow(turns, start, half)
-            self.follow(turns, half, stop)
-            return
-        stage = self._joint(turns[start].table, turns[start].finest)
-        if not self._fits(stage, attempt):
-            self.empty = np.zeros_like(self.empty)
-            self._fits(stage, solve)
+    def follow(self, turns: Sequence[Turn]) -> None:
+        """Take all turns: as many as have cells by themselves, one that has not with all constraints, and so on."""
+        start = 0
+        while start < len(turns):
+            tried = self._by_themselves(turns[start:])
+            taken, most = 0, len(tried)
+            length = most
+            while taken < most:
+                if self._have_cells(turns, start, tried[:length]):
+                    taken = length
+                else:
+                    most = length - 1
+                length = (taken + most + 1) // 2
+            for fitted in tried[:taken]:
+                self._take(*fitted)
+            start += taken
+            if start < len(turns):
+                self._solve(turns[start])
+                start += 1
 
-    def _takes_alone(self, turn: Turn) -> bool:
-        """Take a turn with the constraints of its own cells; False if none are found that meet them."""
-        if turn.implied is not None:
-            source, sums = turn.implied
-            self.answers[turn.table] = sums @ self.answers[source]
-            return True
-        if turn.alone is None or not turn.is_exact:
-            return self._fits(turn.alone or self._joint(None, turn.finest), attempt)
-        known = self.answers[turn.table] = self._measured(turn.table)
-        missed = abs(turn.alone.rows @ known - turn.alone.held_sums(self.answers)).max(initial=0.0)
-        return bool(missed <= ROUNDING * max(1.0, known.max(initial=0.0)))
+    def _by_themselves(self, turns: Sequence[Turn]) -> list[Fitted]:
+        """What turns give with the constraints of their own cells alone, up to one whose cells meet none."""
+        answers, fitted = dict(self.answers), list[Fitted]()
+        for turn in turns:
+            found = None
+            if turn.implied is not None:
+                source, sums = turn.implied
+                answer = sums @ answers[source]
+            elif turn.alone is not None and turn.is_exact:
+                answer = self._measured(turn.table)
+                missed = abs(turn.alone.rows @ answer - turn.alone.held_sums(answers)).max(initial=0.0)
+                if missed > ROUNDING * max(1.0, answer.max(initial=0.0)):
+                    break
+            else:
+                stage = turn.alone or self._joint(None, turn.finest)
+                found = attempt(self._programme(stage, answers))
+                if found is None:
+                    break
+                answer = stage.answers(found.cells)
+            answers[turn.table] = answer
+            fitted.append((turn.table, answer, found))
+        return fitted
 
-    def _has_cells(self, turns: Sequence[Turn], start: int, stop: int) -> bool:
-        """Whether there are cells for all answers so far."""
+    def _have_cells(self, turns: Sequence[Turn], start: int, fitted: Sequence[Fitted]) -> bool:
+        """Whether there are cells for these answers and all that are held."""
+        stop = start + len(fitted)
         last = next((turn for turn in reversed(turns[start:stop]) if turn.implied is None), None)
         if last is None or last.alone is None or last.alone.rows.shape[1] == self.empty.size:
             return True  # implied, or found over all cells
-        return attempt(self._programme(self._joint(None, turns[stop].finest))) is not None
+        answers = self.answers | {table: answer for table, answer, _ in fitted}
+        return attempt(self._programme(self._joint(None, turns[stop].finest), answers)) is not None
 
-    def _fits(self, stage: FitStage, solver: Callable[[Programme], Certified | None]) -> bool:
-        programme = self._programme(stage)
-        found = solver(programme)
+    def _solve(self, turn: Turn) -> None:
+        """Take a turn with all constraints."""
+        stage = self._joint(turn.table, turn.finest)
+        programme = self._programme(stage, self.answers)
+        found = attempt(programme)
+        if found is None:
+            self.empty = np.zeros_like(self.empty)
+            programme = self._programme(stage, self.answers)
+            found = solve(programme)
+        if turn.table is not None:
+            self._note_empty(stage, programme, found)
+        self._take(turn.table, stage.answers(found.cells), found)
+
+    def _take(self, table: Name | None, answer: Float, found: Certified | None) -> None:
+        self.answers[table] = answer
         if found is not None:
-            if not stage.own_cells and stage.table is not None:
-                self._note_empty(stage, programme, found)
             self.stages.append(found)
-            self.answers[stage.table] = stage.answers(found.cells)
-            self.squares += 0.0 if stage.table is None else found.objective
-        return found is not None
+            self.squares += 0.0 if table is None else found.objective
 
-    def _programme(self, stage: FitStage) -> Programme:
-        return stage.programme(self._measured(stage.table), self.answers, self.empty)
+    def _programme(self, stage: FitStage, answers: Mapping[Name | None, Float]) -> Programme:
+        return stage.programme(self._measured(stage.table), answers, self.empty)
 
     def _note_empty(self, stage: FitStage, p: Programme, found: Certified) -> None:
         """Note the cells that the answers of a stage leave nothing.
@@ -320,7 +347,7 @@ def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
 def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> CellFit:
     model.refuse_impossible_exact(y)
     course = Course(model, y)
-    course.follow(turns, 0, len(turns))
+    course.follow(turns)
     cells, stages = course.answers.pop(None), course.stages
     variances = np.full(y.size, np.inf)
     for turn in turns:

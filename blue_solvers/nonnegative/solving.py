@@ -42,7 +42,8 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
         optimum.
     """
     p = tightened(p)
-    found, failure = _best(p, feasible)
+    found, failure = _fast(p)
+    found = _polished(p, found, feasible)
     if found is None or not is_within(found, ACCEPTED, p):
         if feasible is None:
             feasible_cells(p)  # refuses what has no solution, by name
@@ -51,32 +52,31 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
 
 
 def attempt(p: Programme) -> Certified | None:
-    """What `solve` finds, or None where it would raise an error."""
+    """What `solve` finds where Newton steps lead somewhere; None elsewhere, quickly."""
     try:
         p = tightened(p)
-        found, _ = _best(p, None)
-    except NotConvergedError:
+        found = _polished(p, approach(p))
+    except (RuntimeError, np.linalg.LinAlgError):
         return None
     return found if found is not None and is_within(found, ACCEPTED, p) else None
 
 
-def _best(p: Programme, feasible: Float | None) -> tuple[Certified | None, Exception | None]:
-    """The cells of the least gap that were found, or why the Newton steps found none."""
-    found, failure = _fast(p)
+def _polished(p: Programme, found: Certified | None, feasible: Float | None = None) -> Certified | None:
+    """The same, or of few cells what the active-set method makes of them if that is better."""
     if (
         found is not None
         and found.margin_residual <= ROUNDING * p.scale
         and is_within(found, SHARP, p)
         and found.kkt_residual <= MEETS * p.scale
     ):
-        return found, failure
+        return found
     if active_set.fits_in(p):
         if found is not None and found.margin_residual <= MEETS * p.scale:
             feasible = found.cells
         feasible = feasible_cells(p) if feasible is None else feasible
         polished = [certify(p, one) for one in active_set.polish(p, np.clip(feasible, p.lower, p.upper))]
         found = min([*polished, *([] if found is None else [found])], key=lambda one: one.gap)
-    return (None if found is None else _nearer(p, found)), failure
+    return None if found is None else _nearer(p, found)
 
 
 def _why(found: Certified | None, failure: Exception | None) -> str:
