@@ -55,6 +55,18 @@ class Programme:
         return float(max(1.0, abs(self.answer).max(initial=0.0), abs(self.target).max(initial=0.0)))
 
     @cached_property
+    def most(self) -> float:
+        """What the objective is at most of any cells that meet the rows; infinite where nothing says so."""
+        if self.variance.any() or (self.M.data < 0).any() or (self.lower < 0).any():
+            return np.inf
+        largest = self.upper.copy()
+        cells = np.repeat(np.arange(largest.size), np.diff(self.M.indptr))[self.M.data > 0]
+        rows, entries = self.M.indices[self.M.data > 0], self.M.data[self.M.data > 0]
+        np.minimum.at(largest, cells, self.answer[rows] / entries)
+        farthest = np.maximum(abs(self.lower - self.target), abs(largest - self.target))
+        return float((self.weight * farthest**2).sum() / 2)
+
+    @cached_property
     def plain(self) -> Any:
         """M, as a dense array where it is small."""
         return self.M.toarray() if self.M.shape[0] * self.M.shape[1] <= DENSE_ENTRIES else self.M

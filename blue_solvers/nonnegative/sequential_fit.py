@@ -1,17 +1,17 @@
 """Sequential fitting: tables one after another in order of priority, earlier answers held exactly.
 
-Each stage is a programme over the smallest cells that decide it. Where the next table refines every table held, these
-are its own cells. So they are where a held table already tells what the next table has in common with all that is held,
-and cells of the two meet in every combination: margins that agree on what they share then have a joint table
-(conditional independence given what they share), so nothing else constrains the next one. Only otherwise are they the
-cells of the common refinement.
+A stage is first solved over its table's own cells, held at what they have in common with each table before: constraints
+that other tables' cells bring are left out. That costs nothing if there are cells that meet all answers, since what is
+best without a constraint, and meets it, is best with it. So all stages left are solved, and cells for them looked for
+once. Where there are none, the longest run of stages that has some is found by halving, and the stage after it solved
+over the common refinement of its table and those held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,13 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
-from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.model import ROUNDING, FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.programme import Programme, csc
-from blue_solvers.nonnegative.solving import solve
-from blue_solvers.nonnegative.tree_partitions import crossed, join, meet, refines, sums_matrix
+from blue_solvers.nonnegative.solving import attempt, solve
+from blue_solvers.nonnegative.tree_partitions import join, meet, refines, sums_matrix
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.layout import Name
 
 
@@ -69,8 +69,8 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
             "nnls, max_fit, reweighted_fit or anchored_fit"
         )
     tables = _checked_order(model, order)
-    plan = _plan(model, tables) if model.possible.size else []
-    return fit_columns(problem, y, "sequential", partial(_sequential_fit, plan=plan))
+    turns = _turns(model, tables) if model.possible.size else []
+    return fit_columns(problem, y, "sequential", partial(_sequential_fit, turns=turns))
 
 
 @dataclass(frozen=True)
@@ -80,57 +80,203 @@ class FitStage:
     Attributes
     ----------
     table : str or None
-        None for the last stage, which only finds cells.
+        None where only cells are looked for.
+    cells : ndarray of int, (d,)
+        For every detailed cell the cell of the stage that holds it.
     rows : csc_array
         From the cells of the stage to the held sums and then, if `measured`, to the table's own cells.
     held : list of (str, csr_array)
         Tables whose answers are held, and what of them: matrices from their answers to the first of `rows`.
     variances : ndarray
-        Of the table's own cells; empty for the last stage.
+        Of the table's own cells; empty without a table.
     own_cells : bool
         Whether the stage's cells are the table's own.
     """
 
     table: Name | None
+    cells: Index
     rows: sparse.csc_array
     held: list[tuple[Name, sparse.csr_array]]
     variances: Float
     own_cells: bool
 
-    def programme(self, y: Float, answers: dict[Name, Float]) -> Programme:
-        """The programme of this stage; `y` holds the table's measurements."""
-        values = np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
+    def held_sums(self, answers: Mapping[Name | None, Float]) -> Float:
+        """What the first of `rows` are held at."""
+        return np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
+
+    def programme(self, y: Float, answers: Mapping[Name | None, Float], empty: Flags) -> Programme:
+        """The programme of this stage, with the table's measurements and which detailed cells are 0."""
+        values = self.held_sums(answers)
         exact = np.zeros(values.size)
         cells = self.rows.shape[1]
         if self.own_cells:
             weight, target, row_answers, variances = 1 / self.variances, y, values, exact
         else:
-            weight = np.full(cells, 0.0 if y.size else 1.0)
-            target, row_answers = np.zeros(cells), np.concatenate([values, y])
-            variances = np.concatenate([exact, self.variances])
-        empty = self.rows.T @ np.concatenate([values == 0, np.zeros(row_answers.size - values.size)]) > 0
+            weight, target = np.full(cells, 0.0 if y.size else 1.0), np.zeros(cells)
+            row_answers, variances = np.concatenate([values, y]), np.concatenate([exact, self.variances])
+        zero = self.rows.T @ np.concatenate([values == 0, np.zeros(row_answers.size - values.size)]) > 0
+        zero |= np.bincount(self.cells, ~empty) == 0
         return Programme(
             M=self.rows,
             target=target,
             weight=weight,
             lower=np.zeros(cells),
-            upper=np.where(empty, 0.0, np.inf),
+            upper=np.where(zero, 0.0, np.inf),
             answer=row_answers,
             variance=variances,
             radius=np.full(row_answers.size, np.inf),
         )
 
+    def answers(self, cells: Float) -> Float:
+        """What the table's answers are, in its order, or all cells without a table."""
+        return cells if self.own_cells or self.table is None else (self.rows @ cells)[-self.variances.size :]
+
 
 @dataclass(frozen=True)
-class Implied:
-    """A table that is a sum of a table held."""
+class Turn:
+    """A table's turn in the order; the last one (`table` None) finds the cells.
 
-    table: Name
-    source: Name
-    sums: sparse.csr_array
+    Attributes
+    ----------
+    table : str or None
+    finest : tuple of str
+        The tables held before it that no other one held refines.
+    implied : (str, csr_array) or None
+        One of those that refines the table, if any does, and the matrix from its answers to the table's.
+    alone : FitStage or None
+        The stage over the table's own cells; None where it is implied, and in the last turn.
+    """
+
+    table: Name | None
+    finest: tuple[Name, ...]
+    implied: tuple[Name, sparse.csr_array] | None = None
+    alone: FitStage | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the table is known exactly."""
+        return self.alone is not None and not self.alone.variances.any()
 
 
-Plan = list[FitStage | Implied]
+Fitted = tuple[Name | None, Float, Certified | None]  # a table, or None for the cells, its answers and their stage
+
+
+@dataclass
+class Course:
+    """How far the fit of some measurements has come: answers by table (of None the cells), and their stages."""
+
+    model: FittingModel
+    y: Float
+    answers: dict[Name | None, Float] = field(default_factory=dict)
+    stages: list[Certified] = field(default_factory=list)
+    squares: float = 0.0
+    empty: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.empty = np.zeros(self.model.M.shape[1], dtype=bool)
+
+    def follow(self, turns: Sequence[Turn]) -> None:
+        """Take all turns: as many as have cells by themselves, one that has not with all constraints, and so on."""
+        start = 0
+        while start < len(turns):
+            tried = self._by_themselves(turns[start:])
+            taken, most = 0, len(tried)
+            length = most
+            while taken < most:
+                if self._have_cells(turns, start, tried[:length]):
+                    taken = length
+                else:
+                    most = length - 1
+                length = (taken + most + 1) // 2
+            for fitted in tried[:taken]:
+                self._take(*fitted)
+            start += taken
+            if start < len(turns):
+                self._solve(turns[start])
+                start += 1
+
+    def _by_themselves(self, turns: Sequence[Turn]) -> list[Fitted]:
+        """What turns give with the constraints of their own cells alone, up to one whose cells meet none."""
+        answers, fitted = dict(self.answers), list[Fitted]()
+        for turn in turns:
+            found = None
+            if turn.implied is not None:
+                source, sums = turn.implied
+                answer = sums @ answers[source]
+            elif turn.alone is not None and turn.is_exact:
+                answer = self._measured(turn.table)
+                missed = abs(turn.alone.rows @ answer - turn.alone.held_sums(answers)).max(initial=0.0)
+                if missed > ROUNDING * max(1.0, answer.max(initial=0.0)):
+                    break
+            else:
+                stage = turn.alone or self._joint(None, turn.finest)
+                found = attempt(self._programme(stage, answers))
+                if found is None:
+                    break
+                answer = stage.answers(found.cells)
+            answers[turn.table] = answer
+            fitted.append((turn.table, answer, found))
+        return fitted
+
+    def _have_cells(self, turns: Sequence[Turn], start: int, fitted: Sequence[Fitted]) -> bool:
+        """Whether there are cells for these answers and all that are held."""
+        stop = start + len(fitted)
+        last = next((turn for turn in reversed(turns[start:stop]) if turn.implied is None), None)
+        if last is None or last.alone is None or last.alone.rows.shape[1] == self.empty.size:
+            return True  # implied, or found over all cells
+        answers = self.answers | {table: answer for table, answer, _ in fitted}
+        return attempt(self._programme(self._joint(None, turns[stop].finest), answers)) is not None
+
+    def _solve(self, turn: Turn) -> None:
+        """Take a turn with all constraints."""
+        stage = self._joint(turn.table, turn.finest)
+        programme = self._programme(stage, self.answers)
+        found = attempt(programme)
+        if found is None:
+            self.empty = np.zeros_like(self.empty)
+            programme = self._programme(stage, self.answers)
+            found = solve(programme)
+        if turn.table is not None:
+            self._note_empty(stage, programme, found)
+        self._take(turn.table, stage.answers(found.cells), found)
+
+    def _take(self, table: Name | None, answer: Float, found: Certified | None) -> None:
+        self.answers[table] = answer
+        if found is not None:
+            self.stages.append(found)
+            self.squares += 0.0 if table is None else found.objective
+
+    def _programme(self, stage: FitStage, answers: Mapping[Name | None, Float]) -> Programme:
+        return stage.programme(self._measured(stage.table), answers, self.empty)
+
+    def _note_empty(self, stage: FitStage, p: Programme, found: Certified) -> None:
+        """Note the cells that the answers of a stage leave nothing.
+
+        By duality no cells with these answers have more than ``gap / pull`` in a cell that is pulled below 0. Held at 0
+        such cells leave later stages an interior, without which Newton steps are many.
+        """
+        pull = p.M.T @ found.multipliers
+        zero = (found.cells == 0) & (pull * ROUNDING * p.scale > found.gap)
+        self.empty |= zero[stage.cells]
+
+    def _measured(self, table: Name | None) -> Float:
+        return np.zeros(0) if table is None else self.y[self.model.present_rows(table)]
+
+    def _joint(self, table: Name | None, finest: Sequence[Name]) -> FitStage:
+        """The stage over the cells of the common refinement of a table and those held; of all cells without a table."""
+        labels = self.model.labels
+        cells: Index = np.arange(self.model.M.shape[1])
+        if table is not None:
+            cells = reduce(join, map(labels, finest), labels(table))
+        rows = [sums_matrix(cells, labels(name)) for name in finest]
+        held: list[tuple[Name, Any]] = [
+            (name, sparse.eye_array(row.shape[0])) for name, row in zip(finest, rows, strict=True)
+        ]
+        variances = np.zeros(0)
+        if table is not None:
+            rows.append(sums_matrix(cells, labels(table)))
+            variances = self.model.problem.variances[self.model.present_rows(table)]
+        return FitStage(table, cells, _stacked(rows, int(cells.max()) + 1), held, variances, own_cells=False)
 
 
 def _checked_order(model: FittingModel, order: Sequence[str] | None) -> tuple[Name, ...]:
@@ -159,89 +305,64 @@ def _checked_order(model: FittingModel, order: Sequence[str] | None) -> tuple[Na
     return (*model.exact_tables, *names)
 
 
-def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
-    """The stages; they depend on the tables alone, not on the measurements."""
-    steps: Plan = []
-    finest: list[Name] = []
-    together: Index = np.zeros(model.M.shape[1], dtype=np.intp)
-    for table in order:
-        labels = model.labels(table)
+def _turns(model: FittingModel, order: Sequence[Name]) -> list[Turn]:
+    """The turns; they depend on the tables alone, not on the measurements."""
+    turns: list[Turn] = []
+    finest: tuple[Name, ...] = ()
+    for table in (*order, None):
+        labels = np.arange(model.M.shape[1]) if table is None else model.labels(table)
         source = next((held for held in finest if refines(model.labels(held), labels)), None)
         if source is not None:
-            steps.append(Implied(table, source, sums_matrix(model.labels(source), labels)))
+            turns.append(Turn(table, finest, implied=(source, sums_matrix(model.labels(source), labels))))
             continue
-        steps.append(_stage(model, table, finest, together))
-        finest = [held for held in finest if not refines(labels, model.labels(held))] + [table]
-        together = join(together, labels)
-    if len(finest) != 1 or not np.array_equal(model.labels(finest[0]), np.arange(model.M.shape[1])):
-        cells = np.arange(model.M.shape[1])
-        steps.append(_joint_stage(model, None, finest, cells))
-    return steps
+        turns.append(Turn(table, finest, alone=None if table is None else _alone(model, table, finest)))
+        finest = (*(held for held in finest if not refines(labels, model.labels(held))), *([table] if table else []))
+    return turns
 
 
-def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: Index) -> FitStage:
+def _alone(model: FittingModel, table: Name, finest: Sequence[Name]) -> FitStage:
+    """The stage over a table's own cells, held at what they have in common with each table held."""
     labels = model.labels(table)
-    common = meet(together, labels)
-    teller = next((held for held in finest if refines(model.labels(held), common)), None)
-    variances = model.problem.variances[model.present_rows(table)]
-    noisy = bool(variances.any())
-    if noisy and refines(labels, together):
-        shared = [(held, model.labels(held)) for held in finest]
-    elif noisy and teller is not None and crossed(together, labels):
-        shared = [(teller, common)]
-    else:
-        return _joint_stage(model, table, finest, join(together, labels))
+    shared = _shared(model, labels, finest)
     rows = [sums_matrix(labels, groups) for _, groups in shared]
     held = [(name, sums_matrix(model.labels(name), groups)) for name, groups in shared]
-    return FitStage(table, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
+    variances = model.problem.variances[model.present_rows(table)]
+    return FitStage(table, labels, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
 
 
-def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name], cells: Index) -> FitStage:
-    rows = [sums_matrix(cells, model.labels(name)) for name in finest]
-    held: list[tuple[Name, Any]] = [
-        (name, sparse.eye_array(row.shape[0])) for name, row in zip(finest, rows, strict=True)
-    ]
-    variances = np.zeros(0)
-    if table is not None:
-        rows.append(sums_matrix(cells, model.labels(table)))
-        variances = model.problem.variances[model.present_rows(table)]
-    return FitStage(table, _stacked(rows, int(cells.max()) + 1), held, variances, own_cells=False)
+def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[tuple[Name, Index]]:
+    """What a table has in common with each one held; of what follows from another one nothing."""
+    kept: list[tuple[Name, Index]] = []
+    every = [(held, meet(labels, model.labels(held))) for held in finest]
+    for held, groups in sorted(every, key=lambda one: -int(one[1].max())):
+        if not any(refines(other, groups) for _, other in kept):
+            kept.append((held, groups))
+    return kept
 
 
 def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
     return csc(sparse.vstack(rows)) if rows else csc(sparse.csc_array((0, cells)))
 
 
-def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
+def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> CellFit:
     model.refuse_impossible_exact(y)
-    answers: dict[Name, Float] = {}
-    stages: list[Certified] = []
-    variances, squares = np.full(y.size, np.inf), 0.0
-    cells = np.zeros(0)
-    for step in plan:
-        if isinstance(step, Implied):
-            answers[step.table] = step.sums @ answers[step.source]
-            continue
-        own = np.zeros(0) if step.table is None else y[model.present_rows(step.table)]
-        programme = step.programme(own, answers)
-        stages.append(solve(programme))
-        cells = stages[-1].cells
-        if step.table is None:
-            continue
-        squares += stages[-1].objective
-        rows = model.present_rows(step.table)
-        variances[rows] = model.problem.variances[rows]
-        cells = cells if step.own_cells else (step.rows @ cells)[-own.size :]  # in the table's order
-        answers[step.table] = cells
+    course = Course(model, y)
+    course.follow(turns)
+    cells, stages = course.answers.pop(None), course.stages
+    variances = np.full(y.size, np.inf)
+    for turn in turns:
+        if turn.alone is not None:
+            rows = model.present_rows(turn.table)
+            variances[rows] = model.problem.variances[rows]
     sums = model.M @ cells
-    missed = [require_met(sums[model.present_rows(name)], values, cells) for name, values in answers.items()]
+    missed = [require_met(sums[model.present_rows(name)], values, cells) for name, values in course.answers.items()]
     missed.append(missed_exactly(model, y, cells))
-    require_own_objective(model, y, cells, squares, variances, max(missed))
+    require_own_objective(model, y, cells, course.squares, variances, max(missed))
     return CellFit(
         cells,
-        max(stage.kkt_residual for stage in stages),
+        max((stage.kkt_residual for stage in stages), default=0.0),
         max(missed),
         sum(stage.iterations for stage in stages),
         sum(stage.objective for stage in stages),
-        max(stage.gap for stage in stages),
+        max((stage.gap for stage in stages), default=0.0),
     )

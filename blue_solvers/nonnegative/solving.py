@@ -43,6 +43,26 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
     """
     p = tightened(p)
     found, failure = _fast(p)
+    found = _polished(p, found, feasible)
+    if found is None or not is_within(found, ACCEPTED, p):
+        if feasible is None:
+            feasible_cells(p)  # refuses what has no solution, by name
+        raise NotConvergedError(_why(found, failure))
+    return found
+
+
+def attempt(p: Programme) -> Certified | None:
+    """What `solve` finds where Newton steps lead somewhere; None elsewhere, quickly."""
+    try:
+        p = tightened(p)
+        found = _polished(p, approach(p))
+    except (RuntimeError, np.linalg.LinAlgError):
+        return None
+    return found if found is not None and is_within(found, ACCEPTED, p) else None
+
+
+def _polished(p: Programme, found: Certified | None, feasible: Float | None = None) -> Certified | None:
+    """The same, or of few cells what the active-set method makes of them if that is better."""
     if (
         found is not None
         and found.margin_residual <= ROUNDING * p.scale
@@ -51,18 +71,12 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
     ):
         return found
     if active_set.fits_in(p):
-        near = found is not None and found.margin_residual <= MEETS * p.scale
-        if found is not None and near:
+        if found is not None and found.margin_residual <= MEETS * p.scale:
             feasible = found.cells
         feasible = feasible_cells(p) if feasible is None else feasible
         polished = [certify(p, one) for one in active_set.polish(p, np.clip(feasible, p.lower, p.upper))]
         found = min([*polished, *([] if found is None else [found])], key=lambda one: one.gap)
-    found = None if found is None else _nearer(p, found)
-    if found is None or not is_within(found, ACCEPTED, p):
-        if feasible is None:
-            feasible_cells(p)  # refuses what has no solution, by name
-        raise NotConvergedError(_why(found, failure))
-    return found
+    return None if found is None else _nearer(p, found)
 
 
 def _why(found: Certified | None, failure: Exception | None) -> str:

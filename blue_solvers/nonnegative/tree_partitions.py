@@ -34,14 +34,6 @@ def meet(first: Index, second: Index) -> Index:
     return connected_components(together, directed=False)[1][first].astype(np.intp)
 
 
-def crossed(first: Index, second: Index) -> bool:
-    """Whether within every group of their meet each group of the one meets each group of the other."""
-    common = meet(first, second)
-    pairs = np.bincount(common[first_cells(join(first, second))])
-    of_first, of_second = (np.bincount(common[first_cells(labels)], minlength=pairs.size) for labels in (first, second))
-    return bool((pairs == of_first * of_second).all())
-
-
 def sums_matrix(fine: Index, coarse: Index) -> sparse.csr_array:
     """The 0/1 matrix from the groups of `fine` to the groups of `coarse`, which it refines."""
     image = coarse[first_cells(fine)]
