@@ -9,6 +9,7 @@ import scipy
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.nonnegative import active_set
 from blue_solvers.nonnegative.cell_bounds import tightened
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
@@ -21,6 +22,7 @@ ROUNDING = 1e-12  # of the largest count
 MEETS = 1e-9  # of the largest count: how well rows known exactly are met, and the conditions of the optimum
 
 
+@one_blas_thread()
 def solve(p: Programme, feasible: Float | None = None) -> Certified:
     """Solve any programme.
 
@@ -51,6 +53,7 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
     return found
 
 
+@one_blas_thread()
 def attempt(p: Programme) -> Certified | None:
     """What `solve` finds where Newton steps lead somewhere; None elsewhere, quickly."""
     try:
