@@ -24,9 +24,9 @@ from blue_solvers.streaming.part_data import Downward, Estimates, Upward
 from blue_solvers.streaming.proofs import PartProof, ResultToProve, prove_part, put_together
 from blue_solvers.streaming.subtrees import SubtreeForm
 from blue_solvers.streaming.workplace import Workplace
+from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.placed_tables import Below
-from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.placed_tables import ChildSummary
 from constraint_builders.arrays import Float, Index
 
 UP, DOWN, RESULT = "up", "down", "result.json"
@@ -70,7 +70,7 @@ class Reduced:
     errors: dict[str, Float] = field(default_factory=dict)
     digests: list[str] = field(default_factory=list)
     tables: dict[str, list[list[float]]] = field(default_factory=dict)
-    proof: PartProof = field(default_factory=lambda: PartProof(Tally(), "", FitOfParts()))
+    proof: PartProof = field(default_factory=lambda: PartProof(CertificateSums(), "", FitOfParts()))
 
     def look_at(self, level: str, x: Float, variances: Float, truth: Float) -> None:
         """Take in estimates of a geolevel."""
@@ -83,9 +83,9 @@ class Reduced:
         self.digests += other.digests
         self.tables = other.tables
         mine, own = self.proof, other.proof
-        tally = None if mine.tally is None or own.tally is None else mine.tally + own.tally
+        sums = None if mine.sums is None or own.sums is None else mine.sums + own.sums
         fit = None if mine.fit is None or own.fit is None else mine.fit + own.fit
-        self.proof = PartProof(tally, mine.refusal or own.refusal, fit, own.below)
+        self.proof = PartProof(sums, mine.refusal or own.refusal, fit, own.below)
 
     @property
     def digest(self) -> str:
@@ -178,13 +178,13 @@ class Passes:
         crown, leaves = self.nation.crown(cut, list(roots[1:])), cut.leaves.tolist()
         form = SubtreeForm(self.nation.design, crown.part, dict(zip(leaves, pieces, strict=True)), above)
         result = form.estimates()
-        found, handed = Reduced(), {}
+        found, summaries = Reduced(), {}
         for number, leaf in enumerate(leaves):
             own = self._piece(cut, number, result.below[leaf])
             if own.proof.below is not None:
-                handed[leaf] = own.proof.below
+                summaries[leaf] = own.proof.below
             found.add(own)
-        found.add(self.reduce(crown, result, handed, np.setdiff1d(np.arange(cut.top.size), leaves)))
+        found.add(self.reduce(crown, result, summaries, np.setdiff1d(np.arange(cut.top.size), leaves)))
         return found
 
     def _piece(self, cut: Cut, number: int, above: Downward) -> Reduced:
@@ -192,12 +192,12 @@ class Passes:
         result = SubtreeForm(self.nation.design, own.part, above=above).estimates()
         return self.reduce(own, result, {}, np.arange(own.part.level_of.size))
 
-    def reduce(self, own: Measured, result: Estimates, handed: Mapping[int, Below], kept: Index) -> Reduced:
+    def reduce(self, own: Measured, result: Estimates, summaries: Mapping[int, ChildSummary], kept: Index) -> Reduced:
         """What is kept of a part, of which those geounits are in no other."""
         design, part = self.nation.design, own.part
         claim = ResultToProve(result.cells, result.variances)
         is_top = part.level_of[0] == US
-        found = Reduced(proof=prove_part(design, part, claim, handed, kept, is_top=bool(is_top)))
+        found = Reduced(proof=prove_part(design, part, claim, summaries, kept, is_top=bool(is_top)))
         digest = hashlib.sha256()
         for i, (level, table) in enumerate(design.desired):
             members = part.members(level)
@@ -218,8 +218,8 @@ class Passes:
 
     def _finish(self, top: Measured, result: Estimates, states: Mapping[str, Reduced]) -> dict[str, Any]:
         """What is said of the whole nation."""
-        handed = {i: own.proof.below for i, own in enumerate(states.values(), 1) if own.proof.below is not None}
-        parts = {**states, "US": self.reduce(top, result, handed, np.arange(1))}
+        summaries = {i: own.proof.below for i, own in enumerate(states.values(), 1) if own.proof.below is not None}
+        parts = {**states, "US": self.reduce(top, result, summaries, np.arange(1))}
         proof = put_together(self.nation.design, {name: own.proof for name, own in parts.items()})
         errors = {level: sum(own.errors.get(level, np.zeros(3)) for own in parts.values()) for level in LEVELS}
         digests = {name: own.digest for name, own in parts.items()}
