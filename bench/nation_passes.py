@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.invented_nation import LEVELS, STATE, US, Cut, Measured, Nation, State
 from bench.measuring import peak_bytes, timed
+from bench.synthetic_nation import LEVELS, STATE, US, Cut, Measured, Nation, State
 from blue_solvers.streaming.part_data import Downward, Estimates, Upward
 from blue_solvers.streaming.proofs import PartProof, ResultToProve, prove_part, put_together
 from blue_solvers.streaming.subtrees import SubtreeForm
@@ -150,7 +150,7 @@ class Passes:
             seconds = {"processor": processor, "wall": time.perf_counter() - wall, "peak": peak_bytes()}
             record = pickle.dumps((found, seconds))
             self.place.seal(f"{step}/{state.code}", record)
-            took = f"{processor:.1f} s of processor, {seconds['wall']:.1f} s of wall"
+            took = f"{processor:.1f} CPU s, {seconds['wall']:.1f} s of wall"
             self._say(f"{step} {state.code}: {state.blocks:,} blocks, {took}, {seconds['peak'] / 1e6:,.0f} MB at most")
         found, self.seconds[step][state.code] = pickle.loads(record)
         return found
@@ -165,18 +165,18 @@ class Passes:
             del own
         if cut.is_whole:
             return told[0], [], np.array(roots)
-        crown = self.nation.crown(cut, roots)
+        state_top = self.nation.state_top(cut, roots)
         below = dict(zip(cut.leaves.tolist(), told, strict=True))
-        message = SubtreeForm(design, crown.part, below, wanted=()).message()
-        return message, told, np.array([crown.root, *roots])
+        message = SubtreeForm(design, state_top.part, below, wanted=()).message()
+        return message, told, np.array([state_top.root, *roots])
 
     def down(self, cut: Cut, told: Told, above: Downward) -> Reduced:
         """What is kept of the estimates of a state, told what is known of its root."""
         if cut.is_whole:
             return self._piece(cut, 0, above)
         _, pieces, roots = told
-        crown, leaves = self.nation.crown(cut, list(roots[1:])), cut.leaves.tolist()
-        form = SubtreeForm(self.nation.design, crown.part, dict(zip(leaves, pieces, strict=True)), above)
+        state_top, leaves = self.nation.state_top(cut, list(roots[1:])), cut.leaves.tolist()
+        form = SubtreeForm(self.nation.design, state_top.part, dict(zip(leaves, pieces, strict=True)), above)
         result = form.estimates()
         found, summaries = Reduced(), {}
         for number, leaf in enumerate(leaves):
@@ -184,7 +184,7 @@ class Passes:
             if own.proof.below is not None:
                 summaries[leaf] = own.proof.below
             found.add(own)
-        found.add(self.reduce(crown, result, summaries, np.setdiff1d(np.arange(cut.top.size), leaves)))
+        found.add(self.reduce(state_top, result, summaries, np.setdiff1d(np.arange(cut.top.size), leaves)))
         return found
 
     def _piece(self, cut: Cut, number: int, above: Downward) -> Reduced:
@@ -241,5 +241,5 @@ class Passes:
 
 def _source_digest() -> str:
     """Of what makes the nation and what is kept of it; of the packages at work the folder says it itself."""
-    files = (Path(__file__), Path(__file__).with_name("invented_nation.py"))
+    files = (Path(__file__), Path(__file__).with_name("synthetic_nation.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -87,7 +87,7 @@ def bound_of(certificate: Certificate) -> float:
 
 
 def tabulated(problem: Problem, x: Float) -> Float:
-    """The desired cells from consistent observed ones, NaN where nothing determines them."""
+    """The desired cells from consistent observed ones, NaN where not estimable."""
     determined = problem.determined
     places = measured_places(determined) if determined.is_placed else np.full(1, -1)
     values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]

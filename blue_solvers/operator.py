@@ -21,11 +21,11 @@ from blue_solvers.over_layouts import (
     OverLayouts,
     ProductOverLayouts,
     finite_weights,
-    in_range,
     read_weights,
     real_columns,
     real_vector,
     require_dense,
+    rescaled,
 )
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate, certify
@@ -157,14 +157,14 @@ class BlueOperator(OverLayouts):
         Y = self._readable(X)
         if not Y.shape[1]:
             return np.zeros((self.shape[0], 0))
-        return in_range(lambda columns: self._prepared.apply(columns)[0], Y, self._require_finite)
+        return rescaled(lambda columns: self._prepared.apply(columns)[0], Y, self._require_finite)
 
     def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
         return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
 
     def _rmatmat(self, X: Float) -> Float:
         V = real_columns(X)
-        return in_range(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
+        return rescaled(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _readable(self, X: Float) -> Float:
         """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
@@ -299,7 +299,7 @@ class BlueOperator(OverLayouts):
             reports.append(info)
             return X
 
-        return in_range(apply, columns, require_finite), reports[0]
+        return rescaled(apply, columns, require_finite), reports[0]
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), and its report, with what its tables disagree by."""

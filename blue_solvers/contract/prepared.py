@@ -257,7 +257,7 @@ def variances_from_weights(
 
 
 class InOtherLayout(Prepared):
-    """An estimate read off that of a problem which has all of its cells; NaN in those that nothing determines.
+    """An estimate read off that of a problem which has all of its cells; NaN in those that are not estimable.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class InOtherLayout(Prepared):
         return _spread(Y, self._observed, self._prepared.problem.observed.size)
 
     def _wanted(self, X: Float) -> Float:
-        """Cells from the other layout, with NaN in those that nothing determines."""
+        """Cells from the other layout, with NaN in those that are not estimable."""
         X = X.take(self._desired, axis=0)
         X[self._lost] = np.nan
         return X

@@ -28,7 +28,7 @@ from scipy import sparse
 from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.operator import blue
 from blue_solvers.quantiles import normal_multiple, read_level
@@ -141,8 +141,8 @@ class _Tests:
         self._y, self._quantile, self._level = y, quantile, level
         self._noise = draw_noise(problem, draws, rng)
         self._desired = self._model.cells.to_desired()
-        self._programme = self._model.programme(y)
-        best = solve(self._programme)
+        self._program = self._model.program(y)
+        best = solve(self._program)
         self._least, self._best = 2 * best.objective, best.cells
         variances = np.where(self._model.measured & ~problem.exact, problem.variances, np.inf)
         information = np.square(self._model.M).T @ (1 / variances)
@@ -178,12 +178,12 @@ class _Tests:
 
     def _truths(self, weights: sparse.csr_array, value: float) -> Iterator[Float]:
         """Cells that fit best under the hypothesis: among all, and among those clearly not empty where any do."""
-        cells = self._statistic(self._programme, self._least, weights, value)[1]
+        cells = self._statistic(self._program, self._least, weights, value)[1]
         if cells is None:
             cells = self._best
         yield cells
-        sparse_cells = np.where(cells > _CLEAR * self._errors, self._programme.upper, 0.0)
-        few = replace(self._programme, upper=np.maximum(sparse_cells, self._programme.lower))
+        sparse_cells = np.where(cells > _CLEAR * self._errors, self._program.upper, 0.0)
+        few = replace(self._program, upper=np.maximum(sparse_cells, self._program.lower))
         fewest = self._statistic(few, 0.0, weights, value)[1]
         if fewest is not None:
             yield fewest
@@ -197,7 +197,7 @@ class _Tests:
             return farthest
 
         def excess(value: float) -> float:
-            statistic = self._statistic(self._programme, self._least, weights, value)[0]
+            statistic = self._statistic(self._program, self._least, weights, value)[0]
             return min(statistic, 1e12) - critical
 
         if excess(farthest) <= 0:
@@ -207,14 +207,14 @@ class _Tests:
         return float(np.clip(beyond, min(fitted, farthest), max(fitted, farthest)))
 
     def _statistic(
-        self, programme: Programme, least: float, weights: sparse.csr_array, value: float
+        self, program: QuadraticProgram, least: float, weights: sparse.csr_array, value: float
     ) -> tuple[float, Float | None]:
         """The statistic of the hypothesis that a desired cell has this value, and the cells that fit it best.
 
         Infinite where no cells give it.
         """
         try:
-            found = solve(programme.with_rows(weights, value, 0.0))
+            found = solve(program.with_rows(weights, value, 0.0))
         except NotConvergedError:
             return np.inf, None
         return max(0.0, 2 * found.objective - least), found.cells
@@ -224,7 +224,7 @@ class _Tests:
         truth = self._model.M @ cells
         statistics = np.empty(self._noise.shape[1])
         for i, noise in enumerate(self._noise.T):
-            programme = self._model.programme(np.where(self._problem.exact, self._y, truth + noise))
-            least = 2 * solve(programme).objective
-            statistics[i] = self._statistic(programme, least, weights, float((weights @ cells)[0]))[0]
+            program = self._model.program(np.where(self._problem.exact, self._y, truth + noise))
+            least = 2 * solve(program).objective
+            statistics[i] = self._statistic(program, least, weights, float((weights @ cells)[0]))[0]
         return float(np.quantile(statistics, self._level, method="higher"))

@@ -85,5 +85,5 @@ def _nnls(model: FittingModel, y: Float) -> CellFit:
 
 
 def _least_squares(model: FittingModel, y: Float, signed: bool) -> CellFit:
-    programme = model.programme(y, signed)
-    return CellFit.of(model, y, programme, solve(programme))
+    program = model.program(y, signed)
+    return CellFit.of(model, y, program, solve(program))

@@ -87,7 +87,7 @@ def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often intervals hold the truth, and how fits err, over the desired layout; NaN where nothing determines it.
+    """How often intervals hold the truth, and how fits err, over the desired layout; NaN where not estimable.
 
     Attributes
     ----------

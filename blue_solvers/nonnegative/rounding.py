@@ -2,7 +2,7 @@
 
 Every cell, and every cell of the kept tables, goes to one of its two neighbouring whole numbers, so values that are
 whole stay. Where the kept tables form two chains, in each of which every table refines the next, the constraints are
-those of a network flow: their matrix is totally unimodular, the linear programme has whole vertices, and the fractional
+those of a network flow: their matrix is totally unimodular, the linear program has whole vertices, and the fractional
 table itself shows that it has a solution. Three tables of which no two refine one another need not have one (Cox and
 Ernst).
 

@@ -1,6 +1,6 @@
 """Sequential fitting: tables one after another in order of priority, earlier answers held exactly.
 
-Each stage is a programme over the smallest cells that decide it. Where the next table refines every table held, these
+Each stage is a program over the smallest cells that decide it. Where the next table refines every table held, these
 are its own cells. So they are where a held table already tells what the next table has in common with all that is held,
 and cells of the two meet in every combination: margins that agree on what they share then have a joint table
 (conditional independence given what they share), so nothing else constrains the next one. Only otherwise are they the
@@ -22,7 +22,7 @@ from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
-from blue_solvers.nonnegative.programme import Programme, csc
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.nonnegative.tree_partitions import crossed, join, meet, refines, sums_matrix
 from constraint_builders import Problem
@@ -97,8 +97,8 @@ class FitStage:
     variances: Float
     own_cells: bool
 
-    def programme(self, y: Float, answers: dict[Name, Float]) -> Programme:
-        """The programme of this stage; `y` holds the table's measurements."""
+    def program(self, y: Float, answers: dict[Name, Float]) -> QuadraticProgram:
+        """The program of this stage; `y` holds the table's measurements."""
         values = np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
         exact = np.zeros(values.size)
         cells = self.rows.shape[1]
@@ -109,7 +109,7 @@ class FitStage:
             target, row_answers = np.zeros(cells), np.concatenate([values, y])
             variances = np.concatenate([exact, self.variances])
         empty = self.rows.T @ np.concatenate([values == 0, np.zeros(row_answers.size - values.size)]) > 0
-        return Programme(
+        return QuadraticProgram(
             M=self.rows,
             target=target,
             weight=weight,
@@ -223,8 +223,8 @@ def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
             answers[step.table] = step.sums @ answers[step.source]
             continue
         own = np.zeros(0) if step.table is None else y[model.present_rows(step.table)]
-        programme = step.programme(own, answers)
-        stages.append(solve(programme))
+        program = step.program(own, answers)
+        stages.append(solve(program))
         cells = stages[-1].cells
         if step.table is None:
             continue

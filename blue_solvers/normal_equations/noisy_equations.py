@@ -225,8 +225,8 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
         repeated = [np.repeat(own, size, axis=1) for own, size in zip(by_block, cells.tolist(), strict=True)]
         variances, weights = problem.variances, np.concatenate(repeated, axis=1)
         if problem.has_equalities:
-            spoken_of = problem.unmeasured & (abs(problem.equality_rows[0]).sum(axis=0) > 0)
-            variances = np.where(spoken_of, variances[np.isfinite(variances)].max(initial=0.0), variances)
+            in_equalities = problem.unmeasured & (abs(problem.equality_rows[0]).sum(axis=0) > 0)
+            variances = np.where(in_equalities, variances[np.isfinite(variances)].max(initial=0.0), variances)
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             by_least, by_greatest = variances / weights**power
     noisy = (variances > 0) & (variances < np.inf)

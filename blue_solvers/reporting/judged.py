@@ -217,7 +217,7 @@ def _made(est: Estimate) -> list[str]:
     if problem.undetermined is not None:
         lost = np.flatnonzero(problem.undetermined)
         first = problem.why_undetermined(int(lost[0]))
-        sentences.append(f"Left empty: {counted(int(lost.size), 'cell')} that nothing determines, such as: {first}.")
+        sentences.append(f"Left empty: {counted(int(lost.size), 'cell')} that cannot be estimated, such as: {first}.")
     return sentences
 
 

@@ -166,7 +166,7 @@ def _lengths(rows: Float) -> Float:
 def _solutions(problem: Problem) -> tuple[Float, Float, Index]:
     """One solution of the equations, a basis of all differences of solutions, (n, 1) and (n, r), and its r own cells.
 
-    Cells that were not measured follow from the others; those that nothing determines stay 0.
+    Cells that were not measured follow from the others; those that are not estimable stay 0.
     """
     n = problem.observed.size
     A, b = problem.equations("independent")

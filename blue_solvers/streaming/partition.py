@@ -123,8 +123,8 @@ def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations |
 def _unmeasured_in_equalities(problem: Problem) -> str | None:
     if problem.equalities is None:
         return None
-    spoken_of = problem.equalities[0].tocoo()
-    touched = problem.unmeasured[spoken_of.coords[1][spoken_of.data != 0]]
+    rows = problem.equalities[0].tocoo()
+    touched = problem.unmeasured[rows.coords[1][rows.data != 0]]
     return "its equalities speak of cells that were not measured: estimate it in memory" if touched.any() else None
 
 

@@ -45,7 +45,7 @@ def judge_in_numpy(
     error : ndarray, (rows,)
         By how much sums may be off.
     empty : ndarray of bool, (rows, cells) or (0, 0)
-        Cells that are known to be empty.
+        Cells that are structural zeros.
     rho : ndarray, (rows, cells)
         Where to put (y - x) / variance of what was measured with noise.
     found : (ndarray (7,), ndarray (4,))
@@ -153,7 +153,7 @@ class CertificateSums:
     rounded : float
         Squares of what rounding may have added in moving residuals.
     has_empty : bool
-        Whether cells are known to be empty.
+        Whether cells are structural zeros.
     combined : ndarray of longdouble, (k, 3), or (1, 3) of none
         Of every combination of cells that is known exactly what `CombinedCells.sums` says.
     found : ndarray, (7,)

@@ -171,7 +171,7 @@ class ExactCombinations:
 class _Counts:
     """The counts behind a problem: the cells of the tables that hold all others, of all leaves.
 
-    Those are moved alone that are not known to be empty; where a table is known exactly, two of one of its cells, in
+    Those are moved alone that are no structural zeros; where a table is known exactly, two of one of its cells, in
     opposite directions. `spread` is by how much each, moved by one, changes combinations E of observed cells,
     (k, counts + 1): the last, or -1, is no count.
     """

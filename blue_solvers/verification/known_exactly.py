@@ -43,7 +43,7 @@ class LeafSums:
     figures, size : int
         Number of figures, and of cells.
     free : ndarray of bool, (N,)
-        Cells that are not known to be empty.
+        Cells that are no structural zeros.
     cuts : list of (slice, (int, int))
         Of all groups of leaves where their cells are, and their shape.
     """
@@ -132,7 +132,7 @@ class KnownExactly:
     rows, values : csr_array, (k, n), ndarray, (k,)
         Rows over the observed cells and what they are, equalities last.
     free : ndarray of bool, (N,)
-        Cells of leaves that are neither known to be empty nor say themselves what they are.
+        Cells of leaves that are neither structural zeros nor say themselves what they are.
 
     Raises
     ------

@@ -91,7 +91,7 @@ class MovedResiduals:
         """What the residuals of some places say of the tables that hold all others.
 
         Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; of leaves
-        those of tables that hold all others may be these cells themselves, of which some are known to be empty.
+        those of tables that hold all others may be these cells themselves, of which some are structural zeros.
         """
         count = rows.size
         said, vector, errors = level.vector(count), level.vector(count), np.zeros((2, count))

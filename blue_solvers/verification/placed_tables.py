@@ -337,7 +337,7 @@ class Leaves:
     margins : CommonMargins or None
         Where several tables hold all others.
     empty : ndarray of bool, (leaves, cells), or (0, 0)
-        Cells that are known to be empty.
+        Cells that are structural zeros.
     told : ChildSummary or None
         Of roots of branches that were cut off.
     """

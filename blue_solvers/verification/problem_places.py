@@ -31,7 +31,7 @@ from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**17  # cells of leaves worked on at a time
 MOST_HOLDING = 40  # tables of one place, each compared with each
-MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
+MOST_PATTERNS = 64  # of structural zeros, where several tables hold all others
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ def _covering_tables(candidates: Sequence[LevelTable], schema: Schema) -> tuple[
 
 
 def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
-    """Leaves of which the same cells are known to be empty, some at a time."""
+    """Leaves of which the same cells are structural zeros, some at a time."""
     zeros, width = problem.zeros, max(level.width, 1)
     if len(level.tables) == 1:
         yield from ((some, None) for some in _pieces(np.arange(level.rows), width))
@@ -312,7 +312,7 @@ def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargin
     patterns, own = np.unique(empty.reshape(level.rows, -1), axis=0, return_inverse=True)
     if len(patterns) > MOST_PATTERNS:
         raise NotCertifiedError(
-            f"no one table holds all others, and {len(patterns):,} sets of cells are known to be empty in some "
+            f"no one table holds all others, and {len(patterns):,} sets of cells are structural zeros in some "
             f"leaves: proofs by sums take {MOST_PATTERNS}"
         )
     for number, pattern in enumerate(patterns):

@@ -344,7 +344,7 @@ class Areas(Described):
         if weights.nnz and weights.data.min() < 0:
             area = marked[int(np.repeat(np.arange(marked.size), np.diff(weights.indptr))[weights.data.argmin()])]
             raise ValueError(
-                f"area {self.geocodes[area]!r} of {self.levels[self.level_of[area]]!r} is known to be empty, and "
+                f"area {self.geocodes[area]!r} of {self.levels[self.level_of[area]]!r} is a structural zero, and "
                 "weighs a leaf by less than 0, so that nothing follows for its leaves: say which leaves are empty"
             )
         passed = own.copy()

@@ -16,7 +16,7 @@ import numpy as np
 
 from blue_solvers.components.component_products import Composed, Ragged
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.messages import Message, SumOfChildren, SumOfNumbers, Telling, combine
+from blue_solvers.components.tree.messages import LinearMeasurement, Message, SumOfChildren, SumOfNumbers, combine
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
@@ -183,7 +183,7 @@ class PieceSolver:
             adding = SumOfNumbers if support.size == 1 else SumOfChildren
             sums = adding(children, plan.pair_count[pairs].astype(float), owners)
             self._parents.append((lot, pairs, sums))
-            sources.append(Telling.told(sums.total))
+            sources.append(LinearMeasurement.of_message(sums.total))
         lot.message[:], gains = combine(sources)
         for (t, rows), gain in zip(used, gains, strict=False):
             self._found[t].append((classes - level.first_class, gain, support, rows))
@@ -209,7 +209,9 @@ class PieceSolver:
             chosen = np.flatnonzero(lots == number)
             yield chosen, self._lots[number], self._row_of[classes[chosen]]
 
-    def _sources(self, number: int, classes: Index, support: Index) -> tuple[list[Telling], list[tuple[int, Index]]]:
+    def _sources(
+        self, number: int, classes: Index, support: Index
+    ) -> tuple[list[LinearMeasurement], list[tuple[int, Index]]]:
         """What was measured in some classes, and of tables, by number, the rows that say something."""
         level, ranks, count = self._plan.levels[number], self._plan.class_rank[classes], len(self._jobs)
         sources, used = [], []
@@ -220,11 +222,11 @@ class PieceSolver:
                 W[i, : len(rows)] = rows[:, support]
             said = np.flatnonzero(W.any(axis=(0, 2)))
             if said.size and (weights[ranks].any() or exact[ranks].any()):
-                sources.append(Telling.measured(W[:, None, said], weights[ranks], exact[ranks].astype(float)))
+                sources.append(LinearMeasurement.measured(W[:, None, said], weights[ranks], exact[ranks].astype(float)))
                 used.append((t, said))
         if not sources:
             nothing = np.zeros((count, classes.size, support.size, support.size))
-            sources.append(Telling(np.eye(support.size), nothing, nothing))  # whose gain is not kept
+            sources.append(LinearMeasurement(np.eye(support.size), nothing, nothing))  # whose gain is not kept
         return sources, used
 
     def _go_down(self) -> None:

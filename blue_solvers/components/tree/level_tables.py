@@ -1,7 +1,7 @@
 """The tables of a geolevel, measured or wanted, as what one of the two passes reads or writes.
 
-Geounits are in slots, as a basis of contrasts and group sums has them, (G, ..., K). Leaves that were measured alike are
-in cells, of which `LeafPlan` makes their own estimates.
+Geounits are in slots, as a basis of contrasts and group sums has them, (G, ..., K). Leaves with the same tables and
+variances are in cells, of which `LeafPlan` makes their own estimates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
 from constraint_builders.description.layout import Layout
 
-LEAST_NUMBERS = 1 << 16  # of leaves that were measured alike, from which on they are worked on in cells
+LEAST_NUMBERS = 1 << 16  # of leaves with the same tables and variances, from which on they are worked on in cells
 Rows = slice | Index
 
 

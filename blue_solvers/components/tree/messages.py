@@ -1,6 +1,6 @@
 """What is known of group sums u of one component, and how statements about them combine and add up.
 
-A message has three parts, kept apart as projectors: directions that nothing determines (unknown), directions known
+A message has three parts, kept apart as projectors: directions that are not estimable (unknown), directions known
 exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse,
 which orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are
 batches, with any axes before those of matrices.
@@ -70,7 +70,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Telling:
+class LinearMeasurement:
     """A statement about u: a value v = W u with independent noise where it is noisy, or exactly where it is exact.
 
     Attributes
@@ -92,7 +92,7 @@ class Telling:
     exact: Float = field(default_factory=lambda: np.zeros((1, 1)))
 
     @classmethod
-    def measured(cls, W: Float, precisions: Float, exact: Float) -> Telling:
+    def measured(cls, W: Float, precisions: Float, exact: Float) -> LinearMeasurement:
         """A table with rows W, (..., k, m), of precisions (...), 0 for none; exact where flagged."""
         return cls(
             W,
@@ -102,13 +102,13 @@ class Telling:
         )
 
     @classmethod
-    def told(cls, message: Message) -> Telling:
+    def of_message(cls, message: Message) -> LinearMeasurement:
         """What a message says of u, v being its estimate."""
         identity = np.eye(message.root.shape[-1])
         return cls(identity, message.information_root, message.finite, message.exact)
 
 
-def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
+def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]:
     """The best estimate of u from independent sources, those that are exact first: the sum of gains times values.
 
     What it says of u, and the gain of every source, (..., m, q). Directions that nothing determines are estimated as
@@ -165,7 +165,9 @@ def part(left: Message, right: Message) -> tuple[Float, Float, Float]:
 
     And a square root of the covariance that either has when the sum is known.
     """
-    known, (by_left, by_right) = combine([Telling.told(left), Telling.told(right)])  # of left: 0, and d less right
+    known, (by_left, by_right) = combine(
+        [LinearMeasurement.of_message(left), LinearMeasurement.of_message(right)]
+    )  # of left: 0, and d less right
     shared = known.unknown / 2  # what neither knows of by itself
     return complement(left.exact) @ (by_right + shared), complement(right.exact) @ (by_left + shared), known.root
 
@@ -176,7 +178,7 @@ def _as_large(matrices: Sequence[Float]) -> Float:
     return np.where(size > 0, size, 1.0)
 
 
-def _exact_part(sources: Sequence[Telling], nothing: Float) -> tuple[Float, list[Float]]:
+def _exact_part(sources: Sequence[LinearMeasurement], nothing: Float) -> tuple[Float, list[Float]]:
     """Projectors on what is known exactly, and the gains of all sources there; zeros, and none, where nothing is."""
     if not any(source.exact.any() for source in sources):
         return nothing, []
@@ -195,7 +197,7 @@ def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
     return inverse + missing @ inverse
 
 
-def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[Telling]) -> list[Float]:
+def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[LinearMeasurement]) -> list[Float]:
     """Gains whose estimate says what exact sources say, to rounding: projectors on those are not as exact."""
     said = [_times(own, source.exact) @ source.design for own, source in zip(along_exact, sources, strict=True)]
     along = sum(said[1:], start=said[0])
@@ -227,7 +229,7 @@ def range_projector(matrix: Float, scale: Float | float = 1.0) -> Float:
 
 
 def _runs(matrices: Float, bounds: Float) -> Flags:
-    """Which of a batch differ from the one before: geounits that were measured alike come one after another."""
+    """Which of a batch differ from the one before: equally measured geounits come one after another."""
     new = np.ones(len(matrices), dtype=bool)
     new[1:] = (matrices[1:] != matrices[:-1]).any(axis=(1, 2)) | (bounds[1:] != bounds[:-1])
     return new

@@ -23,7 +23,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists, metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
-from blue_solvers.nonnegative.programme import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from blue_solvers.quantiles import read_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Integers

@@ -9,9 +9,9 @@ from scipy.sparse.linalg import aslinearoperator
 import blue_solvers
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
+from tests.feature_support.capabilities import as_markdown, capabilities
 from tests.helpers.every import every
 from tests.helpers.places import README
-from tests.honours.capabilities import as_markdown, capabilities
 
 CAPABILITIES = capabilities()
 SCHEMA = Schema({"a": 2, "b": 3}, recodes={"b": {"low": [0, 0, 1]}})
