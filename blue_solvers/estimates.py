@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from blue_solvers.contract import Info
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from blue_solvers.verification import Certificate, Fit, certify, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
@@ -225,12 +226,13 @@ class Estimate:
         """Exact standard error of every value, (m,). Not writable."""
         return _kept(np.sqrt(self.variances))
 
-    def interval(self, level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
+    @takes_confidence_level
+    def interval(self, confidence_level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
         """Intervals that cover every value with a probability.
 
         Parameters
         ----------
-        level : float
+        confidence_level : float
         method : {"z"}
             From exact variances, for normal noise. For methods that draw replicates see `blue_solvers.intervals`.
 
@@ -248,7 +250,7 @@ class Estimate:
                 f"method must be 'z': got {method!r}; use blue_solvers.intervals(P, y, method=..., rng=...) for "
                 "intervals from replicates"
             )
-        half = normal_multiple(read_level(level)) * self.std_errors
+        half = normal_multiple(read_level(confidence_level)) * self.std_errors
         return self.values - half, self.values + half
 
     def certificate(self) -> Certificate:
@@ -264,6 +266,11 @@ class Estimate:
         return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
     def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
+        """The former name of `goodness_of_fit`, with a warning."""
+        warnings.warn("Estimate.fit() is now Estimate.goodness_of_fit()", DeprecationWarning, stacklevel=2)
+        return self.goodness_of_fit(draws, rng)
+
+    def goodness_of_fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
         """Whether the measurements agree with the noise that they claim.
 
         Parameters
@@ -311,17 +318,18 @@ class Estimate:
         return Adjustments(*map(_kept, vars(found).values()))
 
     @overload
-    def to_frame(self, level: float = 0.95) -> polars.DataFrame: ...
+    def to_frame(self, confidence_level: float = 0.95) -> polars.DataFrame: ...
 
     @overload
-    def to_frame(self, level: float = 0.95, *, like: Frame) -> Frame: ...
+    def to_frame(self, confidence_level: float = 0.95, *, like: Frame) -> Frame: ...
 
-    def to_frame(self, level: float = 0.95, *, like: Any = None) -> Any:
+    @takes_confidence_level
+    def to_frame(self, confidence_level: float = 0.95, *, like: Any = None) -> Any:
         """A long table: a row for every cell; needs the extra ``frames``.
 
         Parameters
         ----------
-        level : float
+        confidence_level : float
             Of the intervals.
         like : data frame, optional
             One of the kind to give: of pandas, pyarrow or polars, which is the default.
@@ -336,7 +344,7 @@ class Estimate:
         """
         from constraint_builders.files import estimates_frame, frame_like
 
-        frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
+        frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(confidence_level))
         frame = self.with_measurements(frame)
         return frame if like is None else frame_like(like, frame)
 

@@ -100,7 +100,7 @@ def test_the_passes_give_the_estimate_of_the_whole(tmp_path: Path, limit: float)
     expected = estimate(problem, y, "dense", certify=False)
     np.testing.assert_allclose(x, expected.values, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(variances, expected.std_errors**2, rtol=1e-9, atol=1e-9)
-    fit = expected.fit()
+    fit = expected.goodness_of_fit()
     assert sum(own["statistic"] for own in said["fit"].values()) == pytest.approx(fit.statistic)
     assert said["certificate"]["bound"] < 1e-6
     rank = problem.spine.members[STATE].tolist().index(problem.spine.geocodes.index("02/0"))

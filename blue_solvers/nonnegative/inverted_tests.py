@@ -31,7 +31,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.operator import blue
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
@@ -66,8 +66,14 @@ class InvertedIntervals:
     critical: Float
 
 
+@takes_confidence_level
 def inverted_intervals(
-    problem: Problem, y: ArrayLike, cells: Sequence[int], level: float = 0.95, draws: int = 200, rng: Seed = None
+    problem: Problem,
+    y: ArrayLike,
+    cells: Sequence[int],
+    confidence_level: float = 0.95,
+    draws: int = 200,
+    rng: Seed = None,
 ) -> InvertedIntervals:
     """Intervals of desired cells that use non-negativity and everything known exactly, by inverted tests.
 
@@ -81,7 +87,7 @@ def inverted_intervals(
         Measurements over ``problem.observed``, in counts.
     cells : sequence of int
         Places in the desired layout.
-    level : float
+    confidence_level : float
         Between 0 and 1.
     draws : int
         Simulations of the statistic at either end and at either truth, two fits each.
@@ -108,12 +114,16 @@ def inverted_intervals(
     values = read_measurements(problem, y)
     if values.ndim != 1:
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
-    level, draws, generator = read_level(level), whole_number(draws, "draws", 1), np.random.default_rng(rng)
+    confidence_level, draws, generator = (
+        read_level(confidence_level),
+        whole_number(draws, "draws", 1),
+        np.random.default_rng(rng),
+    )
     places = problem.desired.positions(cells)
     lost = places[problem.lost[places]]
     if lost.size:
         raise ValueError(f"{why_undetermined(problem, int(lost[0]))}: leave it out of cells")
-    half = (1 + level) / 2
+    half = (1 + confidence_level) / 2
     multiple = normal_multiple(half)
     tests = _Tests(problem, values, multiple**2, half, draws, generator)
     P = blue(problem)
@@ -135,10 +145,10 @@ class _Tests:
     """Likelihood-ratio tests of one set of measurements."""
 
     def __init__(
-        self, problem: Problem, y: Float, quantile: float, level: float, draws: int, rng: np.random.Generator
+        self, problem: Problem, y: Float, quantile: float, confidence_level: float, draws: int, rng: np.random.Generator
     ) -> None:
         self._problem, self._model = problem, FittingModel.of(problem)
-        self._y, self._quantile, self._level = y, quantile, level
+        self._y, self._quantile, self._level = y, quantile, confidence_level
         self._noise = draw_noise(problem, draws, rng)
         self._desired = self._model.cells.to_desired()
         self._program = self._model.program(y)

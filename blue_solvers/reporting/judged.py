@@ -57,7 +57,7 @@ def judged_page(
     difference : Difference or None
         Between figures that were read and this estimate; None where none were read.
     """
-    fit = est.fit(draws=0)
+    fit = est.goodness_of_fit(draws=0)
     problem = est.problem
     measured = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
     desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"

@@ -34,7 +34,7 @@ path.write_text(published)
 
 problem, y = read_tables(path)
 est = estimate(problem, y)
-print(est.to_frame(level=0.9))
+print(est.to_frame(confidence_level=0.9))
 
 # %%
 # The suppressed cell has an estimate too, since the others determine it.

@@ -24,7 +24,7 @@ from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_siz
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists, metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
-from blue_solvers.quantiles import read_level
+from blue_solvers.quantiles import read_level, takes_confidence_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.layout import Name
@@ -84,20 +84,21 @@ class CountsPosterior:
         """The desired tables of posterior means by name."""
         return self.problem.desired.tables(self.desired)
 
-    def intervals(self, level: float = 0.95) -> tuple[Float, Float]:
+    @takes_confidence_level
+    def intervals(self, confidence_level: float = 0.95) -> tuple[Float, Float]:
         """Whole numbers between which each desired count lies with at least this posterior probability.
 
         Parameters
         ----------
-        level : float
+        confidence_level : float
             Between 0 and 1.
 
         Returns
         -------
         lower, upper : ndarray, (m,)
-            With at most (1 - level) / 2 of the draws below, and above.
+            With at most (1 - confidence_level) / 2 of the draws below, and above.
         """
-        tail = (1 - read_level(level)) / 2
+        tail = (1 - read_level(confidence_level)) / 2
         lower, upper = np.empty((2, self.desired.size))
         for rows, values in self._desired_draws:
             flat = np.sort(values.reshape(-1, values.shape[2]), axis=0)

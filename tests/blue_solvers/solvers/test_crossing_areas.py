@@ -416,13 +416,13 @@ def test_fit_of_areas() -> None:
     problem = crossing()
     truth = problem.marginal_matrix() @ rng.poisson(30, problem.domain.size)
     y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
-    fit = estimate(problem, y).fit()
+    fit = estimate(problem, y).goodness_of_fit()
     assert fit.degrees_of_freedom == problem.rank == np.linalg.matrix_rank(problem.constraint_matrix("all").toarray())
     assert fit.p_value > 1e-4
     assert set(fit.by_geolevel) == {"Region", "Product", "Leaf"}
     y[problem.observed.slice(("Region", "a"))][0] += 40
-    assert estimate(problem, y).fit().p_value < 1e-9
-    assert estimate(problem, y).fit().outliers(1)[0].table[0] == "Region"
+    assert estimate(problem, y).goodness_of_fit().p_value < 1e-9
+    assert estimate(problem, y).goodness_of_fit().outliers(1)[0].table[0] == "Region"
 
 
 def test_areas_with_correlated_noise_are_refused_by_name_and_answered_by_others() -> None:
