@@ -213,17 +213,17 @@ class Estimate:
 
     @cached_property
     def tables(self) -> Mapping[Any, Float]:
-        """The values of every desired table, {name: array}."""
+        """The values of every desired table, {name: array of its shape}."""
         return self.problem.desired.tables(self.values)
 
     @cached_property
     def variances(self) -> Float:
-        """Exact variance of every value, (m,). Not writable."""
+        """Exact variance of every value, (m,), in squared units of the counts. Not writable."""
         return _kept(self.operator.variances())
 
     @cached_property
     def std_errors(self) -> Float:
-        """Exact standard error of every value, (m,). Not writable."""
+        """Exact standard error of every value, (m,), in units of the counts. Not writable."""
         return _kept(np.sqrt(self.variances))
 
     @takes_confidence_level
@@ -266,7 +266,17 @@ class Estimate:
         return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
     def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
-        """The former name of `goodness_of_fit`, with a warning."""
+        """The former name of `goodness_of_fit`, with a warning.
+
+        Parameters
+        ----------
+        draws, rng
+            As in `goodness_of_fit`.
+
+        Returns
+        -------
+        Fit
+        """
         warnings.warn("Estimate.fit() is now Estimate.goodness_of_fit()", DeprecationWarning, stacklevel=2)
         return self.goodness_of_fit(draws, rng)
 

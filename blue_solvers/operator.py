@@ -360,6 +360,7 @@ class BlueOperator(OverLayouts):
         Returns
         -------
         ndarray, (m,)
+            In squared units of the counts.
         """
         variances = self._prepared.variances()
         return variances if self._prepared.has_exact_zeros else without_rounding(variances, self._nothing)
@@ -380,6 +381,7 @@ class BlueOperator(OverLayouts):
         Returns
         -------
         ndarray, (K, K)
+            In squared units of the counts, where weights have none.
 
         Raises
         ------

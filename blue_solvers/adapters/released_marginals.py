@@ -183,7 +183,7 @@ class ExactMarginals:
 
         Returns
         -------
-        ndarray
+        ndarray, (levels of the first, ...)
         """
         clique = self._clique(attrs)
         P = self._operator(clique)
@@ -198,7 +198,7 @@ class ExactMarginals:
 
         Returns
         -------
-        ndarray
+        ndarray, (levels of the first, ...)
             In units of the counts.
         """
         clique = self._clique(attrs)
@@ -216,7 +216,8 @@ class ExactMarginals:
 
         Returns
         -------
-        lower, upper : ndarray
+        lower, upper : ndarray, (levels of the first, ...)
+            In units of the counts.
         """
         clique = self._clique(attrs)
         P = self._operator(clique)

@@ -224,6 +224,7 @@ class Prepared(ABC):
         Returns
         -------
         ndarray, (K, K)
+            In squared units of the counts, where weights have none.
         """
         needed = ADJOINT_COPIES * 8.0 * self.problem.observed.size * W.shape[1]
         require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")

@@ -335,7 +335,7 @@ class Result(StoredResult):
 
         Parameters
         ----------
-        places : mapping of str to ndarray of int
+        places : mapping of str to ndarray of int, (geounits,)
             Positions in the spine of the geounits of every place.
         counts : sequence of mapping of str to sequence of str, (K,)
             As for `ask`.

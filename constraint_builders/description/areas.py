@@ -243,12 +243,12 @@ class Areas(Described):
 
     @cached_property
     def level_of(self) -> Index:
-        """Position among `levels` of every area's layer."""
+        """Position among `levels` of every area's layer, (areas,)."""
         return np.repeat(np.arange(len(self.levels)), [own.size for own in self.members])
 
     @cached_property
     def rank_in_level(self) -> Index:
-        """For every area its number within its layer."""
+        """For every area its number within its layer, (areas,)."""
         return np.concatenate([np.arange(own.size) for own in self.members])
 
     def layer(self, name: str) -> AreaLayer:
