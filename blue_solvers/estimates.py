@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout, Name
+from constraint_builders.lazy_names import former_method
 from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import draw
@@ -265,21 +265,6 @@ class Estimate:
         """
         return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
-    def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
-        """The former name of `goodness_of_fit`, with a warning.
-
-        Parameters
-        ----------
-        draws, rng
-            As in `goodness_of_fit`.
-
-        Returns
-        -------
-        Fit
-        """
-        warnings.warn("Estimate.fit() is now Estimate.goodness_of_fit()", DeprecationWarning, stacklevel=2)
-        return self.goodness_of_fit(draws, rng)
-
     def goodness_of_fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
         """Whether the measurements agree with the noise that they claim.
 
@@ -306,6 +291,8 @@ class Estimate:
         x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_of_estimate(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
+
+    fit = former_method("fit", goodness_of_fit)
 
     @cached_property
     def adjustments(self) -> Adjustments:

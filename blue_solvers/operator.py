@@ -360,7 +360,6 @@ class BlueOperator(OverLayouts):
         Returns
         -------
         ndarray, (m,)
-            In squared units of the counts.
         """
         variances = self._prepared.variances()
         return variances if self._prepared.has_exact_zeros else without_rounding(variances, self._nothing)
@@ -371,7 +370,7 @@ class BlueOperator(OverLayouts):
         return least_variance(self.problem)
 
     def functional_covariance(self, W: Any) -> Float:
-        """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K).
+        """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K), in squared units of theirs.
 
         Parameters
         ----------
@@ -381,7 +380,6 @@ class BlueOperator(OverLayouts):
         Returns
         -------
         ndarray, (K, K)
-            In squared units of the counts, where weights have none.
 
         Raises
         ------

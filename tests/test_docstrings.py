@@ -109,7 +109,7 @@ def test_shapes_of_all_public_arrays_are_said() -> None:
 
 def test_units_of_public_variances_and_errors_are_said() -> None:
     said = {
-        name: parts_of(inspect.getdoc(own) or "").get("Returns", inspect.getdoc(own) or "")
+        name: inspect.getdoc(own) or ""
         for name, own in public_functions()
         if NUMBERS.search(str(own.__annotations__.get("return")))
     }
