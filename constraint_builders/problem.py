@@ -139,7 +139,7 @@ class Problem(Record):
 
     @classmethod
     def from_matrix(cls, A: Any, covariance: Any, b: ArrayLike | None = None) -> Problem:
-        """A problem given by anybody's linear equalities A x = b.
+        """A problem given by any linear equalities A x = b.
 
         Parameters
         ----------

@@ -254,7 +254,7 @@ def _read_truth(measured: Measured, truth: Any) -> Float:
 
 
 def read_equations(A: Any, covariance: Any, b: ArrayLike | None) -> Record:
-    """A problem of anybody's equations; see `Problem.from_matrix`."""
+    """A problem of any equations; see `Problem.from_matrix`."""
     matrix = read_matrix(A)
     rows, size = matrix.shape
     right = None if b is None else read_vector(b, rows, "b")

@@ -80,7 +80,7 @@ class Certificate:
 
 @np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
 def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
-    """Bound how far anybody's answer is from the best linear unbiased estimate. No solver takes part.
+    """Bound how far any answer is from the best linear unbiased estimate. No solver takes part.
 
     Parameters
     ----------
