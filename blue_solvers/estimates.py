@@ -69,7 +69,7 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
 
 
 def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
-    """As `certify`, of what is wanted: cells of x that were not measured may stay unjudged, and be anything."""
+    """As `certify`, of what is wanted, (m,): unmeasured cells of x, (n,), may stay unjudged, and be anything."""
     certificate = certify(problem, y, x, desired)
     if is_exact(certificate) or not problem.has_unmeasured:
         return certificate
@@ -88,7 +88,7 @@ def bound_of(certificate: Certificate) -> float:
 
 
 def tabulated(problem: Problem, x: Float) -> Float:
-    """The desired cells from consistent observed ones, NaN where not estimable."""
+    """The desired cells, (m,), from consistent observed ones, (n,), NaN where not estimable."""
     determined = problem.determined
     places = measured_places(determined) if determined.is_placed else np.full(1, -1)
     values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
@@ -96,7 +96,7 @@ def tabulated(problem: Problem, x: Float) -> Float:
 
 
 def where_measured(problem: Problem, x: Float) -> Float:
-    """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
+    """Observed cells, (n,), NaN where nothing was measured: what is wanted of those is composed of the others."""
     return np.where(problem.unmeasured, np.nan, x) if problem.has_unmeasured else x
 
 

@@ -167,7 +167,7 @@ class BlueOperator(OverLayouts):
         return rescaled(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _readable(self, X: Float) -> Float:
-        """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
+        """Measurements (n, K), copied where needed: those of unmeasured cells may be anything, and become 0."""
         Y = real_columns(X)
         if self.problem.has_unmeasured:
             Y = Y.copy()
@@ -247,7 +247,7 @@ class BlueOperator(OverLayouts):
         return certified(self.problem.determined, y, np.where(assumed, y, observed), values)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
-        """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
+        """The certificate of an estimate (n,) of the observed cells, and of the desired ones that follow from it."""
         values = x if self._is_over_observed else tabulated(self.problem, x)
         return self.certificate(y, values, x)
 
@@ -291,7 +291,7 @@ class BlueOperator(OverLayouts):
     def _told(
         self, columns: Float, require_finite: Callable[[Float], None], checked: bool = False
     ) -> tuple[Float, Info]:
-        """P times columns, and the report, with the violation where that is asked for and in the columns' own units."""
+        """P times columns (n, K), and the report, with the violation where asked for, in the columns' own units."""
         reports: list[Info] = []
 
         def apply(own: Float) -> Float:

@@ -36,6 +36,16 @@ SOURCE = re.compile(
     r"|docs?/algebra|[A-Z][a-z]+ and [A-Z][a-z]+"
 )
 CITED = re.compile(r"\b(Theorem|Algorithm|Proposition|Lemma|Corollary|Equation|Section) [0-9]|\bsection [0-9]")
+OVERRIDES = {
+    "apply",
+    "apply_checked",
+    "adjoint",
+    "functional_covariance",
+    "_matmat",
+    "_rmatmat",
+    "_rmatvec",
+    "__init__",
+}
 
 
 def parts_of(doc: str) -> dict[str, str]:
@@ -144,3 +154,18 @@ def test_what_implements_a_paper_names_it() -> None:
                         lost.append(f"{path.name}: {node.name}")
     assert cited > 15
     assert lost == []
+
+
+def test_most_private_functions_say_shapes() -> None:
+    """Of functions that take arrays; the share only grows: raise it with every one that is mended."""
+    said, all_of_them = 0, 0
+    for path in (path for package in PACKAGES for path in sorted((ROOT / package.__name__).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                taken = [own.annotation for own in node.args.args + node.args.kwonlyargs if own.annotation is not None]
+                kinds = [text for text in map(ast.unparse, taken) if "Callable" not in text]
+                doc = ast.get_docstring(node) or ""
+                if any(map(ARRAY.search, kinds)) and (doc or node.name not in OVERRIDES):
+                    all_of_them, said = all_of_them + 1, said + bool(SHAPE.search(doc))
+    assert all_of_them > 1000
+    assert said >= 0.44 * all_of_them

@@ -42,7 +42,7 @@ class WithoutRounding:
 
 
 def without_rounding(variances: Float, nothing: float) -> Float:
-    """Variances, used up, of which those below `nothing` are 0."""
+    """Variances, (m,), used up, of which those below `nothing` are 0."""
     variances[variances < nothing] = 0.0
     return variances
 

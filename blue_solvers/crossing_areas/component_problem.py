@@ -100,7 +100,7 @@ class TableSlots:
 
 
 def _outer(factors: Sequence[Float]) -> Float:
-    """Products of the entries of some vectors, an axis for each."""
+    """Products of the entries of some vectors, (a, b, ...) from (a,), (b,), ..."""
     return reduce(np.multiply.outer, factors, np.ones(()))
 
 

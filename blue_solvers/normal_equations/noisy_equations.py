@@ -120,11 +120,11 @@ class Equations:
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
     def moved_by(self, Z: NDArray[Real]) -> NDArray[Real]:
-        """Sigma A' Z."""
+        """Sigma A' Z, (n, K) from (rows, K)."""
         return self.Sigma @ (self.A_transposed @ Z)
 
     def normal_product(self, Z: Float) -> Float:
-        """A Sigma A' Z."""
+        """A Sigma A' Z, (rows, K)."""
         return self.A @ self.moved_by(Z)
 
 
@@ -151,7 +151,7 @@ class NormalSolver(ABC):
         """Z for (m, K) right-hand sides, to standardised residuals of at most `target`, (K,); iterations."""
 
     def iterate(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
-        """The same to other sizes of a residual's columns; of a direct solver as near as it comes."""
+        """The same, (rows, K), to other sizes of a residual's columns; of a direct solver as near as it comes."""
         return self.solve(R, target)
 
 

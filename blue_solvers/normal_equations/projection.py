@@ -80,6 +80,7 @@ class ConstrainedEstimate(Prepared):
         return np.rint(products / squares) if squares > 0 else products
 
     def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Info]]:
+        """Columns (n, K) through all stages, and the reports of these."""
         projected = []
         with one_blas_thread():
             for stage in self._stages:
