@@ -46,7 +46,7 @@ class Tables:
         return own.reshape(self._count, size, self._columns)
 
     def go_up(self, steps: Integers, lists: Integers) -> None:
-        """Steps between the tables of one geounit, going up."""
+        """Steps, (steps, numbers), between the tables of one geounit, going up."""
         go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), self.cells)
 
     def go_down(self, steps: Integers, lists: Integers) -> None:
@@ -54,7 +54,7 @@ class Tables:
         go_down(self.cells, self._for_all(steps), lists)
 
     def _for_all(self, steps: Integers) -> Integers:
-        """What comes before the first of a table's axes is the geounits."""
+        """Steps, (steps, numbers), of all geounits: what comes before the first of a table's axes is these."""
         return steps * np.array([1, *[self._count] * 3, *[1] * (steps.shape[1] - 4)])
 
 
@@ -99,6 +99,7 @@ class TableSums:
         return self._part(room, self._whole).reshape(len(tables[0]), *self._finest, -1)
 
     def _room(self, table: Float) -> Tables:
+        """Memory for all tables beside one that is (G, ..., K)."""
         return Tables(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
 
     def _part(self, room: Tables, axes: Axes) -> Float:
@@ -223,7 +224,7 @@ class LeafPlan:
         return finest
 
     def transpose(self, cells: Float) -> tuple[Float, list[Float]]:
-        """The transpose of `estimate`: of the finest table, and of the others."""
+        """The transpose of `estimate`, from (G, cells, K): of the finest table, and of the others."""
         room, parts, finest = self._room(*cells.shape[::2])
         finest[...] = cells
         room.go_down(self._spread.sums, self._spread.lists)
@@ -241,11 +242,12 @@ class LeafPlan:
         return room, parts, room.part(plan.cells, self._spread.cells - plan.cells)
 
     def _multiply(self, parts: list[Float], by_table: Float) -> None:
+        """Multiply every table, (G, ..., K), by its number among (tables,)."""
         for own, number in zip(parts, by_table.tolist(), strict=True):
             own *= number
 
     def _weigh(self, room: Tables, parts: list[Float], transpose: bool) -> None:
-        """What all tables say of each of their finest cells, from the information about their own."""
+        """What all tables, each (G, ..., K), say of each of their finest cells, from what is known of their own."""
         self._multiply(parts, self._scales)
         if self._plan.axes.has_groups:
             (heads, outer, lines, matrices), table = self._mixing

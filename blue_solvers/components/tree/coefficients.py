@@ -147,7 +147,7 @@ class PieceSolver:
         return made
 
     def _lots_among(self, number: int, classes: Index) -> Iterator[tuple[Index, Index]]:
-        """Classes of a level that have the same numbers, and these."""
+        """Classes, of (classes,) of a level, that have the same numbers, and these."""
         empty = self._plan.empty_kinds(number, self._plan.class_rank[classes])[:, self._kinds]
         if (empty == empty[:1]).all():
             patterns, which = empty[:1], np.zeros(classes.size, dtype=np.intp)
@@ -157,7 +157,7 @@ class PieceSolver:
             yield classes[which.ravel() == i], np.flatnonzero(~flags)
 
     def _go_up(self, number: int, classes: Index, support: Index) -> None:
-        """What some classes were measured, and what their children tell."""
+        """What some classes, (classes,), were measured, and what their children tell, of a support's numbers, (m,)."""
         lot = self._lot(number, classes, support)
         self._lot_of[classes], self._row_of[classes] = len(self._lots), np.arange(classes.size)
         self._lots.append(lot)
@@ -168,6 +168,7 @@ class PieceSolver:
         self._found["root"].append((classes, lot.message.root, support, support))
 
     def _lot(self, number: int, classes: Index, support: Index) -> _Lot:
+        """Room for some classes, (classes,), with the numbers of a support, (m,), filled with what children tell."""
         plan, level = self._plan, self._plan.levels[number]
         shape = len(self._jobs), classes.size, support.size
         nothing = Message.zeros((*shape, support.size))
@@ -192,7 +193,7 @@ class PieceSolver:
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
-        """What is known of some classes as messages about more numbers, which are exactly 0 in them."""
+        """What is known of some classes, (classes,), as messages about more numbers, (m,), exactly 0 in them."""
         found = Message.zeros((len(self._jobs), classes.size, support.size, support.size))
         pieces = np.arange(len(self._jobs))
         for chosen, lot, rows in self._by_lot(classes):
@@ -203,7 +204,7 @@ class PieceSolver:
         return found
 
     def _by_lot(self, classes: Index) -> Iterator[tuple[Index, _Lot, Index]]:
-        """Places among some classes, the lot that these are of, and their rows there."""
+        """Places among some classes, (classes,), the lot that these are of, and their rows there."""
         lots = self._lot_of[classes]
         for number in np.unique(lots).tolist():
             chosen = np.flatnonzero(lots == number)

@@ -63,7 +63,7 @@ class WantedTables(LevelTables):
         self._finest = [own for own, name in zip(self._slices, names, strict=True) if name == plan.finest.name]
 
     def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
-        """The place of the finest table, where it is wanted."""
+        """The place of the finest table, (G, cells, K), where it is wanted."""
         return vectors[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
@@ -75,7 +75,7 @@ class WantedTables(LevelTables):
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        """The transpose: set them at some geounits; cells are left in the place of the slots."""
+        """The transpose, from slots (G, ..., K): set them at some geounits; cells are left in place of the slots."""
         self._basis.to_cells(slots)
         self._empty(slots, rows)
         for table, own in zip(tables, self._sums(slots), strict=True):
@@ -86,11 +86,11 @@ class WantedTables(LevelTables):
         return self._sums.spread(tables).reshape(shape) if tables else np.zeros(shape)
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
-        """The transpose: tables of some leaves."""
+        """The transpose: tables of some leaves, from cells (G, ..., K)."""
         return [own.reshape(len(own), -1, own.shape[-1]) for own in self._sums(cells)]
 
     def _empty(self, block: Float, rows: Rows) -> None:
-        """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
+        """Set to 0 in (G, ..., K) what is known to be, and which large exact counts beside leave rounding in."""
         if self._has_zeros:
             lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._groupings]
             flags = self._zeros.empty[self._level.members[rows]].reshape(len(block), *lengths, 1)
@@ -145,7 +145,7 @@ class MeasuredTables(LevelTables):
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        """The transpose: set them at some geounits."""
+        """The transpose, from slots (G, ..., K): set them at some geounits."""
         for i in self._told(rows):
             coordinates = self._access[i].from_slots(slots, self._level.class_of[rows] - self._level.first_class)
             tables[i][rows] = self._access[i].cells(coordinates).reshape(len(slots), -1, slots.shape[-1])
@@ -172,7 +172,7 @@ class MeasuredTables(LevelTables):
         return plan.estimate(finest, others).reshape(shape)
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
-        """The transpose: tables of some leaves."""
+        """The transpose: tables of some leaves, from cells (G, ..., K)."""
         used, plan = self._kinds[kind]
         finest, others = plan.transpose(cells.reshape(len(cells), -1, cells.shape[-1]))
         found = dict(zip(used, [finest, *others], strict=True))

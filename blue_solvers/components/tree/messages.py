@@ -179,7 +179,7 @@ def _as_large(matrices: Sequence[Float]) -> Float:
 
 
 def _exact_part(sources: Sequence[LinearMeasurement], nothing: Float) -> tuple[Float, list[Float]]:
-    """Projectors on what is known exactly, and the gains of all sources there; zeros, and none, where nothing is."""
+    """Projectors, (..., m, m), on what is known exactly, and the gains of all sources there; or zeros, and none."""
     if not any(source.exact.any() for source in sources):
         return nothing, []
     rows = [_times(source.exact, source.design) for source in sources]
@@ -190,7 +190,7 @@ def _exact_part(sources: Sequence[LinearMeasurement], nothing: Float) -> tuple[F
 
 
 def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
-    """What keeps u when all that is measured agrees with it, to rounding: counts are large beside their noise."""
+    """The inverse, (..., m, k), made to keep u when all that is measured agrees with it, to rounding."""
     if determined.shape[-1] == 1:
         return inverse
     missing = determined - inverse @ F @ determined
@@ -198,7 +198,7 @@ def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
 
 
 def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[LinearMeasurement]) -> list[Float]:
-    """Gains whose estimate says what exact sources say, to rounding: projectors on those are not as exact."""
+    """Gains, (..., m, q), whose estimate says what exact sources say, to rounding: projectors are not as exact."""
     said = [_times(own, source.exact) @ source.design for own, source in zip(along_exact, sources, strict=True)]
     along = sum(said[1:], start=said[0])
     return [gain + (own - along @ gain) for gain, own in zip(gains, along_exact, strict=True)]
@@ -229,7 +229,7 @@ def range_projector(matrix: Float, scale: Float | float = 1.0) -> Float:
 
 
 def _runs(matrices: Float, bounds: Float) -> Flags:
-    """Which of a batch differ from the one before: equally measured geounits come one after another."""
+    """Which matrices of a batch, (n, m, m), differ from the one before: equally measured geounits come in a row."""
     new = np.ones(len(matrices), dtype=bool)
     new[1:] = (matrices[1:] != matrices[:-1]).any(axis=(1, 2)) | (bounds[1:] != bounds[:-1])
     return new
@@ -245,7 +245,7 @@ def complement(*projectors: Float) -> Float:
 
 
 def inverse_on(projector: Float, matrix: Float) -> Float:
-    """Inverse of symmetric matrices restricted to the ranges of orthogonal projectors."""
+    """Inverse of symmetric matrices, (..., m, m), restricted to the ranges of orthogonal projectors."""
     m = matrix.shape[-1]
     if m == 1:
         return np.divide(projector, matrix, out=np.zeros_like(matrix), where=projector > 0.5)
@@ -258,7 +258,7 @@ def inverse_on(projector: Float, matrix: Float) -> Float:
 
 
 def trace(matrix: Float) -> Float:
-    """Traces of a batch of matrices."""
+    """Traces of a batch of matrices, (...) from (..., m, m)."""
     return np.einsum("...ii->...", matrix)
 
 
@@ -317,7 +317,7 @@ class SumOfChildren:
         self.total = nodes[:, self._totals]
 
     def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior covariance; from those of the geounits above."""
+        """Of every pair the gain, and a root of the posterior covariance, (..., m, m); from those of geounits above."""
         components, terms, m, _ = self._children.root.shape
         gain = np.zeros((components, self._size, m, m))
         root = np.zeros_like(gain)
@@ -347,10 +347,11 @@ class SumOfNumbers:
         self.total = Message(root, np.divide(1.0, root, out=np.zeros_like(root), where=root > 0), unknown, exact)
 
     def _over_owners(self, by_pair: Float) -> Float:
+        """Sums over the pairs of every owner, (components, owners, 1, 1)."""
         return np.add.reduceat(by_pair * self._counts[:, None, None], self._starts, axis=1)
 
     def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior variance; from those of the geounits above."""
+        """Of every pair the gain, and a root of the posterior variance, (..., 1, 1); from those of geounits above."""
         V, unknown = self._V, self._unknown
         total, unknowns = (self._over_owners(own)[:, self._owners] for own in (V, unknown))
         gain = np.divide(V, total, out=np.zeros_like(V), where=total > 0)

@@ -159,6 +159,7 @@ def _identity(size: int) -> sparse.csc_array:
 
 
 def _pieces(tables: Mapping[str, Axes], kinds: Index) -> list[Piece]:
+    """The pieces of tables by their rows along every axis, and of group sums of some kinds, (m,)."""
     cells = np.flatnonzero(kinds >= 0)
     partitions = {
         name: sparse.csc_array(reduce(lambda one, other: sparse.kron(one, other, "csc"), axes))[:, cells]
