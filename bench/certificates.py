@@ -6,7 +6,7 @@
 Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.synthetic_answers` says
 of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or
 whose bound is below the error; each is printed. Times are CPU time; "x apply" counts applies of the solver that
-`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
+`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped resumes.
 """
 
 from __future__ import annotations

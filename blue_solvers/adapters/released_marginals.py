@@ -129,7 +129,7 @@ class ExactMarginals:
     Parameters
     ----------
     problem : Problem
-        Of tables of one place; all that it knows counts: structural zeros, equalities, noise that cells share.
+        Of tables of one place; all that it knows counts: structural zeros, equalities, low-rank correlated noise.
     y : ndarray, (n,)
     keys : mapping of str to sequence, optional
         What the levels of every variable are called; by default those of the schema.

@@ -338,7 +338,7 @@ class SharedNoiseEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-        With noise that cells share.
+        With low-rank correlated noise.
     desired, observed : Prepared
         The BLUE under D of the desired and of the observed cells.
     """

@@ -104,7 +104,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
             "whose areas do not hold every leaf once": ["areas with weights"],
             "it has structural zeros, over areas": ["areas that cross, with zeros and equalities"],
             "variances differ within a table": ["a spine, a variance for every cell"],
-            "its noise is correlated": ["a spine with correlated noise", "a spine with noise that cells share"],
+            "its noise is correlated": ["a spine with correlated noise", "a spine with low-rank correlated noise"],
         }
         for part in ("streaming", "cluster")
     },

@@ -108,7 +108,7 @@ FEATURES = [
         CORRELATED,
     ),
     Feature(
-        "noise that cells share",
+        "low-rank correlated noise",
         {"observed": BARE, "covariance": LowRankPlusDiagonal(np.ones(CELLS), np.ones((CELLS, 1)))},
         CORRELATED,
         CORRELATED,
