@@ -105,7 +105,9 @@ def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
     )
     add_solving_arguments(parser)
     parser.add_argument(
-        "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
+        "--level",
+        type=coverage,
+        help=f"confidence level of a long table's intervals; default: {LEVEL}; of a folder query asks",
     )
     add_digits_argument(parser)
     parser.add_argument(
