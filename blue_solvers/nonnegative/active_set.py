@@ -133,7 +133,7 @@ def _dense(p: QuadraticProgram) -> DenseProgram:
 
 
 def _descend(q: DenseProgram, u: Float, free: Flags) -> Point:
-    """From a point and its free cells to the optimum."""
+    """From a point, (cells,), and its free cells to the optimum."""
     fixed = q.low == q.high
     free, prices = free.copy(), np.zeros(q.e.size)
     banned = np.zeros(u.size, dtype=bool)  # freed in vain since the last step of any length
@@ -162,7 +162,7 @@ def _descend(q: DenseProgram, u: Float, free: Flags) -> Point:
 
 
 def _step(q: DenseProgram, u: Float, free: Flags) -> Float:
-    """From u to the least squares over the free cells; the shortest step where several do."""
+    """From u, (cells,), to the least squares over the free cells; the shortest step where several do."""
     step = np.zeros(u.size)
     if not free.any():
         return step
@@ -176,13 +176,14 @@ def _step(q: DenseProgram, u: Float, free: Flags) -> Float:
 
 
 def _spread(values: Float, free: Flags) -> Float:
+    """Values of the free cells, (free,), among all, (cells,), 0 elsewhere."""
     full = np.zeros(free.size)
     full[free] = values
     return full
 
 
 def _null_space(C: Float, left: Float) -> tuple[Float, Float]:
-    """The shortest solution of C p = left, and an orthonormal basis of what C does not see."""
+    """The shortest solution of C p = left, (cells,), and an orthonormal basis of what C does not see, (cells, q)."""
     if not C.shape[0]:
         return np.zeros(C.shape[1]), np.eye(C.shape[1])
     U, s, Vt = scipy.linalg.svd(C)
@@ -191,7 +192,7 @@ def _null_space(C: Float, left: Float) -> tuple[Float, Float]:
 
 
 def _least_squares(B: Float, right: Float) -> Float:
-    """The shortest least squares, rank found on columns of one length so that light rows are not lost."""
+    """The shortest least squares, (columns,), rank found on columns of one length so that light rows are not lost."""
     if not B.shape[1] or not B.shape[0]:
         return np.zeros(B.shape[1])
     Q, R, order = scipy.linalg.qr(B, mode="economic", pivoting=True)
@@ -205,7 +206,7 @@ def _least_squares(B: Float, right: Float) -> Float:
 
 
 def _first_bound(q: DenseProgram, u: Float, step: Float, free: Flags) -> tuple[float, Flags]:
-    """How much of a step stays within the bounds, at most all of it, and which cells stop it."""
+    """How much of a step, (cells,), stays within the bounds, at most all of it, and which cells stop it."""
     room = np.full(u.size, np.inf)
     still = STILL * max(1.0, float(abs(u).max(initial=0.0)))
     falling, rising = free & (step < -still), free & (step > still)
@@ -217,7 +218,7 @@ def _first_bound(q: DenseProgram, u: Float, step: Float, free: Flags) -> tuple[f
 
 
 def _prices(q: DenseProgram, u: Float, free: Flags) -> tuple[Float, Float, Float]:
-    """Multipliers of C, the gradient that they leave, and the size of its terms."""
+    """Multipliers of C, (held,), the gradient that they leave, (cells,), and the size of its terms, (cells,)."""
     residual = q.A @ u - q.b
     gradient = q.A.T @ residual
     prices: Float = np.zeros(q.e.size)

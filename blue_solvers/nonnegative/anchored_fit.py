@@ -61,6 +61,7 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> NonnegativeFit:
 
 
 def _anchored_fit(model: FittingModel, y: Float) -> CellFit:
+    """The fit of one vector of measurements, (n,)."""
     if not model.determines_sum:
         raise ValueError(
             "anchored fitting holds the sum of all cells at its unbiased estimate, and nothing that was measured "

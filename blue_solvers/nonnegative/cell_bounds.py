@@ -105,7 +105,7 @@ def propagated(M: sparse.csc_array, box: Ranges, row_low: Float, row_high: Float
 
 
 def _others(terms: Float, rows: np.ndarray, size: int) -> Float:
-    """For every entry the sum of the other terms in its row; infinite, with their sign, where one of them is."""
+    """For every entry, (nnz,), the sum of the other terms in its row; infinite, with their sign, where one is."""
     finite = np.isfinite(terms)
     sums = np.bincount(rows, np.where(finite, terms, 0.0), size)
     infinite = np.bincount(rows, ~finite, size)

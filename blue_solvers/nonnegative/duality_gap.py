@@ -89,7 +89,7 @@ def certify(p: QuadraticProgram, solution: Solution) -> Certified:
 
 
 def objective_of(p: QuadraticProgram, x: Float) -> float:
-    """Half the sum of squares in standard deviations, over cells and rows that have a variance."""
+    """Half the sum of squares of cells, (cells,), and rows in standard deviations, where these have a variance."""
     deviation = p.plain @ x - p.answer
     noisy = p.variance > 0
     return float(0.5 * (p.weight * (x - p.target) ** 2).sum() + 0.5 * (deviation[noisy] ** 2 / p.variance[noisy]).sum())
@@ -129,7 +129,7 @@ def _proved(p: QuadraticProgram, x: Float, deviation: Float, box: Ranges, multip
 
 
 def _reachable(p: QuadraticProgram, x: Float, objective: float) -> Ranges:
-    """Bounds on the untied cells of every solution that is no worse than x; finite, see the module."""
+    """Bounds on the untied cells of every solution that is no worse than x, (cells,); finite, see the module."""
     untied = (p.weight == 0) & (p.lower < p.upper)
     if not untied.any():
         return Ranges(p.lower, p.upper)
@@ -148,12 +148,14 @@ def _reachable(p: QuadraticProgram, x: Float, objective: float) -> Ranges:
 
 
 def _of_cells(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, box: Ranges) -> float:
+    """What all cells, (cells,), may still gain, with and without weight."""
     free = (p.weight == 0) & (p.lower < p.upper)
     untied = _of_untied(x[free], pull[free], doubt[free], box.low[free], box.high[free])
     return untied + _of_tied(p, x, pull, doubt, p.weight > 0)
 
 
 def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float:
+    """What all rows, (rows,), may still gain."""
     noisy = p.variance > 0
     v, dev, m = p.variance[noisy], deviation[noisy], multipliers[noisy]
     nearest = np.clip(v * m, -p.radius[noisy], p.radius[noisy])
@@ -164,6 +166,7 @@ def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float
 
 
 def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, tied: NDArray[np.bool_]) -> float:
+    """What cells with a weight, of all (cells,), may still gain."""
     w, t, pull, doubt = p.weight[tied], p.target[tied], pull[tied], doubt[tied]
     nearest = np.clip(t - pull / w, p.lower[tied], p.upper[tied])
     step = x[tied] - nearest
@@ -172,7 +175,7 @@ def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, tied: NDA
 
 
 def _of_untied(x: Float, pull: Float, doubt: Float, low: Float, high: Float) -> float:
-    """Cells without weight: what their linear term gains by moving to its better bound."""
+    """Cells without weight, (untied,): what their linear term gains by moving to its better bound."""
     worst = np.zeros(x.size)
     for slope in (pull - doubt, pull + doubt):
         worst = np.maximum(worst, np.where(slope > 0, slope * (x - low), slope * (x - high)))

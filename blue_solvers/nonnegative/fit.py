@@ -166,7 +166,7 @@ def fit_columns(
 
 
 def _nothing(model: FittingModel, y: Float) -> CellFit:
-    """Of a problem all of whose cells are structural zeros."""
+    """Of a problem all of whose cells are structural zeros, and measurements (n,)."""
     model.refuse_impossible_exact(y)
     noisy = model.measured & ~model.problem.exact
     objective = 0.5 * float((y[noisy] ** 2 / model.problem.variances[noisy]).sum())

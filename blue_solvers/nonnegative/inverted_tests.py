@@ -159,7 +159,7 @@ class _Tests:
         self._errors = 1 / np.sqrt(np.maximum(information, 1e-300))
 
     def fitted(self, places: NDArray[np.intp]) -> Float:
-        """The non-negative fit of desired cells."""
+        """The non-negative fit of desired cells, (places,)."""
         return np.asarray(self._desired[places] @ self._best)
 
     def invert(
@@ -230,7 +230,7 @@ class _Tests:
         return max(0.0, 2 * found.objective - least), found.cells
 
     def _simulated(self, weights: sparse.csr_array, cells: Float) -> float:
-        """The quantile of the statistic where these cells are the truth."""
+        """The quantile of the statistic where these cells, (cells,), are the truth."""
         truth = self._model.M @ cells
         statistics = np.empty(self._noise.shape[1])
         for i, noise in enumerate(self._noise.T):

@@ -58,6 +58,7 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> NonnegativeF
 
 
 def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
+    """The fit of one vector, (n,)."""
     program = model.program(y)
     cells = _least_largest_deviation(model, y)
     std = np.sqrt(model.problem.variances)
@@ -75,7 +76,7 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
-    """Non-negative cells with the smallest largest deviation in standard deviations; one of many."""
+    """Non-negative cells, (cells,), with the smallest largest deviation in standard deviations; one of many."""
     variances = model.problem.variances
     noisy = model.measured & (variances > 0)
     deviations = sparse.hstack([model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])

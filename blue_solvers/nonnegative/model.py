@@ -255,7 +255,7 @@ class FittingModel:
         return np.unique(self.problem.variances[self.present_rows(table)]).size <= 1
 
     def refuse_impossible_exact(self, y: Float, signed: bool = False) -> None:
-        """Refuse what is known exactly and no cells sum to: values of a wrong sign, and others than 0 of no cells."""
+        """Refuse what is known exactly of y, (n,), and no cells sum to: a wrong sign, or other than 0 of no cells."""
         exact, describe = self.problem.exact, self.problem.observed.describe
         largest = float(abs(y[exact]).max(initial=0.0))
         falls, rises = self._signs

@@ -116,7 +116,7 @@ def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
 
 
 def descend(p: QuadraticProgram, start: Float) -> tuple[Solution, float]:
-    """The best point of all Newton steps, and its largest residual, in counts."""
+    """The best point of all Newton steps from multipliers (rows,), and its largest residual, in counts."""
     state = best = evaluate(p, start)
     system = NewtonSystem(p)
     steps, scale = 0, p.scale
@@ -131,7 +131,7 @@ def descend(p: QuadraticProgram, start: Float) -> tuple[Solution, float]:
 
 
 def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
-    """The dual function of a program whose cell weights are all positive."""
+    """The dual function at multipliers, (rows,), of a program whose cell weights are all positive."""
     pull = p.products.T @ multipliers
     unbounded = p.target - pull / p.weight
     cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
@@ -190,6 +190,7 @@ class NewtonSystem:
         return self._linear_solve(self._program, state, self._added_diagonal(state))
 
     def _diagonal(self, free: Flags) -> Float:
+        """The diagonal of M_F diag(1 / weight_F) M_F', (rows,), of free cells, (cells,)."""
         return self._program.squares @ np.where(free, 1 / self._program.weight, 0.0)
 
     def _added_diagonal(self, state: State) -> Float:
@@ -210,7 +211,7 @@ LinearSolve = Callable[[QuadraticProgram, State, Float], Float]
 
 
 def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
-    """By a Cholesky factorisation of the dense matrix."""
+    """The Newton direction, (rows,), by a Cholesky factorisation of the dense matrix."""
     if isinstance(p.products, np.ndarray):
         rows = p.products[:, state.free]
         matrix = (rows / p.weight[state.free]) @ rows.T
@@ -224,7 +225,7 @@ def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
 
 
 def factored(p: QuadraticProgram, state: State, added: Float) -> Float:
-    """By a sparse factorisation, for rows that nest as those of a tree do."""
+    """The Newton direction, (rows,), by a sparse factorisation, for rows that nest as those of a tree do."""
     try:
         return factorise(_gram(p, state) + sparse.diags_array(added)).solve(state.residual)
     except UnsupportedProblemError as indefinite:
@@ -232,7 +233,7 @@ def factored(p: QuadraticProgram, state: State, added: Float) -> Float:
 
 
 def iterated(p: QuadraticProgram, state: State, added: Float) -> Float:
-    """By conjugate gradients; no matrix is formed.
+    """The Newton direction, (rows,), by conjugate gradients; no matrix is formed.
 
     The preconditioner is the inverse for evenly spread free cells where the rows are tables, else the diagonal.
     """

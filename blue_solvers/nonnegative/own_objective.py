@@ -47,7 +47,7 @@ def require_own_objective(
 
 
 def missed_exactly(model: FittingModel, y: Float, cells: Float) -> float:
-    """How far cells are from what is known exactly, in counts; refused if that is more than rounding."""
+    """How far cells, (cells,), are from what is known exactly, in counts; refused if by more than rounding."""
     answers = model.exact_answers(y)
     return require_met(model.exact_rows @ cells, answers, cells)
 

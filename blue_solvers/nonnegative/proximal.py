@@ -65,7 +65,7 @@ def approach(p: QuadraticProgram) -> Certified:
 
 
 def _rounds(p: QuadraticProgram, untied: NDArray[np.bool_]) -> Iterator[tuple[Solution, bool]]:
-    """What the Newton steps of every round end at, one at least, and whether its ties are the weakest."""
+    """What the Newton steps of every round end at, and whether the ties of `untied`, (cells,), are weakest."""
     curvature = float(p.curvature.max()) or 1.0
     last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
     center, multipliers, steps = np.clip(p.target, p.lower, p.upper), None, 0

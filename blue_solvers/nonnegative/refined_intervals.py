@@ -73,7 +73,7 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
 
 
 def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
-    """One vector over the observed layout; its unmeasured cells may hold anything."""
+    """One vector, (n,), over the observed layout; its unmeasured cells may hold anything."""
     values = problem.observed.flat(y, what)
     if values.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {values.shape}")

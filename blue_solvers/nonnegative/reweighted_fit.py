@@ -73,6 +73,7 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Nonne
 
 
 def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> CellFit:
+    """The fit of one vector, (n,)."""
     program, inflation = _reweighted(model, y, gamma)
     return CellFit.of(model, y, program, solve(program), inflation)
 
@@ -120,6 +121,7 @@ def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> ND
 
 
 def _log_probability_below(values: Float, variance: float, noise: str) -> Float:
+    """The log probability, (...), that noise is at most some values."""
     if kind_of(noise).family == "gaussian":
         return special.log_ndtr(values / np.sqrt(variance))
     exponent = -abs(values) / np.sqrt(variance / 2)

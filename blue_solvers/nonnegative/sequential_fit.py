@@ -98,7 +98,7 @@ class FitStage:
     own_cells: bool
 
     def program(self, y: Float, answers: dict[Name, Float]) -> QuadraticProgram:
-        """The program of this stage; `y` holds the table's measurements."""
+        """The program of this stage; `y`, (rows,), holds the table's measurements."""
         values = np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
         exact = np.zeros(values.size)
         cells = self.rows.shape[1]
@@ -180,6 +180,7 @@ def _plan(model: FittingModel, order: Sequence[Name]) -> Plan:
 
 
 def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: Index) -> FitStage:
+    """The stage of a table, after those whose common refinement is `together`, (cells,)."""
     labels = model.labels(table)
     common = meet(together, labels)
     teller = next((held for held in finest if refines(model.labels(held), common)), None)
@@ -197,6 +198,7 @@ def _stage(model: FittingModel, table: Name, finest: Sequence[Name], together: I
 
 
 def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name], cells: Index) -> FitStage:
+    """A stage over the groups of `cells`, (cells,), with what the finest held tables hold."""
     rows = [sums_matrix(cells, model.labels(name)) for name in finest]
     held: list[tuple[Name, Any]] = [
         (name, sparse.eye_array(row.shape[0])) for name, row in zip(finest, rows, strict=True)
@@ -209,10 +211,12 @@ def _joint_stage(model: FittingModel, table: Name | None, finest: Sequence[Name]
 
 
 def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
+    """All rows one under another, (rows, cells)."""
     return csc(sparse.vstack(rows)) if rows else csc(sparse.csc_array((0, cells)))
 
 
 def _sequential_fit(model: FittingModel, y: Float, plan: Plan) -> CellFit:
+    """The fit of one vector, (n,)."""
     model.refuse_impossible_exact(y)
     answers: dict[Name, Float] = {}
     stages: list[Certified] = []

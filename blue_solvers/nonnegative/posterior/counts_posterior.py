@@ -277,7 +277,7 @@ def _concentrations(value: float | None) -> Float:
 
 
 def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
-    """Of the noise: its log density is quadratic or piecewise linear, with a weight for each row."""
+    """Of the noise at y, (n,): its log density is quadratic or piecewise linear, with a weight for each row."""
     problem = model.problem
     kind, variances = kind_of(problem.noise.law), problem.variances[rows]
     if kind.family is None:
@@ -305,7 +305,7 @@ def _parameter(law: object) -> float:
 
 
 def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
-    """Refuse cells that no measured row with entries of one sign holds: nothing bounds their counts."""
+    """Refuse cells that no measured row, of (rows,), with entries of one sign holds: nothing bounds their counts."""
     matrix = sparse.csr_array(sparse.vstack([model.M[rows], model.exact_rows]))
     one_sign = abs(matrix.sum(axis=1)) == abs(matrix).sum(axis=1)
     free = np.flatnonzero(np.diff(sparse.csc_array(matrix[np.flatnonzero(one_sign)]).indptr) == 0)
@@ -317,6 +317,7 @@ def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
 
 
 def _summary(problem: Problem, model: FittingModel, draws: NDArray[np.int32], acceptance: float) -> CountsPosterior:
+    """Means, errors and diagnostics of draws, (chains, draws, cells)."""
     mean = draws.mean(axis=(0, 1), dtype=np.float64)
     size = problem.desired.size
     means, deviations, sizes, factors = np.empty((4, size))

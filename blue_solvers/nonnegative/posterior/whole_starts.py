@@ -39,7 +39,7 @@ def whole_starts(model: FittingModel, y: Float, chains: int, rng: np.random.Gene
 
 
 def _nearest_whole(wanted: Float, exact: sparse.csr_array, answers: Float) -> Float:
-    """Whole counts with these sums, of least total distance from what is wanted, by an integer program."""
+    """Whole counts, (cells,), with these sums, of least distance from what is wanted, by an integer program."""
     d, floor = wanted.size, np.floor(wanted)
     # x = below + above, below <= floor, above >= 0: each unit away from the floor costs one, the first step up less.
     cost = np.concatenate([-np.ones(d), np.minimum(2 * (floor + 1 - wanted), 2.0) - 1 + 1e-6, np.ones(d)])
