@@ -14,7 +14,7 @@ SPINE = [feature for feature in FEATURES if "spine" in feature]
 AREAS = [feature for feature in FEATURES if feature.startswith("areas")]
 SUMS = ["a tree of sums", "crossed sums"]
 EQUATIONS = ["equations A x = b", *SUMS]
-CORRELATED = [feature for feature in FEATURES if "correlated" in feature or "share" in feature]
+CORRELATED = [feature for feature in FEATURES if "correlated" in feature]
 OPERATOR = ["correlated noise, an operator"]
 UNEVEN_CELLS = ["a variance for every cell", "cells known exactly", "cells not measured"]
 KNOWN_SUMS = [f for f in NO_SPINE if f == "structural zeros" or f.startswith("equalities")]
@@ -44,7 +44,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     },
     'variances(method="selected_inversion")': {
         "selected inversion needs the entries of the covariance": [
-            f for f in CORRELATED if "operator" in f or "share" in f
+            f for f in CORRELATED if "operator" in f or "low-rank" in f
         ]
     },
     **{
