@@ -6,8 +6,8 @@
     python -m bench areas --quick     an invented state at 16 cells, a smaller grid, a smaller tree, fewer blocks
 
 The second partition cuts every tract's blocks into groups of about 40 that cross its block groups, measured as these
-are. An apply is timed in memory that the process keeps, in turns with that of the two passes over the spine alone. The
-bars: an apply at most 2.5 times the spine's, all variances at most 2 applies.
+are. An apply is timed in memory that the process keeps, interleaved with that of the two passes over the spine alone.
+The bars: an apply at most 2.5 times the spine's, all variances at most 2 applies.
 """
 
 from __future__ import annotations

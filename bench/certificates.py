@@ -3,10 +3,10 @@
     python -m bench certificates             gallery, M5's shape, Rhode Island at 2,016 cells, 20,000 invented problems
     python -m bench certificates --quick     small ones, an item in 100, Rhode Island at 16 cells, 90 invented problems
 
-Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.invented_answers` says
+Invented problems are those of the tests, of all kinds; true errors are against 600 bits (`bench.synthetic_answers` says
 of what, and what is promised). "broken" counts answers that are neither refused nor marked and break a promise, or
-whose bound is below the error; each is printed. Times are processor time; "x apply" counts applies of the solver that
-`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped goes on where it was.
+whose bound is below the error; each is printed. Times are CPU time; "x apply" counts applies of the solver that
+`blue` chooses. With `--records FILE` the answers are kept, and a run that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bench.invented_answers import HEADER, broken, collect, table, tightness
 from bench.measuring import parser_of, print_table, row_of, timed
 from bench.problems import block_geoids, m5, state
+from bench.synthetic_answers import HEADER, broken, collect, table, tightness
 from blue_solvers import blue
 from blue_solvers.verification import certify
 from constraint_builders import Problem, gallery

@@ -3,7 +3,7 @@
     python -m bench closed_forms            twelve problems and 20 invented schemas, about two minutes
     python -m bench closed_forms --quick    small ones, and 5 invented schemas
 
-"first" is processor time from the description to the first answer, compiled loops being at hand: `Problem`, `blue` and
+"first" is CPU time from the description to the first answer, compiled loops being at hand: `Problem`, `blue` and
 one apply; beside it, in later applies. "x copy" is the time of an apply, of its adjoint, and of 64 columns together,
 each over the time to copy what goes in and comes out. The last line is the worst of the invented schemas.
 """

@@ -1,4 +1,4 @@
-"""One problem, our answer and those of others, timed in turns."""
+"""One problem, our answer and those of others, timed interleaved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bench.measuring import timed
 
-LEAST_TURN = 0.003  # seconds of processor that a turn takes at least
+LEAST_TURN = 0.003  # CPU seconds that a turn takes at least
 LEAST_ROUNDS, MOST_ROUNDS = 3, 25
 Work = Callable[[], Any]
 
@@ -50,7 +50,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Result:
-    """Medians over rounds, in milliseconds of processor; `ratio` is the median of theirs over ours in each round."""
+    """Medians over rounds, in CPU milliseconds; `ratio` is the median of theirs over ours in each round."""
 
     problem: str
     cells: int
@@ -108,5 +108,5 @@ def _repeats(work: Work) -> int:
 
 
 def _turn(work: Work, count: int) -> float:
-    """Seconds of processor for one call."""
+    """CPU seconds for one call."""
     return timed(lambda: [work() for _ in range(count)])[1] / count

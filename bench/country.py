@@ -4,7 +4,7 @@
     python -m bench country --cells 2016 --share 0.1 --folder DIR     states that have a tenth of the blocks
     python -m bench country --quick                                   16 cells, states that have a hundredth
 
-The nation is invented, with the real numbers of geounits (`bench.invented_nation`). A state is worked on at a time,
+The nation is invented, with the real numbers of geounits (`bench.synthetic_nation`). A state is worked on at a time,
 first up, then down; of each pass a small record stays in the folder. A run that was killed is started again with the
 same options and goes on. Printed are seconds and memory, a projection to the whole country from what was done, and what
 is known of the estimates: the proof, chi-square of the measurements by geolevel, and how often 95 % intervals hold the
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.invented_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
 from bench.measuring import parser_of, print_table
 from bench.nation_passes import DOWN, UP, Passes
+from bench.synthetic_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
 
 QUICK_SHARES = {"16": 0.01, "2016": 0.003}  # of the blocks
 

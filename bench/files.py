@@ -1,4 +1,4 @@
-"""The command's whole run beside polars that reads and writes the same files, in turns: processor time and peak memory.
+"""The command's whole run beside polars that reads and writes the same files, interleaved: CPU time and peak memory.
 
     python -m bench files                     Rhode Island at 2,016 cells a geounit, some minutes
     python -m bench files --quick             at 16 cells
@@ -10,7 +10,7 @@ errors, proof and fit; "streamed" is the same with ``--memory``; "polars" reads 
 frames of the result with the compression and the row groups that it has; "polars, zstd" writes them with the
 compression that is polars' own choice; that its frames are in memory by then is not counted. Start and imports are
 counted for all, as after an installation: a round that is not measured compiles modules and loops. Times are medians
-of processor seconds, user and system, on one BLAS thread; the ratios are medians over rounds. Before every process
+of CPU seconds, user and system, on one BLAS thread; the ratios are medians over rounds. Before every process
 another one writes to memory and ends, so that all find as much at hand: what the host of a virtual machine has taken
 back costs a page fault of the host's, up to 2 s a gigabyte. Below are the stages of the run in memory.
 """
@@ -50,7 +50,7 @@ HEADER = ["process", "processor s", "x polars", "x polars, zstd", "x in memory",
 def main(argv: list[str]) -> None:
     """Print the tables."""
     parser = parser_of("files", __doc__, "16 cells a geounit")
-    parser.add_argument("--rounds", type=int, default=3, help="of all processes in turns (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="of all processes, interleaved (3)")
     options = parser.parse_args(argv)
     cells = "16" if options.quick else "2016"
     print(block_geoids()[0])

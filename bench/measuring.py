@@ -36,14 +36,14 @@ def is_quick(argv: list[str], name: str, doc: str | None, quick: str) -> bool:
 
 
 def timed(run: Callable[[], T], clock: Callable[[], float] = time.process_time) -> tuple[T, float]:
-    """What a call gives, and its seconds: of processor, since the machine is shared."""
+    """What a call gives, and its CPU seconds, since the machine is shared."""
     start = clock()
     found = run()
     return found, clock() - start
 
 
 def shortest(*runs: Callable[[], object], rounds: int = 5) -> list[float]:
-    """Least seconds of processor of several calls of each, taken in turns."""
+    """Least CPU seconds of several calls of each, interleaved."""
     best = [float("inf")] * len(runs)
     for _ in range(rounds):
         gc.collect()

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from bench.invented_nation import LEVELS, STATE, US, Cut, Measured, Nation, State
 from bench.measuring import peak_bytes, timed
+from bench.synthetic_nation import LEVELS, STATE, US, Cut, Measured, Nation, State
 from blue_solvers.streaming.part_data import Downward, Estimates, Upward
 from blue_solvers.streaming.proofs import PartProof, ResultToProve, prove_part, put_together
 from blue_solvers.streaming.subtrees import SubtreeForm
 from blue_solvers.streaming.workplace import Workplace
+from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.placed_tables import Below
-from blue_solvers.verification.tally import Tally
+from blue_solvers.verification.placed_tables import ChildSummary
 from constraint_builders.arrays import Float, Index
 
 UP, DOWN, RESULT = "up", "down", "result.json"
@@ -70,7 +70,7 @@ class Reduced:
     errors: dict[str, Float] = field(default_factory=dict)
     digests: list[str] = field(default_factory=list)
     tables: dict[str, list[list[float]]] = field(default_factory=dict)
-    proof: PartProof = field(default_factory=lambda: PartProof(Tally(), "", FitOfParts()))
+    proof: PartProof = field(default_factory=lambda: PartProof(CertificateSums(), "", FitOfParts()))
 
     def look_at(self, level: str, x: Float, variances: Float, truth: Float) -> None:
         """Take in estimates of a geolevel."""
@@ -83,9 +83,9 @@ class Reduced:
         self.digests += other.digests
         self.tables = other.tables
         mine, own = self.proof, other.proof
-        tally = None if mine.tally is None or own.tally is None else mine.tally + own.tally
+        sums = None if mine.sums is None or own.sums is None else mine.sums + own.sums
         fit = None if mine.fit is None or own.fit is None else mine.fit + own.fit
-        self.proof = PartProof(tally, mine.refusal or own.refusal, fit, own.below)
+        self.proof = PartProof(sums, mine.refusal or own.refusal, fit, own.below)
 
     @property
     def digest(self) -> str:
@@ -150,7 +150,7 @@ class Passes:
             seconds = {"processor": processor, "wall": time.perf_counter() - wall, "peak": peak_bytes()}
             record = pickle.dumps((found, seconds))
             self.place.seal(f"{step}/{state.code}", record)
-            took = f"{processor:.1f} s of processor, {seconds['wall']:.1f} s of wall"
+            took = f"{processor:.1f} CPU s, {seconds['wall']:.1f} s of wall"
             self._say(f"{step} {state.code}: {state.blocks:,} blocks, {took}, {seconds['peak'] / 1e6:,.0f} MB at most")
         found, self.seconds[step][state.code] = pickle.loads(record)
         return found
@@ -165,26 +165,26 @@ class Passes:
             del own
         if cut.is_whole:
             return told[0], [], np.array(roots)
-        crown = self.nation.crown(cut, roots)
+        state_top = self.nation.state_top(cut, roots)
         below = dict(zip(cut.leaves.tolist(), told, strict=True))
-        message = SubtreeForm(design, crown.part, below, wanted=()).message()
-        return message, told, np.array([crown.root, *roots])
+        message = SubtreeForm(design, state_top.part, below, wanted=()).message()
+        return message, told, np.array([state_top.root, *roots])
 
     def down(self, cut: Cut, told: Told, above: Downward) -> Reduced:
         """What is kept of the estimates of a state, told what is known of its root."""
         if cut.is_whole:
             return self._piece(cut, 0, above)
         _, pieces, roots = told
-        crown, leaves = self.nation.crown(cut, list(roots[1:])), cut.leaves.tolist()
-        form = SubtreeForm(self.nation.design, crown.part, dict(zip(leaves, pieces, strict=True)), above)
+        state_top, leaves = self.nation.state_top(cut, list(roots[1:])), cut.leaves.tolist()
+        form = SubtreeForm(self.nation.design, state_top.part, dict(zip(leaves, pieces, strict=True)), above)
         result = form.estimates()
-        found, handed = Reduced(), {}
+        found, summaries = Reduced(), {}
         for number, leaf in enumerate(leaves):
             own = self._piece(cut, number, result.below[leaf])
             if own.proof.below is not None:
-                handed[leaf] = own.proof.below
+                summaries[leaf] = own.proof.below
             found.add(own)
-        found.add(self.reduce(crown, result, handed, np.setdiff1d(np.arange(cut.top.size), leaves)))
+        found.add(self.reduce(state_top, result, summaries, np.setdiff1d(np.arange(cut.top.size), leaves)))
         return found
 
     def _piece(self, cut: Cut, number: int, above: Downward) -> Reduced:
@@ -192,12 +192,12 @@ class Passes:
         result = SubtreeForm(self.nation.design, own.part, above=above).estimates()
         return self.reduce(own, result, {}, np.arange(own.part.level_of.size))
 
-    def reduce(self, own: Measured, result: Estimates, handed: Mapping[int, Below], kept: Index) -> Reduced:
+    def reduce(self, own: Measured, result: Estimates, summaries: Mapping[int, ChildSummary], kept: Index) -> Reduced:
         """What is kept of a part, of which those geounits are in no other."""
         design, part = self.nation.design, own.part
         claim = ResultToProve(result.cells, result.variances)
         is_top = part.level_of[0] == US
-        found = Reduced(proof=prove_part(design, part, claim, handed, kept, is_top=bool(is_top)))
+        found = Reduced(proof=prove_part(design, part, claim, summaries, kept, is_top=bool(is_top)))
         digest = hashlib.sha256()
         for i, (level, table) in enumerate(design.desired):
             members = part.members(level)
@@ -218,8 +218,8 @@ class Passes:
 
     def _finish(self, top: Measured, result: Estimates, states: Mapping[str, Reduced]) -> dict[str, Any]:
         """What is said of the whole nation."""
-        handed = {i: own.proof.below for i, own in enumerate(states.values(), 1) if own.proof.below is not None}
-        parts = {**states, "US": self.reduce(top, result, handed, np.arange(1))}
+        summaries = {i: own.proof.below for i, own in enumerate(states.values(), 1) if own.proof.below is not None}
+        parts = {**states, "US": self.reduce(top, result, summaries, np.arange(1))}
         proof = put_together(self.nation.design, {name: own.proof for name, own in parts.items()})
         errors = {level: sum(own.errors.get(level, np.zeros(3)) for own in parts.values()) for level in LEVELS}
         digests = {name: own.digest for name, own in parts.items()}
@@ -241,5 +241,5 @@ class Passes:
 
 def _source_digest() -> str:
     """Of what makes the nation and what is kept of it; of the packages at work the folder says it itself."""
-    files = (Path(__file__), Path(__file__).with_name("invented_nation.py"))
+    files = (Path(__file__), Path(__file__).with_name("synthetic_nation.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,4 +1,4 @@
-"""Ours and others in turns, in one run: how many times as long they take, and how far their answers are from ours.
+"""Ours and others interleaved, in one run: how many times as long they take, and how far their answers are from ours.
 
     python -m bench peers                    some minutes
     python -m bench peers --quick            small problems, a minute

@@ -7,7 +7,7 @@ The state is Rhode Island of 2010 where the shared data folder is at hand, other
 has the variances of the 2020 redistricting release, as far as a state alone has them. At 2,016 cells the detailed
 tables of all levels are desired; the counts are noise, since only speed is measured here.
 
-A copy costs what its memory costs, so both it and the apply are timed twice, in turns: into new memory, which the
+A copy costs what its memory costs, so both it and the apply are timed twice, interleaved: into new memory, which the
 system has to clear and map page by page, and into memory that the process has used before and kept. The target, 5 times
 the copy, refers to new memory: every apply and every copy returns a new array, and the copy of 1.2 s that the target
 was set beside is that of new memory. The ratio in memory at hand is the stricter one: nothing there hides the passes.

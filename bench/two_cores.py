@@ -1,4 +1,4 @@
-"""What two threads give: an estimate on one and on two, beside a copy and two estimates at once, in turns.
+"""What two threads give: an estimate on one and on two, beside a copy and two estimates at once, interleaved.
 
     python -m bench two_cores               seven large problems, about three minutes
     python -m bench two_cores --quick       two of them, few rounds
@@ -9,7 +9,7 @@ memory at hand; the figures are of the shortest times, since others who use the 
 "copy" is what two threads give where half of a copy each is all that they do, and "apart" what two whole estimates on a
 thread each give, which is all that sharing one among two could reach. "median" is of the rounds' own ratios.
 
-Where others take up the processors no clock shows what two would give. "by parts" is worked out from processor time:
+Where others take up the processors no clock shows what two would give. "by parts" is worked out from CPU time:
 that of the parts that threads share, each going to the thread that is free first, and of all else. It leaves out that
 two threads wait for the same memory, and "alone ms" is what nothing shares.
 """
@@ -99,7 +99,7 @@ def measure(name: str, rounds: int) -> dict[str, float]:
 
 
 def _by_parts(run: Callable[[], object], rounds: int) -> dict[str, float]:
-    """Shortest processor time on one thread, of parts shared among two with all else, and of what is not in parts."""
+    """Shortest CPU time on one thread, of parts shared among two with all else, and of what is not in parts."""
     pieces: list[list[float]] = []
 
     def for_each(workers: Workers, work: Callable[[Any], Any], items: Iterable[Any]) -> None:

@@ -15,7 +15,7 @@
    applies that would give it: of the fewest geounits that compose the districts, and of all their blocks. Where the
    file of its blocks is at hand.
 
-Times are processor times, the best of several runs: the machine may have other work.
+Times are CPU times, the best of several runs: the machine may have other work.
 """
 
 from __future__ import annotations

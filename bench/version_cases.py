@@ -32,7 +32,7 @@ from constraint_builders import Problem, Schema, gallery
 HERE = Path(__file__).parent
 problems = SimpleNamespace(**runpy.run_path(str(HERE / "problems.py")))
 SEED = 2024
-LEAST_SECONDS = 0.05  # of processor, that a step is repeated for
+LEAST_SECONDS = 0.05  # CPU seconds, that a step is repeated for
 TREES = {13: (3, 3), 111: (10, 10), 1_111: (10, 10, 10), 11_111: (10,) * 4, 101_111: (10, 10, 10, 10, 9)}
 SMALL = ((2, 2, 1), (2, 2, 2), (3, 2, 2), (3, 3, 3))  # levels of three variables
 SHORT = ("prepare", "apply", "adjoint", "variances")
@@ -145,7 +145,7 @@ MAKES = {"simulate": "release", "estimate folder": "estimates"}  # folders, whic
 
 
 class Measured:
-    """The steps of a case, each giving the least of several times, in seconds of processor, or bytes."""
+    """The steps of a case, each giving the least of several times, in CPU seconds, or bytes."""
 
     def __init__(self, name: str) -> None:
         self._case = CASES[name]
@@ -200,7 +200,7 @@ class Measured:
         return float(most)
 
     def _command(self, step: str) -> float:
-        """Seconds of processor of a command, after those whose folders it reads."""
+        """CPU seconds of a command, after those whose folders it reads."""
         folder = Path(self._folder.name)
         if not (folder / "blocks.csv").exists():
             _write_files(folder)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from blue_solvers.contract import Info
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from blue_solvers.verification import Certificate, Fit, certify, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout, Name
+from constraint_builders.lazy_names import former_method
 from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import draw
@@ -68,7 +69,7 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
 
 
 def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
-    """As `certify`, of what is wanted: cells of x that were not measured may stay unjudged, and be anything."""
+    """As `certify`, of what is wanted, (m,): unmeasured cells of x, (n,), may stay unjudged, and be anything."""
     certificate = certify(problem, y, x, desired)
     if is_exact(certificate) or not problem.has_unmeasured:
         return certificate
@@ -87,7 +88,7 @@ def bound_of(certificate: Certificate) -> float:
 
 
 def tabulated(problem: Problem, x: Float) -> Float:
-    """The desired cells from consistent observed ones, NaN where nothing determines them."""
+    """The desired cells, (m,), from consistent observed ones, (n,), NaN where not estimable."""
     determined = problem.determined
     places = measured_places(determined) if determined.is_placed else np.full(1, -1)
     values = x[places] if (places >= 0).all() else determined.tabulate(x[:, None])[:, 0]
@@ -95,7 +96,7 @@ def tabulated(problem: Problem, x: Float) -> Float:
 
 
 def where_measured(problem: Problem, x: Float) -> Float:
-    """Observed cells, NaN where nothing was measured: what is wanted of those is composed of the others."""
+    """Observed cells, (n,), NaN where nothing was measured: what is wanted of those is composed of the others."""
     return np.where(problem.unmeasured, np.nan, x) if problem.has_unmeasured else x
 
 
@@ -212,25 +213,26 @@ class Estimate:
 
     @cached_property
     def tables(self) -> Mapping[Any, Float]:
-        """The values of every desired table, {name: array}."""
+        """The values of every desired table, {name: array of its shape}."""
         return self.problem.desired.tables(self.values)
 
     @cached_property
     def variances(self) -> Float:
-        """Exact variance of every value, (m,). Not writable."""
+        """Exact variance of every value, (m,), in squared units of the counts. Not writable."""
         return _kept(self.operator.variances())
 
     @cached_property
     def std_errors(self) -> Float:
-        """Exact standard error of every value, (m,). Not writable."""
+        """Exact standard error of every value, (m,), in units of the counts. Not writable."""
         return _kept(np.sqrt(self.variances))
 
-    def interval(self, level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
+    @takes_confidence_level
+    def interval(self, confidence_level: float = 0.95, method: str = "z") -> tuple[Float, Float]:
         """Intervals that cover every value with a probability.
 
         Parameters
         ----------
-        level : float
+        confidence_level : float
         method : {"z"}
             From exact variances, for normal noise. For methods that draw replicates see `blue_solvers.intervals`.
 
@@ -248,7 +250,7 @@ class Estimate:
                 f"method must be 'z': got {method!r}; use blue_solvers.intervals(P, y, method=..., rng=...) for "
                 "intervals from replicates"
             )
-        half = normal_multiple(read_level(level)) * self.std_errors
+        half = normal_multiple(read_level(confidence_level)) * self.std_errors
         return self.values - half, self.values + half
 
     def certificate(self) -> Certificate:
@@ -263,7 +265,7 @@ class Estimate:
         """
         return self.proof or self.operator.certificate(self.y, self.values, self.observed)
 
-    def fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
+    def goodness_of_fit(self, draws: int = 200, rng: np.random.Generator | int | None = None) -> Fit:
         """Whether the measurements agree with the noise that they claim.
 
         Parameters
@@ -290,6 +292,8 @@ class Estimate:
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
         return fit_of_estimate(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
 
+    fit = former_method("fit", goodness_of_fit)
+
     @cached_property
     def adjustments(self) -> Adjustments:
         """What was measured of every desired cell, by how much the estimate moved it, and how unlikely that is.
@@ -311,17 +315,18 @@ class Estimate:
         return Adjustments(*map(_kept, vars(found).values()))
 
     @overload
-    def to_frame(self, level: float = 0.95) -> polars.DataFrame: ...
+    def to_frame(self, confidence_level: float = 0.95) -> polars.DataFrame: ...
 
     @overload
-    def to_frame(self, level: float = 0.95, *, like: Frame) -> Frame: ...
+    def to_frame(self, confidence_level: float = 0.95, *, like: Frame) -> Frame: ...
 
-    def to_frame(self, level: float = 0.95, *, like: Any = None) -> Any:
+    @takes_confidence_level
+    def to_frame(self, confidence_level: float = 0.95, *, like: Any = None) -> Any:
         """A long table: a row for every cell; needs the extra ``frames``.
 
         Parameters
         ----------
-        level : float
+        confidence_level : float
             Of the intervals.
         like : data frame, optional
             One of the kind to give: of pandas, pyarrow or polars, which is the default.
@@ -336,7 +341,7 @@ class Estimate:
         """
         from constraint_builders.files import estimates_frame, frame_like
 
-        frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(level))
+        frame = estimates_frame(self.problem, self.values, self.std_errors, *self.interval(confidence_level))
         frame = self.with_measurements(frame)
         return frame if like is None else frame_like(like, frame)
 

@@ -95,4 +95,4 @@ def fit_test(
     >>> fit.degrees_of_freedom, round(fit.statistic, 6)
     (1, 12.0)
     """
-    return estimate(problem, y, solver, certify=False).fit(draws, rng)
+    return estimate(problem, y, solver, certify=False).goodness_of_fit(draws, rng)

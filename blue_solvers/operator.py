@@ -21,11 +21,11 @@ from blue_solvers.over_layouts import (
     OverLayouts,
     ProductOverLayouts,
     finite_weights,
-    in_range,
     read_weights,
     real_columns,
     real_vector,
     require_dense,
+    rescaled,
 )
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification import Certificate, certify
@@ -157,17 +157,17 @@ class BlueOperator(OverLayouts):
         Y = self._readable(X)
         if not Y.shape[1]:
             return np.zeros((self.shape[0], 0))
-        return in_range(lambda columns: self._prepared.apply(columns)[0], Y, self._require_finite)
+        return rescaled(lambda columns: self._prepared.apply(columns)[0], Y, self._require_finite)
 
     def _rmatvec(self, x: Float) -> Float:  # scipy below 1.16 does not fall back on `_rmatmat`
         return self._rmatmat(np.reshape(x, (-1, 1)))[:, 0]
 
     def _rmatmat(self, X: Float) -> Float:
         V = real_columns(X)
-        return in_range(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
+        return rescaled(self._prepared.adjoint, V, finite_weights) if V.shape[1] else np.zeros((self.shape[1], 0))
 
     def _readable(self, X: Float) -> Float:
-        """A float copy where needed: cells that were not measured may hold anything, their columns are zero."""
+        """Measurements (n, K), copied where needed: those of unmeasured cells may be anything, and become 0."""
         Y = real_columns(X)
         if self.problem.has_unmeasured:
             Y = Y.copy()
@@ -247,7 +247,7 @@ class BlueOperator(OverLayouts):
         return certified(self.problem.determined, y, np.where(assumed, y, observed), values)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
-        """The certificate of an estimate of the observed cells together with the desired ones that follow from it."""
+        """The certificate of an estimate (n,) of the observed cells, and of the desired ones that follow from it."""
         values = x if self._is_over_observed else tabulated(self.problem, x)
         return self.certificate(y, values, x)
 
@@ -291,7 +291,7 @@ class BlueOperator(OverLayouts):
     def _told(
         self, columns: Float, require_finite: Callable[[Float], None], checked: bool = False
     ) -> tuple[Float, Info]:
-        """P times columns, and the report, with the violation where that is asked for and in the columns' own units."""
+        """P times columns (n, K), and the report, with the violation where asked for, in the columns' own units."""
         reports: list[Info] = []
 
         def apply(own: Float) -> Float:
@@ -299,7 +299,7 @@ class BlueOperator(OverLayouts):
             reports.append(info)
             return X
 
-        return in_range(apply, columns, require_finite), reports[0]
+        return rescaled(apply, columns, require_finite), reports[0]
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), and its report, with what its tables disagree by."""
@@ -371,7 +371,7 @@ class BlueOperator(OverLayouts):
         return least_variance(self.problem)
 
     def functional_covariance(self, W: Any) -> Float:
-        """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K).
+        """Covariance W' P Sigma P' W of linear functionals of the estimate, (K, K), in squared units of theirs.
 
         Parameters
         ----------

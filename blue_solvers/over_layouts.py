@@ -99,7 +99,7 @@ def _laid_out(layout: Layout, x: Any) -> Any:
     return layout.flat(x, "the vector", truth_values=True)
 
 
-def in_range(linear: Callable[[Float], Float], X: Float, require_finite: Callable[[Float], None]) -> Float:
+def rescaled(linear: Callable[[Float], Float], X: Float, require_finite: Callable[[Float], None]) -> Float:
     """A linear map of columns so small or large that their squares would not be numbers: in units of their own.
 
     Parameters

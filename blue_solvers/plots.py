@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.estimates import shared_tables
 from blue_solvers.operator import BlueOperator
+from blue_solvers.quantiles import takes_confidence_level
 from blue_solvers.uncertainty.functionals import estimate
 from blue_solvers.uncertainty.intervals import intervals
 from blue_solvers.verification import Fit
@@ -57,7 +58,7 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     ----------
     ax : Axes
     fit : Fit
-        From ``est.fit()`` or `blue_solvers.fit_test`.
+        From ``est.goodness_of_fit()`` or `blue_solvers.fit_test`.
 
     Returns
     -------
@@ -94,7 +95,7 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     ----------
     ax : Axes
     fit : Fit
-        From ``est.fit()`` or `blue_solvers.fit_test`.
+        From ``est.goodness_of_fit()`` or `blue_solvers.fit_test`.
 
     Returns
     -------
@@ -194,8 +195,9 @@ def _unchecked(fit: Fit, by_table: Mapping[str, Float]) -> list[str]:
     return [f"not drawn, {reason}: {mentioned(names)}" for reason, names in reasons.items()]
 
 
+@takes_confidence_level
 def noisy_against_estimated(
-    ax: Axes, P: BlueOperator, y: ArrayLike, level: float = 0.95, bounds: tuple[Float, Float] | None = None
+    ax: Axes, P: BlueOperator, y: ArrayLike, confidence_level: float = 0.95, bounds: tuple[Float, Float] | None = None
 ) -> Axes:
     """Estimates with their intervals over the noisy counts, table by table, and the line where they are equal.
 
@@ -205,7 +207,7 @@ def noisy_against_estimated(
     P : BlueOperator
     y : array_like, (n,)
         Noisy counts over the observed layout.
-    level : float
+    confidence_level : float
         Of the intervals, which are left out where there are more than 2,000 counts.
     bounds : (lower, upper) of ndarray, (m,), optional
         Intervals at hand; by default those of `blue_solvers.uncertainty.intervals`.
@@ -220,7 +222,7 @@ def noisy_against_estimated(
     ValueError
         If no table is both observed and desired, y is unreadable, or a lower bound is above its upper one.
     """
-    lower, upper = intervals(P, y, level) if bounds is None else bounds
+    lower, upper = intervals(P, y, confidence_level) if bounds is None else bounds
     if (np.asarray(lower) > upper).any():
         raise ValueError("bounds are (lower, upper): some lower one is above its upper one")
     noisy, centre = P.problem.observed.flat(y, "y"), estimate(P, y)
@@ -234,7 +236,7 @@ def noisy_against_estimated(
     named = len(shared) <= min(MOST_NAMED_TABLES, lines_that_fit(ax, "y"))
     note = "" if named else f"{len(shared):,} tables, too many to name"
     ax.set_xlabel(_with_absent(ax, "noisy count", note, P.problem))
-    ax.set_ylabel(f"estimate with {level:.4g} interval" if with_bars else "estimate")
+    ax.set_ylabel(f"estimate with {confidence_level:.4g} interval" if with_bars else "estimate")
     if named:
         ax.legend(fontsize="small")
     return ax

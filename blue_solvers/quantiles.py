@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
 import numpy as np
 import scipy  # which takes `special` when it is named: that costs as much as all solvers
 
 from constraint_builders.description.reals import real_number, shown
 
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+
+def takes_confidence_level(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """A function of a `confidence_level`, which may be given under its former name ``level``, with a warning."""
+
+    @wraps(function)
+    def called(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        if "level" in kwargs and "confidence_level" not in kwargs:
+            said = f"{function.__name__}(level=...) is now confidence_level=..."
+            warnings.warn(said, DeprecationWarning, stacklevel=2)
+            kwargs["confidence_level"] = kwargs.pop("level")
+        return function(*args, **kwargs)
+
+    return called
+
 
 def read_level(level: float) -> float:
     """A confidence level of any kind of number as a float; `ValueError` for what is none."""
-    number = real_number(level, "level")
+    number = real_number(level, "confidence_level")
     if not 0 < number < 1:
-        raise ValueError(f"level must lie between 0 and 1, as 0.95 does: got {shown(level)}")
+        raise ValueError(f"confidence_level must lie between 0 and 1, as 0.95 does: got {shown(level)}")
     return number
 
 

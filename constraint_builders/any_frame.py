@@ -68,7 +68,7 @@ def read_tables(
         The labels that count everybody, each in whatever column it is: there no others do; ``"*"``, that none but these
         does in any column, nor is asked about.
     desired, noise, undetermined
-        As in `Problem`; cells that nothing determines are by default NaN, each with a note that says why.
+        As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why.
 
     Returns
     -------

@@ -20,8 +20,8 @@ from constraint_builders.relations.placed import consistency_of
 from constraint_builders.relations.tabulation import compose, is_small
 
 INSTEAD = "leave its table out of desired= or choose undetermined= 'nan', NaN there and estimates elsewhere"
-ASSUMED_VARIANCE = 1.0  # of cells that nothing determines: any is right, each being new information
-CHANGE = 1e-9  # relative: what changes by less with the cells that nothing determines does not rest on them
+ASSUMED_VARIANCE = 1.0  # of cells that are not estimable: any is right, each being new information
+CHANGE = 1e-9  # relative: what changes by less with the cells that are not estimable does not rest on them
 
 
 def lacks(measured: Measured, level: int, table: Table) -> int | None:
@@ -77,7 +77,7 @@ def _some_lack(record: Record) -> bool:
     Raises
     ------
     ValueError
-        If neither cells known to be empty nor crossing recodes leave anything to tell.
+        If neither structural zeros nor crossing recodes leave anything to tell.
     """
     schema, places, found = record.domain.schema, record.domain.places, False
     for level, table in zip(record.desired_levels, record.desired_tables, strict=True):
@@ -97,7 +97,7 @@ def _some_lack(record: Record) -> bool:
 def _refuse_undetermined_cells(record: Record) -> None:
     """Refuse desired cells of one place that depend on some which neither were measured nor follow from the others.
 
-    Arbitrary values in the cells that nothing determines show which cells change with them. A desired cell may
+    Arbitrary values in the cells that are not estimable show which cells change with them. A desired cell may
     still be determined where cells that it is summed from are not.
     """
     if not record.relations.partly_measured:
@@ -148,7 +148,7 @@ def undetermined_cells(measured: Measured, determined: Record, assumed: NDArray[
 
 
 def why_undetermined(record: Record, position: int) -> str:
-    """Why nothing determines a cell of the desired layout, in one line that names it."""
+    """Why a cell of the desired layout is not estimable, in one line that names it."""
     name, cell = record.desired.locate(position)
     own = "it was not measured" if _is_unmeasured(record, name, cell) else "it rests on cells that were not measured"
     return f"{record.desired.describe(position)}: {own}, and no other measurements determine it"
@@ -165,7 +165,7 @@ def _is_unmeasured(record: Record, name: Any, cell: tuple[int, ...]) -> bool:
 
 
 def undetermined_refusal(record: Record) -> str | None:
-    """Why what has no place for NaN refuses a problem with cells that nothing determines, or None without any."""
+    """Why what has no place for NaN refuses a problem with cells that are not estimable, or None without any."""
     if record.undetermined is None:
         return None
     return f"{why_undetermined(record, int(record.undetermined.argmax()))}: leave its table out of desired="

@@ -114,7 +114,7 @@ def joint_parts(
 ) -> tuple[Problem, LeavesByGroup]:
     """As `joint`, where `parts` says what is counted and the schema follows; also which layers tell what apart.
 
-    Cells that nothing determines are NaN. A desired table is one of every problem that has its variables.
+    Cells that are not estimable are NaN. A desired table is one of every problem that has its variables.
 
     Raises
     ------

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, cast
 
 
 def names_when_asked(
@@ -73,3 +74,18 @@ def _formerly(package: str, former: Mapping[str, str], name: str) -> Any:
     warnings.warn(f"{package}.{name} is now {former[name]}", DeprecationWarning, stacklevel=3)
     home, _, new = former[name].rpartition(".")
     return getattr(import_module(home), new)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def former_method(name: str, method: Method) -> Method:
+    """The same method under a former name, with a warning that says the new one."""
+
+    @wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        home, now = type(self).__name__, method.__name__
+        warnings.warn(f"{home}.{name}() is now {home}.{now}()", DeprecationWarning, stacklevel=2)
+        return method(self, *args, **kwargs)
+
+    return cast(Method, called)

@@ -122,18 +122,18 @@ class Measured:
 
     @property
     def has_zeros(self) -> bool:
-        """Whether cells are known to be empty."""
+        """Whether cells are structural zeros."""
         return self.zeros is not None
 
     @cached_property
     def known_empty(self) -> StructuralZeros:
-        """The cells of tables that are known to be empty: none, of no variables, where nothing is said of that."""
+        """The cells of tables that are structural zeros: none, of no variables, where nothing is said of that."""
         domain = self.domain
         return self.zeros or StructuralZeros.of(domain.schema, (), np.zeros(domain.places.size, dtype=bool))
 
     @property
     def zero_axes(self) -> tuple[int, ...]:
-        """The schema's variables that decide whether a cell is known to be empty."""
+        """The schema's variables that decide whether a cell is a structural zero."""
         return self.zeros.axes if self.zeros else ()
 
     @property
@@ -160,7 +160,7 @@ class Measured:
 
     @property
     def has_only_tables(self) -> bool:
-        """Whether tables of one place are all: no geography, no cells known to be empty, no equalities."""
+        """Whether tables of one place are all: no geography, no structural zeros, no equalities."""
         return not self.is_placed and not self.has_zeros and not self.has_equalities
 
     @property

@@ -56,7 +56,7 @@ class Problem(Record):
         must then be None or agree with its diagonal. An operator may have a method ``solve(V)``, its inverse times
         (n, K): some solvers need it.
     zeros : mapping of name to ndarray of bool, optional
-        Structural zeros: cells of any table that are known to be empty. They hold in every finer cell and in every
+        Structural zeros: cells of any table that must be empty. They hold in every finer cell and in every
         geounit below.
     equalities : (sparse array or array_like (k, n), array_like (k,)), optional
         Linear combinations of observed cells that are known exactly, such as a state's total over several geounits.
@@ -90,7 +90,7 @@ class Problem(Record):
         The law and the covariance; equal to the name of the law.
     truth : ndarray, (n,) or None
     undetermined : ndarray of bool, (m,), or None
-        Desired cells that are NaN because nothing determines them; `why_undetermined` says why. None where there are
+        Desired cells that are NaN because they are not estimable; `why_undetermined` says why. None where there are
         none.
     assumed : ndarray of int
         Observed cells whose measurements would determine those.
@@ -139,7 +139,7 @@ class Problem(Record):
 
     @classmethod
     def from_matrix(cls, A: Any, covariance: Any, b: ArrayLike | None = None) -> Problem:
-        """A problem given by anybody's linear equalities A x = b.
+        """A problem given by any linear equalities A x = b.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Problem(Record):
         return self.replace(noise=self.noise.had_been_measured(self.assumed, ASSUMED_VARIANCE), **NOTHING_ASSUMED)
 
     def why_undetermined(self, position: int) -> str:
-        """Why nothing determines a cell of the desired layout, in one line that names it."""
+        """Why a cell of the desired layout is not estimable, in one line that names it."""
         return why_undetermined(self, position)
 
     def observing(self) -> Problem:

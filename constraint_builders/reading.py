@@ -200,15 +200,15 @@ def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_a
 
 
 def _refuse_filled_zeros(measured: Measured) -> None:
-    """Refuse equalities that put something into cells known to be empty."""
+    """Refuse equalities that put something into structural zeros."""
     (E, b), empty = measured.equality_rows, _empty_cells(measured)
     filled = np.flatnonzero((b != 0) & (abs(E) @ empty > 0) & (abs(E) @ ~empty == 0))
     if filled.size:
         row = int(filled[0])
         cell = measured.observed.describe(int(E[[row]].nonzero()[1][0]))
         raise ValueError(
-            f"equality {row} and the structural zeros contradict one another: it makes {b[row]:.6g} of cells that are "
-            f"known to be empty, such as {cell}: correct its right-hand side, or leave out the zeros"
+            f"equality {row} and the structural zeros contradict one another: it makes {b[row]:.6g} of structural "
+            f"zeros, such as {cell}: correct its right-hand side, or leave out the zeros"
         )
 
 
@@ -254,7 +254,7 @@ def _read_truth(measured: Measured, truth: Any) -> Float:
 
 
 def read_equations(A: Any, covariance: Any, b: ArrayLike | None) -> Record:
-    """A problem of anybody's equations; see `Problem.from_matrix`."""
+    """A problem of any equations; see `Problem.from_matrix`."""
     matrix = read_matrix(A)
     rows, size = matrix.shape
     right = None if b is None else read_vector(b, rows, "b")

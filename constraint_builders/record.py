@@ -64,7 +64,7 @@ class Record(Measured):
 
     @property
     def lost(self) -> NDArray[np.bool_]:
-        """Desired cells that nothing determines, (m,)."""
+        """Desired cells that are not estimable, (m,)."""
         return np.zeros(self.desired.size, dtype=bool) if self.undetermined is None else self.undetermined
 
     @cached_property

@@ -46,7 +46,7 @@ def combine_sources(values: Sequence[ArrayLike], variances: Sequence[ArrayLike])
 
     Returns
     -------
-    values, variances : ndarray
+    values, variances : ndarray, of that shape
         NaN and ``inf`` where no source measured.
 
     Raises

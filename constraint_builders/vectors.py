@@ -62,7 +62,7 @@ def largest_gap(measured: Measured, values: Float) -> Gap | None:
 
 
 def refuse_unreadable(measured: Measured, y: Float) -> None:
-    """Raise `ValueError` for a vector over the observed layout with values that are missing or unusable."""
+    """Raise `ValueError` for a vector (n,) over the observed layout with values that are missing or unusable."""
     y = measured.observed.flat(y, "y")
     if _all_usable(y):
         return
@@ -85,13 +85,13 @@ def refuse_not_finite(measured: Measured, Y: Float) -> None:
 
 
 def refuse_unusable(measured: Measured, Y: Float) -> None:
-    """As `refuse_not_finite` and `refuse_large_values`."""
+    """As `refuse_not_finite` and `refuse_large_values`, of (n,) or (n, K)."""
     refuse_not_finite(measured, Y)
     refuse_large_values(measured, Y)
 
 
 def refuse_large_values(measured: Measured, y: Float, what: str = "") -> None:
-    """Raise `ValueError` for values of measured cells whose squares, in units of some noise, would not be numbers."""
+    """Raise `ValueError` for values, (n,), of measured cells whose squares, in units of noise, would not be numbers."""
     if _all_usable(y):
         return
     large = abs(y) > LARGEST_VALUE
@@ -105,18 +105,19 @@ def refuse_large_values(measured: Measured, y: Float, what: str = "") -> None:
 
 
 def _all_usable(y: Float) -> bool:
+    """Whether all values, (n,) or (n, K), are numbers, none too large."""
     return all((abs(y[start : start + PIECE]) <= LARGEST_VALUE).all() for start in range(0, len(y), PIECE))
 
 
 def refuse_contradictions(measured: Measured, between_exact: Equations, y: Float) -> None:
-    """Raise `ValueError` for exact values that do not satisfy the equations between them."""
+    """Raise `ValueError` for exact values, (n,) or (n, K), that do not satisfy the equations between them."""
     values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
     wrong = "values known exactly contradict one another"
     _refuse_missed(measured, between_exact, values, wrong, "correct them, or give one a variance above 0")
 
 
 def refuse_untrue(measured: Measured, equations: Callable[[], Equations], truth: Float) -> None:
-    """Raise `ValueError` for true values of measured cells that do not satisfy the equations between them."""
+    """Raise `ValueError` for true values, (n,), of measured cells that do not satisfy the equations between them."""
     wrong = "truth does not add up"
     instead = "sum all of them from the same cells, as problem.marginal_matrix() @ counts does"
     values = np.where(measured.unmeasured, 0, truth)
@@ -129,6 +130,7 @@ def refuse_untrue(measured: Measured, equations: Callable[[], Equations], truth:
 
 
 def _refuse_missed(measured: Measured, equations: Equations, values: Float, wrong: str, instead: str) -> None:
+    """Raise `ValueError` for values, (n,) or (n, K), that miss equations by more than rounding."""
     A, b = equations
     if not A.shape[0]:
         return

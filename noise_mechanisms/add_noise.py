@@ -1,4 +1,4 @@
-"""Counts with noise: for simulation, which protects nobody, and of release grade, by OpenDP, for publication."""
+"""Counts with noise: for simulation, not differentially private, and of release grade, by OpenDP, for publication."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ LEVELS: dict[str, Callable[[Any], Any]] = {
 @every("take", LEVELS.values())
 @every("level", [0, 1, -0.5, 95, np.nan, np.inf, "0.95", 0.95j, True, None, [0.95], np.ma.masked, 10**400])
 def test_levels_that_are_none_are_refused_by_name(take: Callable, level: Any) -> None:
-    with pytest.raises(ValueError, match=r"^level (is|must lie between 0 and 1)"):
+    with pytest.raises(ValueError, match=r"^confidence_level (is|must lie between 0 and 1)"):
         take(level)
 
 

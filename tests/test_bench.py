@@ -9,9 +9,9 @@ import pytest
 
 from bench import two_cores
 from bench.__main__ import measurements
-from bench.invented_answers import HEADER, broken, collect, read, table
 from bench.papers import paper_times, squared_error_rule, unequal_variances
 from bench.papers.printed_figures import TABLE_2, TABLE_3, Comparison
+from bench.synthetic_answers import HEADER, broken, collect, read, table
 from blue_solvers import blue
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import Spine, gallery

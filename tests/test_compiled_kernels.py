@@ -271,7 +271,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
-    "blue_solvers.verification.tally.judge": (_figures, 1e-14),
+    "blue_solvers.verification.certificate_sums.judge": (_figures, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),

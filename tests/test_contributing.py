@@ -42,11 +42,11 @@ from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
 from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import LAWS, ContinuousLaw, Gaussian, Laplace, variance_of
+from tests.feature_support import written
+from tests.feature_support.refusals import refused_by
 from tests.helpers.every import every
 from tests.helpers.places import README, ROOT
 from tests.helpers.refused_commands import refusal
-from tests.honours import written
-from tests.honours.refusals import refused_by
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -184,7 +184,7 @@ import blue_solvers
 from blue_solvers import SOLVERS, Newcomer, blue
 from blue_solvers.cli import main
 from constraint_builders import gallery
-from tests.honours.capabilities import as_markdown
+from tests.feature_support.capabilities import as_markdown
 
 assert blue_solvers.__file__.startswith(sys.argv[1]), blue_solvers.__file__
 assert "Newcomer" in blue_solvers.__all__ and SOLVERS["newcomer"] is Newcomer

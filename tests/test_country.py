@@ -1,4 +1,4 @@
-"""The passes over an invented nation give the estimate of the whole, also when they are killed on the way."""
+"""The passes over an synthetic nation give the estimate of the whole, also when they are killed on the way."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from bench.country import main
-from bench.invented_nation import BLOCK, GEOUNITS, LEVELS, STATE, Nation, State, all_states, states_within
 from bench.nation_passes import RESULT, Passes, Reduced
+from bench.synthetic_nation import BLOCK, GEOUNITS, LEVELS, STATE, Nation, State, all_states, states_within
 from blue_solvers import estimate
 from constraint_builders import Problem, Spine
 from tests.helpers.effort import first_of
@@ -61,14 +61,14 @@ def whole(nation: Nation, parts: dict[str, tuple[Any, ...]]) -> tuple[Problem, n
     keep("00-0-0", "00-0", 0)
     for state in nation.states:
         cut = nation.cut(state)
-        crown = f"{state.code}-{len(cut.members)}"
+        state_top = f"{state.code}-{len(cut.members)}"
 
         def of(geounit: int, code: str = state.code) -> str:
             return "00-0-0" if geounit < 0 else f"{code}/{geounit}"
 
         if not cut.is_whole:
-            for row in parts[crown][2]:
-                add(of(cut.top[row]), crown, row, of(cut.spine.parent[cut.top[row]]))
+            for row in parts[state_top][2]:
+                add(of(cut.top[row]), state_top, row, of(cut.spine.parent[cut.top[row]]))
         for number, members in enumerate(cut.members):
             piece = f"{state.code}-{number}"
             part = parts[piece][0].part
@@ -100,7 +100,7 @@ def test_the_passes_give_the_estimate_of_the_whole(tmp_path: Path, limit: float)
     expected = estimate(problem, y, "dense", certify=False)
     np.testing.assert_allclose(x, expected.values, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(variances, expected.std_errors**2, rtol=1e-9, atol=1e-9)
-    fit = expected.fit()
+    fit = expected.goodness_of_fit()
     assert sum(own["statistic"] for own in said["fit"].values()) == pytest.approx(fit.statistic)
     assert said["certificate"]["bound"] < 1e-6
     rank = problem.spine.members[STATE].tolist().index(problem.spine.geocodes.index("02/0"))

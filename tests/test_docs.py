@@ -99,6 +99,12 @@ def test_the_first_pages_are_short() -> None:
     assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= 60
 
 
+def test_the_guides_and_the_start_pages_have_at_most_30000_words() -> None:
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("start/*.md")]
+    assert len(pages) > 25
+    assert sum(len(page.read_text().split()) for page in pages) <= 30_000
+
+
 def commands() -> list[str]:
     lines = [
         line for page in PAGES for text in blocks(page, "sh", "bash", "console", "shell") for line in text.splitlines()

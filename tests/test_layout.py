@@ -33,7 +33,7 @@ def test_nothing_but_whole_subjects_stands_outside() -> None:
         "facts",
         "first_hour",
         "helpers",
-        "honours",
+        "feature_support",
         "soak",
     }
 

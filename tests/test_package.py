@@ -45,7 +45,7 @@ from constraint_builders import gallery
 from noise_mechanisms import add_noise
 problem = gallery.berkeley()
 est = estimate(problem, add_noise(problem, problem.truth, 1))
-print(est.certificate().bound < 1e-9, est.fit(draws=0).p_value > 1e-6, est.interval()[0].size)
+print(est.certificate().bound < 1e-9, est.goodness_of_fit(draws=0).p_value > 1e-6, est.interval()[0].size)
 from blue_solvers.cli import main
 sys.exit(main(["demo"]))
 """

@@ -28,7 +28,7 @@ FOUND = {  # what each of these seeds found, of which size, and the solver where
     (61000963, None, "areas"): "a proof of areas some of whose tables nothing is said of: an internal error",
     (9123041, None, "areas"): "weights of areas that were not measured, beside equalities: 1.6e-3 standard errors",
     (62000547, None, "cg, two passes"): "roundings of large weights of areas passed for the variance of a functional",
-    (61000674, None, "multigrid"): "said to be taken, and then no end of iterations: noise that cells share",
+    (61000674, None, "multigrid"): "said to be taken, and then no end of iterations: low-rank correlated noise",
 }
 
 

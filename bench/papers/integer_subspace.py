@@ -275,7 +275,7 @@ def correlation(kernel: Kernel, scale: Scale) -> float:
 
 
 def iteration_seconds(kernel: Kernel, scale: Scale) -> float:
-    """Processor time of one iteration of a single chain, the shortest of five runs."""
+    """CPU time of one iteration of a single chain, the shortest of five runs."""
     states = np.zeros((1, kernel.lattice.records), dtype=np.int64)
     moves = scale.timing_moves if kernel.compiled else scale.timing_moves // 100
     kernel.advance(states, 10, np.random.default_rng(0))

@@ -27,7 +27,7 @@ from bench.papers.datasets import SETTINGS, Privacy, benchmark_problem, puma_dat
 from bench.problems import BLOCKS
 from blue_solvers.nonnegative import NonnegativeFit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
 from blue_solvers.nonnegative.price.bounds import PureDP, least_sum_error
-from blue_solvers.nonnegative.programme import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.arrays import Float, Integers
 from noise_mechanisms import draw_noise
@@ -190,7 +190,7 @@ def _beside_rivals(results: Results) -> Iterator[list[str]]:
 
 def print_timings(datasets: dict[str, Integers], runs: int) -> None:
     """Milliseconds a solve for each method and data set, beside three solvers of the same least squares."""
-    print(f"Laplace, epsilon = 0.5, {runs} runs: milliseconds of processor a solve, others' matrices beforehand")
+    print(f"Laplace, epsilon = 0.5, {runs} runs: CPU milliseconds a solve, others' matrices beforehand")
     rows = ([name, *_milliseconds(benchmark_problem(counts, SHOWN), runs)] for name, counts in datasets.items())
     print_table(["data set", *METHODS, *OTHERS], rows)
 
@@ -216,7 +216,7 @@ def _scipy_nnls(A: sparse.csc_array) -> Solve:
     return lambda b: scipy_nnls(dense, b)[0]
 
 
-def _quadratic_programme(A: sparse.csc_array, sign: float) -> tuple[sparse.csc_matrix, sparse.csc_matrix]:
+def _quadratic_program(A: sparse.csc_array, sign: float) -> tuple[sparse.csc_matrix, sparse.csc_matrix]:
     """Residuals r as variables: minimise r'r / 2 subject to A x - r = b and sign x in its cone."""
     n, d = A.shape
     quadratic = sparse.block_diag([sparse.csc_array((d, d)), sparse.eye_array(n)])
@@ -228,7 +228,7 @@ def _clarabel(A: sparse.csc_array) -> Solve:
     import clarabel
 
     n, d = A.shape
-    quadratic, rows = _quadratic_programme(A, -1.0)
+    quadratic, rows = _quadratic_program(A, -1.0)
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.ZeroConeT(n), clarabel.NonnegativeConeT(d)]
@@ -245,7 +245,7 @@ def _osqp(A: sparse.csc_array) -> Solve:
     import osqp
 
     n, d = A.shape
-    quadratic, rows = _quadratic_programme(A, 1.0)
+    quadratic, rows = _quadratic_program(A, 1.0)
     options = {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iter": 20_000, "polishing": True, "verbose": False}
 
     def solve(b: Float) -> Float:

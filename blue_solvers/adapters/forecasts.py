@@ -209,6 +209,7 @@ class ExactMinTrace:
         Returns
         -------
         ndarray, (n, horizon)
+            In units of the forecasts.
 
         Raises
         ------

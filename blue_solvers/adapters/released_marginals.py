@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import BlueOperator, blue
+from blue_solvers.quantiles import takes_confidence_level
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
@@ -128,7 +129,7 @@ class ExactMarginals:
     Parameters
     ----------
     problem : Problem
-        Of tables of one place; all that it knows counts: structural zeros, equalities, noise that cells share.
+        Of tables of one place; all that it knows counts: structural zeros, equalities, low-rank correlated noise.
     y : ndarray, (n,)
     keys : mapping of str to sequence, optional
         What the levels of every variable are called; by default those of the schema.
@@ -182,7 +183,7 @@ class ExactMarginals:
 
         Returns
         -------
-        ndarray
+        ndarray, (levels of the first, ...)
         """
         clique = self._clique(attrs)
         P = self._operator(clique)
@@ -197,28 +198,32 @@ class ExactMarginals:
 
         Returns
         -------
-        ndarray
+        ndarray, (levels of the first, ...)
             In units of the counts.
         """
         clique = self._clique(attrs)
         P = self._operator(clique)
         return np.asarray(P.problem.desired.tables(np.sqrt(P.variances()))[_name(clique)])
 
-    def interval(self, attrs: str | Sequence[str], level: float = 0.95) -> tuple[Float, Float]:
+    @takes_confidence_level
+    def interval(self, attrs: str | Sequence[str], confidence_level: float = 0.95) -> tuple[Float, Float]:
         """Lower and upper bounds of a marginal's cells, by exact variances and the normal law.
 
         Parameters
         ----------
         attrs : str or sequence of str
-        level : float
+        confidence_level : float
 
         Returns
         -------
-        lower, upper : ndarray
+        lower, upper : ndarray, (levels of the first, ...)
+            In units of the counts.
         """
         clique = self._clique(attrs)
         P = self._operator(clique)
-        lower, upper = (P.problem.desired.tables(own)[_name(clique)] for own in self._estimate(P).interval(level))
+        lower, upper = (
+            P.problem.desired.tables(own)[_name(clique)] for own in self._estimate(P).interval(confidence_level)
+        )
         return np.asarray(lower), np.asarray(upper)
 
     def _estimate(self, P: BlueOperator) -> Estimate:

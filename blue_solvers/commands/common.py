@@ -163,7 +163,7 @@ def report_undetermined(problem: Problem) -> None:
     if problem.undetermined is None:
         return
     lost = np.flatnonzero(problem.undetermined)
-    say(f"NaN        {plural(lost.size, 'cell')} that nothing determines; --desired chooses other tables")
+    say(f"NaN        {plural(lost.size, 'cell')} that cannot be estimated; --desired chooses other tables")
     for position in lost[:MOST_REASONS].tolist():
         say(f"           {problem.why_undetermined(position)}")
     if lost.size > MOST_REASONS:

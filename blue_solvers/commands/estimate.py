@@ -94,7 +94,7 @@ def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
         metavar="BYTES",
         type=_bytes,
         help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 or "
-        "4GB for instance; killed and run again it goes on where it was",
+        "4GB for instance; killed and run again it resumes",
     )
     parser.add_argument(
         "--out",
@@ -105,7 +105,9 @@ def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
     )
     add_solving_arguments(parser)
     parser.add_argument(
-        "--level", type=coverage, help=f"coverage of a long table's intervals; default: {LEVEL}; of a folder query asks"
+        "--level",
+        type=coverage,
+        help=f"confidence level of a long table's intervals; default: {LEVEL}; of a folder query asks",
     )
     add_digits_argument(parser)
     parser.add_argument(

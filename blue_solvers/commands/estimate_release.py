@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 SETTINGS_FILE = "settings.toml"
 NO_TOTALS = "none"
 SHIPPED = {"hhgq": "hhgq8lev", "votingage": "votingage"}  # of redistricting persons, in the schema of DHC persons
-MOST_LINES = 3  # of one kind, about what was read
+MOST_LINES = 3  # of one kind, about what was read; of several products fewer, so that all is one screen
+AGREES = "averaged"  # remarks of measurements that agree
 
 
 def run_on_folders(args: argparse.Namespace) -> None:
@@ -219,10 +220,13 @@ def _totals(args: argparse.Namespace, settings: Settings) -> list[ExactTotal]:
 
 def _print_rows(args: argparse.Namespace, zeros: Sequence[tuple[str, str, int]], read: ReadingReport) -> None:
     """Say what became of every row, and what bounds say; what is long in few words, unless all is asked for."""
+    kinds = list[str]()
     for kind in dict.fromkeys(own.kind for own in read.rows):
         rows = [own for own in read.rows if own.kind == kind]
         found, used, unused = (sum(getattr(own, name) for own in rows) for name in ("read", "used", "unused"))
-        say(f"rows       {kind}: {found:,} read, {used:,} used, {unused:,} not used")
+        kinds.append(f"{kind}: {found:,} read, {used:,} used, {unused:,} not used")
+    if kinds:
+        say(f"rows       {'; '.join(kinds)}")
     if read.facilities and args.verbose:
         say(f"facilities {', '.join(f'{count:,} {kind}' for kind, count in read.facilities.items())}")
     for line in read.implied_lines() if args.verbose else ():
@@ -234,8 +238,9 @@ def _print_rows(args: argparse.Namespace, zeros: Sequence[tuple[str, str, int]],
             else "estimates are the best from sums, not from all that was measured"
         )
         say(f"summed     over {', '.join(read.summed_out)} when read: {lost}")
-    for about in dict.fromkeys(remark.about for remark in read.remarks):
-        remarks = [str(remark) for remark in read.remarks if remark.about == about]
+    said = [remark for remark in read.remarks if args.verbose or remark.about != AGREES]
+    for about in dict.fromkeys(remark.about for remark in said):
+        remarks = [str(remark) for remark in said if remark.about == about]
         _say_some(args, remarks, f"{remarks[0]}; and {len(remarks) - 1:,} more such remarks")
     empty = [
         f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}"
@@ -253,7 +258,7 @@ def _print_rows(args: argparse.Namespace, zeros: Sequence[tuple[str, str, int]],
 
 def _say_some(args: argparse.Namespace, lines: Sequence[str], in_few_words: str) -> None:
     """Print lines, or, where there are many and not all is asked for, one line instead."""
-    if args.verbose or len(lines) <= MOST_LINES:
+    if args.verbose or len(lines) <= max(MOST_LINES // len(args.inputs), 1):
         for line in lines:
             say(line)
     else:

@@ -76,7 +76,7 @@ def run_on_tables(args: argparse.Namespace) -> None:
     frame = est.with_measurements(frame)
     with ExitStack() as written:
         if args.plot is not None:
-            written.enter_context(picture(est.fit(draws=0), args.plot))
+            written.enter_context(picture(est.goodness_of_fit(draws=0), args.plot))
         write_rounded(frame, args.out, args.digits)
     report(est, args.out, est.tied)
     write_schema(args, problem)

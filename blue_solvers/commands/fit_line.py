@@ -43,7 +43,7 @@ def fit_report(est: Estimate) -> FitReport:
     """
     if not est.operator.info.exact:
         return FitReport("", NOT_BEST)
-    fit = est.fit(draws=0)
+    fit = est.goodness_of_fit(draws=0)
     largest, word = fit.furthest(1), verdict(fit)
     if word == Verdict.UNTESTED or not largest:
         return FitReport("", LOOSE)

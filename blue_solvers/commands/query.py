@@ -75,7 +75,7 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         )
     _add_place_arguments(parser)
     add_comparison_arguments(parser, required=name == "compare")
-    parser.add_argument("--level", type=coverage, default=0.95, help="coverage of the intervals; default: 0.95")
+    parser.add_argument("--level", type=coverage, default=0.95, help="confidence level of the intervals; default: 0.95")
     parser.add_argument(
         "--out",
         metavar="FILE",

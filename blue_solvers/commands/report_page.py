@@ -47,7 +47,9 @@ def add_parser(subparsers: SubParsers) -> None:
     )
     add_said_arguments(parser)
     add_strict_argument(parser)
-    parser.add_argument("--level", type=coverage, default=LEVEL, help=f"coverage of intervals; default: {LEVEL}")
+    parser.add_argument(
+        "--level", type=coverage, default=LEVEL, help=f"confidence level of intervals; default: {LEVEL}"
+    )
     parser.add_argument("--out", metavar="FILE", type=WrittenPath, required=True, help="the page, .html")
     parser.set_defaults(run=run)
 

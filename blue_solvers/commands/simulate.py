@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
     progress(f"drawing noise for {plural(problem.observed.size, 'cell')}")
     y = add_noise(problem, true_vector(problem, counts), seed)
     stated = {
-        "grade": "simulation only: seeded noise in floating point protects nobody, whatever the budget",
+        "grade": "simulation only: seeded noise in floating point is not differentially private, whatever the budget",
         "settings": settings.name,
         "noise": settings.noise,
         "simulated budget": {level: str(sum(settings.budget.losses[level].values())) for level in observed},
@@ -147,5 +147,5 @@ def _report(problem: Problem, spine: Spine, stated: Mapping, seed: int, out: str
     say(f"settings   {stated['settings']}, noise {stated['noise']}")
     say(f"budget     {', '.join(f'{level} {loss}' for level, loss in stated['simulated budget'].items())}, simulated")
     say(f"seed       {seed}; it is not in the folder, since it takes the noise out again")
-    say("grade      simulation only: the noise protects nobody")
+    say("grade      simulation only: not differentially private")
     say(f"written    {out}")

@@ -69,7 +69,7 @@ class Component:
         return array.transpose(self._order).reshape(len(array), count, -1)
 
     def put_front(self, target: Float, values: Float) -> None:
-        """The inverse of `to_front`, into an array of its part."""
+        """The inverse of `to_front`, into an array (G, ..., K) of its part."""
         target.transpose(self._order)[...] = values.reshape([target.shape[axis] for axis in self._order])
 
     def multiply(self, matrices: Float | Composed, source: Float, target: Float) -> None:
@@ -156,7 +156,7 @@ class TableAccess:
         return array
 
     def cells(self, coordinates: Float) -> Float:
-        """The inverse of `coordinates`, and its transpose; it works in their place."""
+        """The inverse of `coordinates`, (G, ..., K), and its transpose; it works in their place."""
         self._basis.to_cells(coordinates)
         return coordinates.reshape(len(coordinates), *self._table.shape, coordinates.shape[-1])
 
@@ -170,7 +170,7 @@ class TableAccess:
         return slots
 
     def from_slots(self, slots: Float, entries: Index) -> Float:
-        """The transpose."""
+        """The transpose: coordinates (G, ..., K) from slots, of geounits whose coefficients are `entries`, (G,)."""
         coordinates = np.zeros((len(slots), *self._lengths, slots.shape[-1]))
         if len(slots) and self._number_of.size:
             np.multiply(self._factors(entries), slots[self._place], out=coordinates)
@@ -180,11 +180,12 @@ class TableAccess:
         return coordinates
 
     def _factors(self, entries: Index) -> Float:
+        """The coefficients of some entries, (G or 1, ..., 1), that components of one number have."""
         return self._numbers[_one_or_all(entries)].take(self._number_of, axis=1)[..., None]
 
 
 def _one_or_all(entries: Index) -> slice | Index:
-    """A single entry where all are the same."""
+    """A single entry of (G,) where all are the same."""
     if entries.size and (entries == entries[0]).all():
         return slice(int(entries[0]), int(entries[0]) + 1)
     return entries

@@ -38,18 +38,19 @@ class Basis:
         self._steps: dict[tuple[int, ...], Integers] = {}
 
     def to_slots(self, block: Float) -> None:
-        """From cells along every level."""
+        """From cells along every level, (G, ..., K), in their place."""
         for axis, order in self._ordered:
             block[...] = np.take(block, order, axis=axis)
         self._reflect(block)
 
     def to_cells(self, block: Float) -> None:
-        """The inverse, and the transpose."""
+        """The inverse, and the transpose, of (G, ..., K)."""
         self._reflect(block)
         for axis, order in self._ordered:
             block[...] = np.take(block, np.argsort(order), axis=axis)
 
     def _reflect(self, block: Float) -> None:
+        """Reflect along every axis of (G, ..., K), in its place."""
         assert block.flags.c_contiguous  # otherwise the reshape below would be a copy
         if block.size and self._axes:
             reflect_axes(block.reshape(len(block), -1), self._steps_of(block.shape[1:]), self._sizes)
@@ -87,6 +88,7 @@ def reflect_axes_in_numpy(arrays: Float, axes: Integers, sizes: Integers) -> Non
 
 
 def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
+    """One reflection of a group: all cells but one, (runs, size - 1, after), and the last, (runs, after)."""
     coordinate = (others.sum(axis=1) + last) / np.sqrt(size)
     others += ((last - coordinate) / (np.sqrt(size) - 1))[:, None]
     last[...] = coordinate
@@ -116,6 +118,7 @@ def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
 
 
 def _reflect_cells(flat: Float, start: int, last: int, size: int) -> None:
+    """The same of one group of a flat array, (cells,), whose cells lie side by side."""
     one, two, three, four = flat[np.uint64(last)], 0.0, 0.0, 0.0
     quarter = (size - 1) // 4
     for i in range(start, start + 4 * quarter, 4):
@@ -133,6 +136,7 @@ def _reflect_cells(flat: Float, start: int, last: int, size: int) -> None:
 
 
 def _reflect_runs(flat: Float, start: int, last: int, after: int, size: int, strip: Float) -> None:
+    """The same of groups of a flat array, (cells,), whose cells lie `after` apart, by a strip of memory."""
     scale, rest = 1 / np.sqrt(size), 1 / (np.sqrt(size) - 1)
     for a in range(after):
         strip[a] = flat[np.uint64(last + a)]

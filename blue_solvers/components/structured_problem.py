@@ -75,7 +75,7 @@ class StructuredProblem:
 
 
 def no_zeros(geounits: int) -> EmptyCells:
-    """That no cell of some geounits is known to be empty: no variable tells cells apart."""
+    """That no cell of some geounits is a structural zero: no variable tells cells apart."""
     return EmptyCells((), np.zeros(geounits, dtype=bool), np.zeros(1, dtype=np.intp))
 
 

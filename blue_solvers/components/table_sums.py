@@ -1,6 +1,6 @@
 """Tables of many geounits through the lattice sweeps: sums of a finest one, and what others say beside it.
 
-The cells of a leaf's finest table are measured alike. So with y that table, z the others, B their sums, P their
+The cells of a leaf's finest table have one variance. So with y that table, z the others, B their sums, P their
 precisions and C the covariance, the estimate is y + C B' P (z - B y): what others differ by from the sums of y goes
 through the sweeps between them, in which the finest table says 0; what is found of each is spread evenly over the
 finest one.
@@ -106,6 +106,7 @@ class TableSums:
         return self._part(room, self._whole).reshape(len(tables[0]), *self._finest, -1)
 
     def _room(self, table: Float) -> Tables:
+        """Memory for all tables beside one that is (G, ..., K)."""
         return Tables(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
 
     def _part(self, room: Tables, axes: Axes) -> Float:

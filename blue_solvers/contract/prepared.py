@@ -30,7 +30,7 @@ class TableVariances(Protocol):
 
 
 def without_rounding(variances: Float, nothing: float) -> Float:
-    """Variances, used up, of which those below `nothing` are 0."""
+    """Variances, (m,), used up, of which those below `nothing` are 0."""
     variances[variances < nothing] = 0.0
     return variances
 
@@ -212,6 +212,7 @@ class Prepared(ABC):
         Returns
         -------
         ndarray, (K, K)
+            In squared units of the counts, where weights have none.
         """
         needed = ADJOINT_COPIES * 8.0 * self.problem.observed.size * W.shape[1]
         require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")
@@ -245,7 +246,7 @@ def variances_from_weights(
 
 
 class InOtherLayout(Prepared):
-    """An estimate read off that of a problem which has all of its cells; NaN in those that nothing determines.
+    """An estimate read off that of a problem which has all of its cells; NaN in those that are not estimable.
 
     Parameters
     ----------
@@ -276,7 +277,7 @@ class InOtherLayout(Prepared):
         return _spread(Y, self._observed, self._prepared.problem.observed.size)
 
     def _wanted(self, X: Float) -> Float:
-        """Cells from the other layout, with NaN in those that nothing determines."""
+        """Cells from the other layout, with NaN in those that are not estimable."""
         X = X.take(self._desired, axis=0)
         X[self._lost] = np.nan
         return X
@@ -325,7 +326,7 @@ class SharedNoiseEstimate(Prepared):
     Parameters
     ----------
     problem : Problem
-        With noise that cells share.
+        With low-rank correlated noise.
     desired, observed : Prepared
         The BLUE under D of the desired and of the observed cells.
     """

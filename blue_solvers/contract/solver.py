@@ -19,7 +19,7 @@ class Solver(ABC):
     """A way to compute the estimate, with its tolerances as fields of a frozen dataclass.
 
     A solver says `refusal` and does `plan`, both of plain problems alone: their tables in the schema's order of the
-    variables, all of their desired cells determined, and no noise that cells share (`LowRankPlusDiagonal`). All else
+    variables, all of their desired cells determined, and no low-rank correlated noise (`LowRankPlusDiagonal`). All else
     is made of these by `supports` and `prepare`, which no solver overrides.
 
     Laws: `supports` is None exactly where `prepare` gives a `Prepared`, and so where `blue` gives an operator. Only

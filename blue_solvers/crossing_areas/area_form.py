@@ -83,6 +83,7 @@ class AreaForm:
         return self._estimate(Y)[1]
 
     def _estimate(self, Y: Float) -> tuple[Float, float]:
+        """The desired cells, (m, K), and the largest disagreement between areas."""
         result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
         given, found = self._observed.slots(Y), self._desired.blocks(result)
         for own in self._shared:

@@ -100,7 +100,7 @@ class TableSlots:
 
 
 def _outer(factors: Sequence[Float]) -> Float:
-    """Products of the entries of some vectors, an axis for each."""
+    """Products of the entries of some vectors, (a, b, ...) from (a,), (b,), ..."""
     return reduce(np.multiply.outer, factors, np.ones(()))
 
 
@@ -202,7 +202,7 @@ class ReducedSchema:
         return " * ".join(self._names[factor] for factor in table.factors if factor in self._names) or "total"
 
     def zeros(self, zeros: EmptyCells, areas: Areas) -> dict[LayerTable, Flags]:
-        """Cells of leaves that are known to be empty, by a table of the variables that tell them apart."""
+        """Cells of leaves that are structural zeros, by a table of the variables that tell them apart."""
         kept = [self._variables[axis] for axis in zeros.axes if axis in self._variables]
         empty = zeros.empty[areas.members[-1]]
         return {(LEAF, " * ".join(kept) or "total"): empty.reshape(len(empty), *map(self.schema.size_of, kept))}
@@ -282,15 +282,15 @@ def component_estimate(
 def _first_of(
     problem: Problem, reduced: ReducedSchema, variances: Mapping[LayerTable, Float], wanted: Iterable[LayerTable]
 ) -> Problem:
-    """A problem of one component; cells that nothing determines as if they had been measured as 0."""
+    """A problem of one component; cells that are not estimable as if they had been measured as 0."""
     areas, schema = problem.domain.areas, reduced.schema
     given = {
         (layer, name): own.reshape(-1, *parse_table(schema, name).shape) for (layer, name), own in variances.items()
     }
     observed = {layer: {name: given[own, name] for own, name in given if own == layer} for layer, _ in given}
     desired = {layer: [name for own, name in wanted if own == layer] for layer, _ in wanted}
-    anything_will_do = problem.desired is problem.observed and problem.has_unmeasured  # see `Problem.observing`
-    undetermined: Literal["nan", "error"] = "nan" if anything_will_do else "error"
+    arbitrary_allowed = problem.desired is problem.observed and problem.has_unmeasured  # see `Problem.observing`
+    undetermined: Literal["nan", "error"] = "nan" if arbitrary_allowed else "error"
     zeros = reduced.zeros(problem.known_empty, areas) if problem.has_zeros else None
     return Problem(schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 

@@ -8,7 +8,7 @@ from blue_solvers.nonnegative.max_fit import max_fit
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.moved_counts import METHODS, Movement, movements
 from blue_solvers.nonnegative.posterior.counts_posterior import CountsPosterior, counts_posterior
-from blue_solvers.nonnegative.programme import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from blue_solvers.nonnegative.refined_intervals import Coverage, coverage, refine_intervals
 from blue_solvers.nonnegative.reweighted_fit import reweighted_fit
 from blue_solvers.nonnegative.rounding import controlled_rounding

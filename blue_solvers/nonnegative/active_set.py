@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from blue_solvers.nonnegative.programme import Programme, Solution
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution
 from constraint_builders.arrays import Flags, Float
 
 MOST_CELLS = 400
@@ -46,7 +46,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class DenseProgramme:
+class DenseProgram:
     """Minimise ``|A u - b|^2 / 2`` subject to ``C u = e`` and ``low <= u <= high``.
 
     Rows of A come heaviest first; u holds the cells, then the rows that have a radius.
@@ -60,17 +60,17 @@ class DenseProgramme:
     high: Float
 
 
-def fits_in(p: Programme) -> bool:
-    """Whether a programme is small enough."""
+def fits_in(p: QuadraticProgram) -> bool:
+    """Whether a program is small enough."""
     return p.target.size + int(_bounded(p).sum()) <= MOST_CELLS
 
 
-def polish(p: Programme, start: Float) -> list[Solution]:
-    """Solve a programme from cells that meet its bounds, and what is known exactly nearly.
+def polish(p: QuadraticProgram, start: Float) -> list[Solution]:
+    """Solve a program from cells that meet its bounds, and what is known exactly nearly.
 
     Parameters
     ----------
-    p : Programme
+    p : QuadraticProgram
     start : ndarray, (d,)
 
     Returns
@@ -90,7 +90,7 @@ def polish(p: Programme, start: Float) -> list[Solution]:
     return [_solution(p, bounded, one) for one in found]
 
 
-def _solution(p: Programme, bounded: Flags, found: Point) -> Solution:
+def _solution(p: QuadraticProgram, bounded: Flags, found: Point) -> Solution:
     cells = found.u[: p.target.size]
     deviation = p.M @ cells - p.answer
     multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
@@ -98,7 +98,7 @@ def _solution(p: Programme, bounded: Flags, found: Point) -> Solution:
     return Solution(cells, multipliers, found.steps)
 
 
-def _moved_apart(q: DenseProgramme) -> DenseProgramme:
+def _moved_apart(q: DenseProgram) -> DenseProgram:
     """The same with every bound that can move a little farther out, each by another amount."""
     rng, finite = np.random.default_rng(0), np.concatenate([q.low[np.isfinite(q.low)], q.high[np.isfinite(q.high)]])
     size = APART * max(1.0, float(abs(q.e).max(initial=0.0)), float(abs(finite).max(initial=0.0)))
@@ -106,11 +106,11 @@ def _moved_apart(q: DenseProgramme) -> DenseProgramme:
     return replace(q, low=q.low - moves, high=q.high + moves)
 
 
-def _bounded(p: Programme) -> Flags:
+def _bounded(p: QuadraticProgram) -> Flags:
     return np.isfinite(p.radius) & (p.variance > 0)
 
 
-def _dense(p: Programme) -> DenseProgramme:
+def _dense(p: QuadraticProgram) -> DenseProgram:
     M, bounded = p.M.toarray(), _bounded(p)
     exact, plain = p.variance == 0, (p.variance > 0) & ~bounded
     extra = int(bounded.sum())
@@ -129,11 +129,11 @@ def _dense(p: Programme) -> DenseProgramme:
     e = np.where(bounded[held], 0.0, p.answer[held])
     low = np.concatenate([p.lower, (p.answer - p.radius)[bounded]])
     high = np.concatenate([p.upper, (p.answer + p.radius)[bounded]])
-    return DenseProgramme((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
+    return DenseProgram((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
 
 
-def _descend(q: DenseProgramme, u: Float, free: Flags) -> Point:
-    """From a point and its free cells to the optimum."""
+def _descend(q: DenseProgram, u: Float, free: Flags) -> Point:
+    """From a point, (cells,), and its free cells to the optimum."""
     fixed = q.low == q.high
     free, prices = free.copy(), np.zeros(q.e.size)
     banned = np.zeros(u.size, dtype=bool)  # freed in vain since the last step of any length
@@ -161,8 +161,8 @@ def _descend(q: DenseProgramme, u: Float, free: Flags) -> Point:
     return Point(u, free, prices, steps, stuck)
 
 
-def _step(q: DenseProgramme, u: Float, free: Flags) -> Float:
-    """From u to the least squares over the free cells; the shortest step where several do."""
+def _step(q: DenseProgram, u: Float, free: Flags) -> Float:
+    """From u, (cells,), to the least squares over the free cells; the shortest step where several do."""
     step = np.zeros(u.size)
     if not free.any():
         return step
@@ -176,13 +176,14 @@ def _step(q: DenseProgramme, u: Float, free: Flags) -> Float:
 
 
 def _spread(values: Float, free: Flags) -> Float:
+    """Values of the free cells, (free,), among all, (cells,), 0 elsewhere."""
     full = np.zeros(free.size)
     full[free] = values
     return full
 
 
 def _null_space(C: Float, left: Float) -> tuple[Float, Float]:
-    """The shortest solution of C p = left, and an orthonormal basis of what C does not see."""
+    """The shortest solution of C p = left, (cells,), and an orthonormal basis of what C does not see, (cells, q)."""
     if not C.shape[0]:
         return np.zeros(C.shape[1]), np.eye(C.shape[1])
     U, s, Vt = scipy.linalg.svd(C)
@@ -191,7 +192,7 @@ def _null_space(C: Float, left: Float) -> tuple[Float, Float]:
 
 
 def _least_squares(B: Float, right: Float) -> Float:
-    """The shortest least squares, rank found on columns of one length so that light rows are not lost."""
+    """The shortest least squares, (columns,), rank found on columns of one length so that light rows are not lost."""
     if not B.shape[1] or not B.shape[0]:
         return np.zeros(B.shape[1])
     Q, R, order = scipy.linalg.qr(B, mode="economic", pivoting=True)
@@ -204,8 +205,8 @@ def _least_squares(B: Float, right: Float) -> Float:
     return solution
 
 
-def _first_bound(q: DenseProgramme, u: Float, step: Float, free: Flags) -> tuple[float, Flags]:
-    """How much of a step stays within the bounds, at most all of it, and which cells stop it."""
+def _first_bound(q: DenseProgram, u: Float, step: Float, free: Flags) -> tuple[float, Flags]:
+    """How much of a step, (cells,), stays within the bounds, at most all of it, and which cells stop it."""
     room = np.full(u.size, np.inf)
     still = STILL * max(1.0, float(abs(u).max(initial=0.0)))
     falling, rising = free & (step < -still), free & (step > still)
@@ -216,8 +217,8 @@ def _first_bound(q: DenseProgramme, u: Float, step: Float, free: Flags) -> tuple
     return max(length, 0.0), blocking
 
 
-def _prices(q: DenseProgramme, u: Float, free: Flags) -> tuple[Float, Float, Float]:
-    """Multipliers of C, the gradient that they leave, and the size of its terms."""
+def _prices(q: DenseProgram, u: Float, free: Flags) -> tuple[Float, Float, Float]:
+    """Multipliers of C, (held,), the gradient that they leave, (cells,), and the size of its terms, (cells,)."""
     residual = q.A @ u - q.b
     gradient = q.A.T @ residual
     prices: Float = np.zeros(q.e.size)

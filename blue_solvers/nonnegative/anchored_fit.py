@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from blue_solvers.nonnegative.solving import possible_sums, solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -61,25 +61,26 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> NonnegativeFit:
 
 
 def _anchored_fit(model: FittingModel, y: Float) -> CellFit:
+    """The fit of one vector of measurements, (n,)."""
     if not model.determines_sum:
         raise ValueError(
             "anchored fitting holds the sum of all cells at its unbiased estimate, and nothing that was measured "
             "determines it: use nnls or max_fit"
         )
-    unbiased = solve(model.programme(y, signed=True)).cells
-    programme = model.programme(y)
-    first = solve(programme).cells
+    unbiased = solve(model.program(y, signed=True)).cells
+    program = model.program(y)
+    first = solve(program).cells
     total = max(0.0, float(unbiased.sum()))
     excess = max(0.0, float(first.sum()) - total)
     leniency = _leniency(model, first, excess)
-    lenient = replace(programme, weight=programme.weight / leniency)
+    lenient = replace(program, weight=program.weight / leniency)
     inflation = np.ones(y.size)
     inflation[model.cell_rows[leniency > 1]] = leniency[leniency > 1]
     try:
         held = _with_total(lenient, total)
         found = solve(held)
     except NotConvergedError:  # what is known exactly may leave no cells of this sum
-        held = _with_total(lenient, float(np.clip(total, *possible_sums(programme))))
+        held = _with_total(lenient, float(np.clip(total, *possible_sums(program))))
         found = solve(held)
     return CellFit.of(model, y, held, found, inflation)
 
@@ -92,7 +93,7 @@ def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:
     return np.where(noisy, 1 + np.minimum(MOST, excess / std) * smallness, 1.0)
 
 
-def _with_total(programme: Programme, total: float) -> Programme:
+def _with_total(program: QuadraticProgram, total: float) -> QuadraticProgram:
     """Hold the sum of all cells as well."""
-    upper = programme.upper if total > 0 else np.minimum(programme.upper, np.maximum(programme.lower, 0.0))
-    return replace(programme, upper=upper).with_rows(np.ones(programme.target.size), total, 0.0)
+    upper = program.upper if total > 0 else np.minimum(program.upper, np.maximum(program.lower, 0.0))
+    return replace(program, upper=upper).with_rows(np.ones(program.target.size), total, 0.0)

@@ -41,7 +41,7 @@ def limits(problem: Problem, y: Float) -> tuple[Float, Float]:
 
 
 def ceilings(weighted: sparse.csr_array, sums: sparse.csr_array, values: Float) -> Float:
-    """For every row of weights above 0 the largest that one of the exact sums that hold all its cells leaves it."""
+    """For every row of weights above 0, (rows,), the largest that an exact sum that holds all its cells leaves it."""
     weighted.eliminate_zeros()
     least = np.where(np.diff(weighted.indptr) > 0, np.inf, 0.0)
     low, high = _extremes(sums)
@@ -73,7 +73,7 @@ def _exact_sums(problem: Problem, y: Float, cells: Cells) -> tuple[sparse.csr_ar
 
 
 def _extremes(matrix: sparse.csr_array) -> tuple[Float, Float]:
-    """The least and the largest entry of every row, none of which is empty."""
+    """The least and the largest entry of every row, (rows,) each, none of which is empty."""
     starts = matrix.indptr[:-1]
     if not starts.size:
         return np.zeros(0), np.zeros(0)
@@ -81,7 +81,7 @@ def _extremes(matrix: sparse.csr_array) -> tuple[Float, Float]:
 
 
 def _bound_by_sums(least: Float, weighted: sparse.csr_array, sums: sparse.csr_array, values: Float) -> None:
-    """Lower `least` by sums of equal coefficients, to which the largest weight of a row may count everything."""
+    """Lower `least`, (rows,), by sums of equal coefficients, of which a row may count all at its largest weight."""
     filled = np.flatnonzero(np.diff(weighted.indptr))
     if not sums.shape[0] or not filled.size:
         return
@@ -95,12 +95,12 @@ def _bound_by_sums(least: Float, weighted: sparse.csr_array, sums: sparse.csr_ar
 
 
 def _members(matrix: sparse.csr_array) -> sparse.csr_array:
-    """1 for every entry."""
+    """1 for every entry, (rows, cells)."""
     return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _bound_by_weights(least: Float, weighted: sparse.csr_array, coefficients: Float, value: float) -> None:
-    """Lower `least` by one sum: a row is at most its value times the largest ratio of a weight to a coefficient."""
+    """Lower `least`, (rows,), by one sum: at most its value times the largest ratio of a weight to a coefficient."""
     filled = np.flatnonzero(np.diff(weighted.indptr))
     if not filled.size:
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from constraint_builders.arrays import Float
 
 SWEEPS = 20
@@ -23,8 +23,8 @@ class Ranges:
     high: Float
 
 
-def tightened(p: Programme) -> Programme:
-    """The same programme with the cells held that rows known exactly leave no room, such as the parts of a zero sum.
+def tightened(p: QuadraticProgram) -> QuadraticProgram:
+    """The same program with the cells held that rows known exactly leave no room, such as the parts of a zero sum.
 
     Raises
     ------
@@ -57,8 +57,8 @@ def tightened(p: Programme) -> Programme:
     return _weighted(replace(p, lower=low, upper=high))
 
 
-def _weighted(p: Programme) -> Programme:
-    """The same programme with a weight for cells that are held, which no weight moves."""
+def _weighted(p: QuadraticProgram) -> QuadraticProgram:
+    """The same program with a weight for cells that are held, which no weight moves."""
     loose = (p.weight == 0) & (p.lower == p.upper)
     if not loose.any():
         return p
@@ -105,7 +105,7 @@ def propagated(M: sparse.csc_array, box: Ranges, row_low: Float, row_high: Float
 
 
 def _others(terms: Float, rows: np.ndarray, size: int) -> Float:
-    """For every entry the sum of the other terms in its row; infinite, with their sign, where one of them is."""
+    """For every entry, (nnz,), the sum of the other terms in its row; infinite, with their sign, where one is."""
     finite = np.isfinite(terms)
     sums = np.bincount(rows, np.where(finite, terms, 0.0), size)
     infinite = np.bincount(rows, ~finite, size)

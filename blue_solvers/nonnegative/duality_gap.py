@@ -1,4 +1,4 @@
-"""The proof that fitted cells are what a programme asks for: how far its objective is from the optimum, at most.
+"""The proof that fitted cells are what a program asks for: how far its objective is from the optimum, at most.
 
 For any multipliers of the rows the Lagrangian's minimum over cells and rows bounds the optimum from below (weak
 duality). What the objective of given cells exceeds it by is a sum over cells and rows of terms that are not negative,
@@ -24,7 +24,7 @@ from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated
-from blue_solvers.nonnegative.programme import Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, kkt_residual
 from constraint_builders.arrays import Float
 
 EPSILON = float(np.finfo(float).eps)
@@ -36,7 +36,7 @@ LSQR_STEPS = 2000
 
 @dataclass(frozen=True)
 class Certified:
-    """Cells that solve a programme, and how well.
+    """Cells that solve a program, and how well.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Certified:
     rounding : float
         How much of the gap is allowed for the rounding of its own terms.
     kkt_residual : float
-        See `blue_solvers.nonnegative.programme.kkt_residual`.
+        See `blue_solvers.nonnegative.quadratic_program.kkt_residual`.
     margin_residual : float
         How far the cells are from the rows known exactly, in counts.
     """
@@ -65,12 +65,12 @@ class Certified:
     margin_residual: float
 
 
-def certify(p: Programme, solution: Solution) -> Certified:
+def certify(p: QuadraticProgram, solution: Solution) -> Certified:
     """A solution with its certificate.
 
     Parameters
     ----------
-    p : Programme
+    p : QuadraticProgram
     solution : Solution
 
     Returns
@@ -88,14 +88,14 @@ def certify(p: Programme, solution: Solution) -> Certified:
     )
 
 
-def objective_of(p: Programme, x: Float) -> float:
-    """Half the sum of squares in standard deviations, over cells and rows that have a variance."""
+def objective_of(p: QuadraticProgram, x: Float) -> float:
+    """Half the sum of squares of cells, (cells,), and rows in standard deviations, where these have a variance."""
     deviation = p.plain @ x - p.answer
     noisy = p.variance > 0
     return float(0.5 * (p.weight * (x - p.target) ** 2).sum() + 0.5 * (deviation[noisy] ** 2 / p.variance[noisy]).sum())
 
 
-def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[float, float]:
+def duality_gap(p: QuadraticProgram, solution: Solution, objective: float) -> tuple[float, float]:
     """What an objective exceeds the optimum by, at most, and how much of that would not be there without rounding.
 
     By the solution's multipliers, or those that its cells imply, whichever prove more.
@@ -116,7 +116,7 @@ def duality_gap(p: Programme, solution: Solution, objective: float) -> tuple[flo
     return gap, max(0.0, gap - min(gap - rounding for gap, rounding in found))
 
 
-def _proved(p: Programme, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
+def _proved(p: QuadraticProgram, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
     """What these multipliers prove, and how much of it allows for rounding: of gradients, and of sums known exactly."""
     pull, doubt = p.plain.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
     rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
@@ -128,8 +128,8 @@ def _proved(p: Programme, x: Float, deviation: Float, box: Ranges, multipliers: 
     return rows + cells + float(prices @ missed), rounding
 
 
-def _reachable(p: Programme, x: Float, objective: float) -> Ranges:
-    """Bounds on the untied cells of every solution that is no worse than x; finite, see the module."""
+def _reachable(p: QuadraticProgram, x: Float, objective: float) -> Ranges:
+    """Bounds on the untied cells of every solution that is no worse than x, (cells,); finite, see the module."""
     untied = (p.weight == 0) & (p.lower < p.upper)
     if not untied.any():
         return Ranges(p.lower, p.upper)
@@ -147,13 +147,15 @@ def _reachable(p: Programme, x: Float, objective: float) -> Ranges:
     )
 
 
-def _of_cells(p: Programme, x: Float, pull: Float, doubt: Float, box: Ranges) -> float:
+def _of_cells(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, box: Ranges) -> float:
+    """What all cells, (cells,), may still gain, with and without weight."""
     free = (p.weight == 0) & (p.lower < p.upper)
     untied = _of_untied(x[free], pull[free], doubt[free], box.low[free], box.high[free])
     return untied + _of_tied(p, x, pull, doubt, p.weight > 0)
 
 
-def _of_rows(p: Programme, deviation: Float, multipliers: Float) -> float:
+def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float:
+    """What all rows, (rows,), may still gain."""
     noisy = p.variance > 0
     v, dev, m = p.variance[noisy], deviation[noisy], multipliers[noisy]
     nearest = np.clip(v * m, -p.radius[noisy], p.radius[noisy])
@@ -163,7 +165,8 @@ def _of_rows(p: Programme, deviation: Float, multipliers: Float) -> float:
     return float(terms.sum())
 
 
-def _of_tied(p: Programme, x: Float, pull: Float, doubt: Float, tied: NDArray[np.bool_]) -> float:
+def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, tied: NDArray[np.bool_]) -> float:
+    """What cells with a weight, of all (cells,), may still gain."""
     w, t, pull, doubt = p.weight[tied], p.target[tied], pull[tied], doubt[tied]
     nearest = np.clip(t - pull / w, p.lower[tied], p.upper[tied])
     step = x[tied] - nearest
@@ -172,14 +175,14 @@ def _of_tied(p: Programme, x: Float, pull: Float, doubt: Float, tied: NDArray[np
 
 
 def _of_untied(x: Float, pull: Float, doubt: Float, low: Float, high: Float) -> float:
-    """Cells without weight: what their linear term gains by moving to its better bound."""
+    """Cells without weight, (untied,): what their linear term gains by moving to its better bound."""
     worst = np.zeros(x.size)
     for slope in (pull - doubt, pull + doubt):
         worst = np.maximum(worst, np.where(slope > 0, slope * (x - low), slope * (x - high)))
     return float(worst.sum())
 
 
-def _balanced(p: Programme, x: Float, multipliers: Float, priced: NDArray[np.bool_]) -> Float:
+def _balanced(p: QuadraticProgram, x: Float, multipliers: Float, priced: NDArray[np.bool_]) -> Float:
     """Multipliers that hold every cell off its bounds where it is, changed by the least squares in standard deviations.
 
     A row's deviation is known to the rounding of counts; divided by a small variance that is much. Cells with a weight

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_own_objective
-from blue_solvers.nonnegative.programme import Programme
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
@@ -31,19 +31,19 @@ class CellFit:
 
     @classmethod
     def of(
-        cls, model: FittingModel, y: Float, p: Programme, found: Certified, inflation: Float | float = 1.0
+        cls, model: FittingModel, y: Float, p: QuadraticProgram, found: Certified, inflation: Float | float = 1.0
     ) -> CellFit:
-        """The solution of a model's programme, refused if M @ cells is not what the programme says.
+        """The solution of a model's program, refused if M @ cells is not what the program says.
 
         Parameters
         ----------
         model : FittingModel
         y : ndarray, (n,)
-        p : Programme
+        p : QuadraticProgram
             The model's, perhaps with further rows after its own.
         found : Certified
         inflation : ndarray, (n,), or float
-            What the programme multiplies the variances of the measurements by.
+            What the program multiplies the variances of the measurements by.
         """
         further = np.flatnonzero(p.variance > 0)
         further = further[further >= model.sum_variances.size]
@@ -166,7 +166,7 @@ def fit_columns(
 
 
 def _nothing(model: FittingModel, y: Float) -> CellFit:
-    """Of a problem all of whose cells are structural zeros."""
+    """Of a problem all of whose cells are structural zeros, and measurements (n,)."""
     model.refuse_impossible_exact(y)
     noisy = model.measured & ~model.problem.exact
     objective = 0.5 * float((y[noisy] ** 2 / model.problem.variances[noisy]).sum())

@@ -28,10 +28,10 @@ from scipy import sparse
 from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from blue_solvers.nonnegative.solving import solve
 from blue_solvers.operator import blue
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
@@ -66,8 +66,14 @@ class InvertedIntervals:
     critical: Float
 
 
+@takes_confidence_level
 def inverted_intervals(
-    problem: Problem, y: ArrayLike, cells: Sequence[int], level: float = 0.95, draws: int = 200, rng: Seed = None
+    problem: Problem,
+    y: ArrayLike,
+    cells: Sequence[int],
+    confidence_level: float = 0.95,
+    draws: int = 200,
+    rng: Seed = None,
 ) -> InvertedIntervals:
     """Intervals of desired cells that use non-negativity and everything known exactly, by inverted tests.
 
@@ -81,7 +87,7 @@ def inverted_intervals(
         Measurements over ``problem.observed``, in counts.
     cells : sequence of int
         Places in the desired layout.
-    level : float
+    confidence_level : float
         Between 0 and 1.
     draws : int
         Simulations of the statistic at either end and at either truth, two fits each.
@@ -108,12 +114,16 @@ def inverted_intervals(
     values = read_measurements(problem, y)
     if values.ndim != 1:
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
-    level, draws, generator = read_level(level), whole_number(draws, "draws", 1), np.random.default_rng(rng)
+    confidence_level, draws, generator = (
+        read_level(confidence_level),
+        whole_number(draws, "draws", 1),
+        np.random.default_rng(rng),
+    )
     places = problem.desired.positions(cells)
     lost = places[problem.lost[places]]
     if lost.size:
         raise ValueError(f"{why_undetermined(problem, int(lost[0]))}: leave it out of cells")
-    half = (1 + level) / 2
+    half = (1 + confidence_level) / 2
     multiple = normal_multiple(half)
     tests = _Tests(problem, values, multiple**2, half, draws, generator)
     P = blue(problem)
@@ -135,21 +145,21 @@ class _Tests:
     """Likelihood-ratio tests of one set of measurements."""
 
     def __init__(
-        self, problem: Problem, y: Float, quantile: float, level: float, draws: int, rng: np.random.Generator
+        self, problem: Problem, y: Float, quantile: float, confidence_level: float, draws: int, rng: np.random.Generator
     ) -> None:
         self._problem, self._model = problem, FittingModel.of(problem)
-        self._y, self._quantile, self._level = y, quantile, level
+        self._y, self._quantile, self._level = y, quantile, confidence_level
         self._noise = draw_noise(problem, draws, rng)
         self._desired = self._model.cells.to_desired()
-        self._programme = self._model.programme(y)
-        best = solve(self._programme)
+        self._program = self._model.program(y)
+        best = solve(self._program)
         self._least, self._best = 2 * best.objective, best.cells
         variances = np.where(self._model.measured & ~problem.exact, problem.variances, np.inf)
         information = np.square(self._model.M).T @ (1 / variances)
         self._errors = 1 / np.sqrt(np.maximum(information, 1e-300))
 
     def fitted(self, places: NDArray[np.intp]) -> Float:
-        """The non-negative fit of desired cells."""
+        """The non-negative fit of desired cells, (places,)."""
         return np.asarray(self._desired[places] @ self._best)
 
     def invert(
@@ -178,12 +188,12 @@ class _Tests:
 
     def _truths(self, weights: sparse.csr_array, value: float) -> Iterator[Float]:
         """Cells that fit best under the hypothesis: among all, and among those clearly not empty where any do."""
-        cells = self._statistic(self._programme, self._least, weights, value)[1]
+        cells = self._statistic(self._program, self._least, weights, value)[1]
         if cells is None:
             cells = self._best
         yield cells
-        sparse_cells = np.where(cells > _CLEAR * self._errors, self._programme.upper, 0.0)
-        few = replace(self._programme, upper=np.maximum(sparse_cells, self._programme.lower))
+        sparse_cells = np.where(cells > _CLEAR * self._errors, self._program.upper, 0.0)
+        few = replace(self._program, upper=np.maximum(sparse_cells, self._program.lower))
         fewest = self._statistic(few, 0.0, weights, value)[1]
         if fewest is not None:
             yield fewest
@@ -197,7 +207,7 @@ class _Tests:
             return farthest
 
         def excess(value: float) -> float:
-            statistic = self._statistic(self._programme, self._least, weights, value)[0]
+            statistic = self._statistic(self._program, self._least, weights, value)[0]
             return min(statistic, 1e12) - critical
 
         if excess(farthest) <= 0:
@@ -207,24 +217,24 @@ class _Tests:
         return float(np.clip(beyond, min(fitted, farthest), max(fitted, farthest)))
 
     def _statistic(
-        self, programme: Programme, least: float, weights: sparse.csr_array, value: float
+        self, program: QuadraticProgram, least: float, weights: sparse.csr_array, value: float
     ) -> tuple[float, Float | None]:
         """The statistic of the hypothesis that a desired cell has this value, and the cells that fit it best.
 
         Infinite where no cells give it.
         """
         try:
-            found = solve(programme.with_rows(weights, value, 0.0))
+            found = solve(program.with_rows(weights, value, 0.0))
         except NotConvergedError:
             return np.inf, None
         return max(0.0, 2 * found.objective - least), found.cells
 
     def _simulated(self, weights: sparse.csr_array, cells: Float) -> float:
-        """The quantile of the statistic where these cells are the truth."""
+        """The quantile of the statistic where these cells, (cells,), are the truth."""
         truth = self._model.M @ cells
         statistics = np.empty(self._noise.shape[1])
         for i, noise in enumerate(self._noise.T):
-            programme = self._model.programme(np.where(self._problem.exact, self._y, truth + noise))
-            least = 2 * solve(programme).objective
-            statistics[i] = self._statistic(programme, least, weights, float((weights @ cells)[0]))[0]
+            program = self._model.program(np.where(self._problem.exact, self._y, truth + noise))
+            least = 2 * solve(program).objective
+            statistics[i] = self._statistic(program, least, weights, float((weights @ cells)[0]))[0]
         return float(np.quantile(statistics, self._level, method="higher"))

@@ -77,13 +77,16 @@ def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
 
 
 def _ols(model: FittingModel, y: Float) -> CellFit:
+    """The fit of one vector, (n,), with any sign."""
     return _least_squares(model, y, signed=True)
 
 
 def _nnls(model: FittingModel, y: Float) -> CellFit:
+    """The fit of one vector, (n,), without negative cells."""
     return _least_squares(model, y, signed=False)
 
 
 def _least_squares(model: FittingModel, y: Float, signed: bool) -> CellFit:
-    programme = model.programme(y, signed)
-    return CellFit.of(model, y, programme, solve(programme))
+    """The fit of one vector, (n,)."""
+    program = model.program(y, signed)
+    return CellFit.of(model, y, program, solve(program))

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -58,7 +58,8 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> NonnegativeF
 
 
 def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
-    programme = model.programme(y)
+    """The fit of one vector, (n,)."""
+    program = model.program(y)
     cells = _least_largest_deviation(model, y)
     std = np.sqrt(model.problem.variances)
     noisy = model.measured & (std > 0)
@@ -66,16 +67,16 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
     by_itself = (model.cell_rows >= 0) & (model.cell_variances > 0)
     radius = np.where(by_itself, reach * np.sqrt(model.cell_variances), np.inf)
     bounded = replace(
-        programme,
-        lower=np.maximum(programme.lower, programme.target - radius),
-        upper=np.minimum(programme.upper, programme.target + radius),
-        radius=np.where(programme.variance > 0, reach * np.sqrt(programme.variance), np.inf),
+        program,
+        lower=np.maximum(program.lower, program.target - radius),
+        upper=np.minimum(program.upper, program.target + radius),
+        radius=np.where(program.variance > 0, reach * np.sqrt(program.variance), np.inf),
     )
     return CellFit.of(model, y, bounded, solve(bounded, cells))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
-    """Non-negative cells with the smallest largest deviation in standard deviations; one of many."""
+    """Non-negative cells, (cells,), with the smallest largest deviation in standard deviations; one of many."""
     variances = model.problem.variances
     noisy = model.measured & (variances > 0)
     deviations = sparse.hstack([model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])

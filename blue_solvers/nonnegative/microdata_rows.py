@@ -84,6 +84,7 @@ def unit_records(problem: Problem, counts: ArrayLike) -> polars.DataFrame:
 
 
 def _labels(schema: Schema, cells: NDArray[np.intp]) -> dict[str, NDArray]:
+    """For every variable its label in some cells, (rows,)."""
     positions = np.unravel_index(cells, schema.shape)
     return {
         name: np.array(schema.labels_of(name), dtype=object)[position]

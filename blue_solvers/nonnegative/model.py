@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cells import cells_of
-from blue_solvers.nonnegative.programme import DENSE_ENTRIES, Programme, csc
+from blue_solvers.nonnegative.quadratic_program import DENSE_ENTRIES, QuadraticProgram, csc
 from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
@@ -125,7 +125,7 @@ class FittingModel:
         """The measurements of `sums`, (m,)."""
         return np.concatenate([y[self.sum_rows], self.equations[1]])
 
-    def programme(self, y: Float, signed: bool = False) -> Programme:
+    def program(self, y: Float, signed: bool = False) -> QuadraticProgram:
         """Weighted least squares over the cells, non-negative or (`signed`) of any sign.
 
         Parameters
@@ -140,7 +140,7 @@ class FittingModel:
         """
         self.refuse_impossible_exact(y, signed)
         answers, exact = self.cell_answers(y), self.cell_variances == 0
-        return Programme(
+        return QuadraticProgram(
             M=self.sums,
             target=answers,
             weight=self.cell_weights,
@@ -255,7 +255,7 @@ class FittingModel:
         return np.unique(self.problem.variances[self.present_rows(table)]).size <= 1
 
     def refuse_impossible_exact(self, y: Float, signed: bool = False) -> None:
-        """Refuse what is known exactly and no cells sum to: values of a wrong sign, and others than 0 of no cells."""
+        """Refuse what is known exactly of y, (n,), and no cells sum to: a wrong sign, or other than 0 of no cells."""
         exact, describe = self.problem.exact, self.problem.observed.describe
         largest = float(abs(y[exact]).max(initial=0.0))
         falls, rises = self._signs

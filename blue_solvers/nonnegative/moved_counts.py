@@ -88,5 +88,6 @@ def movements(fit: NonnegativeFit, unbiased: ArrayLike) -> list[Movement]:
 
 
 def _movement(name: Name, fitted: np.ndarray, unbiased: np.ndarray) -> Movement:
+    """How far a table moved, fitted and unbiased, both of its shape."""
     cell = tuple(int(i) for i in np.unravel_index(abs(fitted - unbiased).argmax(), fitted.shape))
     return Movement(name, float(fitted.sum()), float(unbiased.sum()), cell, float(fitted[cell]), float(unbiased[cell]))

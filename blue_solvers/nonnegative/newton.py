@@ -27,7 +27,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution
 from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders.arrays import Flags, Float
 
@@ -87,12 +87,12 @@ class State:
         return float(abs(self.residual).max(initial=0.0))
 
 
-def minimise(p: Programme, start: Float | None = None) -> Solution:
-    """Solve a programme whose cell weights are all positive.
+def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
+    """Solve a program whose cell weights are all positive.
 
     Parameters
     ----------
-    p : Programme
+    p : QuadraticProgram
     start : ndarray, (m,), optional
         First multipliers, by default zero.
 
@@ -115,7 +115,7 @@ def minimise(p: Programme, start: Float | None = None) -> Solution:
     return solution
 
 
-def descend(p: Programme, start: Float) -> tuple[Solution, float]:
+def descend(p: QuadraticProgram, start: Float) -> tuple[Solution, float]:
     """The best point of all Newton steps, and its largest residual, in counts.
 
     By weak duality no cells meet the rows where the dual function passes all that the objective could be.
@@ -133,8 +133,8 @@ def descend(p: Programme, start: Float) -> tuple[Solution, float]:
     return Solution(best.cells, best.multipliers, steps), best.error
 
 
-def evaluate(p: Programme, multipliers: Float) -> State:
-    """The dual function of a programme whose cell weights are all positive."""
+def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
+    """The dual function at multipliers, (rows,), of a program whose cell weights are all positive."""
     pull = p.products.T @ multipliers
     unbounded = p.target - pull / p.weight
     cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
@@ -153,7 +153,7 @@ def evaluate(p: Programme, multipliers: Float) -> State:
     )
 
 
-def _line_search(p: Programme, state: State, direction: Float) -> State:
+def _line_search(p: QuadraticProgram, state: State, direction: Float) -> State:
     """The first acceptable point along a direction: by bisection on the slope of the dual function.
 
     Where the function stays as steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
@@ -174,26 +174,27 @@ def _line_search(p: Programme, state: State, direction: Float) -> State:
 
 
 class NewtonSystem:
-    """The linear systems of the Newton steps of one programme, at changing sets of free cells.
+    """The linear systems of the Newton steps of one program, at changing sets of free cells.
 
     Parameters
     ----------
-    programme : Programme
-    way : callable, optional
-        `dense`, `factored` or `iterated`; by default what is least work for the programme.
+    program : QuadraticProgram
+    solve : callable, optional
+        `dense`, `factored` or `iterated`; by default what is least work for the program.
     """
 
-    def __init__(self, programme: Programme, way: Way | None = None) -> None:
-        self._programme, self._way = programme, way or _way(programme)
-        self._guard = self._diagonal(programme.upper > programme.lower)
+    def __init__(self, program: QuadraticProgram, solve: LinearSolve | None = None) -> None:
+        self._program, self._linear_solve = program, solve or _linear_solve(program)
+        self._guard = self._diagonal(program.upper > program.lower)
         self._guard[self._guard == 0] = 1.0
 
     def direction(self, state: State) -> Float:
         """The Newton direction, (m,): the matrix's inverse times the residual of `state`."""
-        return self._way(self._programme, state, self._added_diagonal(state))
+        return self._linear_solve(self._program, state, self._added_diagonal(state))
 
     def _diagonal(self, free: Flags) -> Float:
-        return self._programme.squares @ np.where(free, 1 / self._programme.weight, 0.0)
+        """The diagonal of M_F diag(1 / weight_F) M_F', (rows,), of free cells, (cells,)."""
+        return self._program.squares @ np.where(free, 1 / self._program.weight, 0.0)
 
     def _added_diagonal(self, state: State) -> Float:
         """What is added to ``M_F diag(1 / weight_F) M_F'``.
@@ -201,7 +202,7 @@ class NewtonSystem:
         A row held exactly whose cells all sit on bounds would have nothing on its diagonal: it gets what it would have
         with all its cells free, and less every time that it is found so without being met.
         """
-        diagonal, scale = self._diagonal(state.free) + state.slope, self._programme.scale
+        diagonal, scale = self._diagonal(state.free) + state.slope, self._program.scale
         shift = min(LARGEST_SHIFT, max(LEAST_SHIFT, state.error / scale))
         relative = np.where(state.slope > 0, LEAST_SHIFT, shift)
         added = state.slope + np.where(diagonal > 0, relative * diagonal, self._guard)
@@ -209,11 +210,11 @@ class NewtonSystem:
         return added
 
 
-Way = Callable[[Programme, State, Float], Float]
+LinearSolve = Callable[[QuadraticProgram, State, Float], Float]
 
 
-def dense(p: Programme, state: State, added: Float) -> Float:
-    """By a Cholesky factorisation of the dense matrix."""
+def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
+    """The Newton direction, (rows,), by a Cholesky factorisation of the dense matrix."""
     if isinstance(p.products, np.ndarray):
         rows = p.products[:, state.free]
         matrix = (rows / p.weight[state.free]) @ rows.T
@@ -226,16 +227,16 @@ def dense(p: Programme, state: State, added: Float) -> Float:
     return direction
 
 
-def factored(p: Programme, state: State, added: Float) -> Float:
-    """By a sparse factorisation, for rows that nest as those of a tree do."""
+def factored(p: QuadraticProgram, state: State, added: Float) -> Float:
+    """The Newton direction, (rows,), by a sparse factorisation, for rows that nest as those of a tree do."""
     try:
         return factorise(_gram(p, state) + sparse.diags_array(added)).solve(state.residual)
     except UnsupportedProblemError as indefinite:
         raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite") from indefinite
 
 
-def iterated(p: Programme, state: State, added: Float) -> Float:
-    """By conjugate gradients; no matrix is formed.
+def iterated(p: QuadraticProgram, state: State, added: Float) -> Float:
+    """The Newton direction, (rows,), by conjugate gradients; no matrix is formed.
 
     The preconditioner is the inverse for evenly spread free cells where the rows are tables, else the diagonal.
     """
@@ -257,12 +258,12 @@ def iterated(p: Programme, state: State, added: Float) -> Float:
     )[0]
 
 
-def _gram(p: Programme, state: State) -> sparse.csc_array:
+def _gram(p: QuadraticProgram, state: State) -> sparse.csc_array:
     rows = sparse.csc_array(p.M[:, np.flatnonzero(state.free)])
     return sparse.csc_array(rows @ sparse.diags_array(1 / p.weight[state.free]) @ rows.T)
 
 
-def _way(p: Programme) -> Way:
+def _linear_solve(p: QuadraticProgram) -> LinearSolve:
     """Judged by the rows and how many pairs of them meet."""
     rows = p.answer.size
     if isinstance(p.products, np.ndarray):

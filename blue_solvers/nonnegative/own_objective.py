@@ -1,11 +1,11 @@
-"""Fitted cells judged by the problem's own matrix, apart from the programme that they were found with."""
+"""Fitted cells judged by the problem's own matrix, apart from the program that they were found with."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from blue_solvers.nonnegative.model import ROUNDING, FittingModel
-from blue_solvers.nonnegative.programme import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from constraint_builders.arrays import Float
 
 EPSILON = float(np.finfo(float).eps)
@@ -47,7 +47,7 @@ def require_own_objective(
 
 
 def missed_exactly(model: FittingModel, y: Float, cells: Float) -> float:
-    """How far cells are from what is known exactly, in counts; refused if that is more than rounding."""
+    """How far cells, (cells,), are from what is known exactly, in counts; refused if by more than rounding."""
     answers = model.exact_answers(y)
     return require_met(model.exact_rows @ cells, answers, cells)
 

@@ -1,4 +1,4 @@
-"""Programmes in which some cells have no weight of their own: a proximal point method around the Newton steps.
+"""Programs in which some cells have no weight of their own: a proximal point method around the Newton steps.
 
 Where nothing measures a cell by itself the least squares may have many solutions. Each round adds a small quadratic
 that ties such cells to where they were. The sums that were measured come out as in every solution; the cells come out
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import minimise
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution, kkt_residual
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution, kkt_residual
 from constraint_builders.arrays import Float
 
 ACCURACY = 1e-11  # KKT residual at which the rounds end, relative to the largest count
@@ -30,12 +30,12 @@ FIRST_TIE, LAST_TIE = 1e-1, 1e-5  # relative to the largest curvature that the r
 VAGUEST = 1e-1  # relative to the least that a row brings to the cell
 
 
-def approach(p: Programme) -> Certified:
-    """Solve a programme by Newton steps, in rounds where cells have no weight.
+def approach(p: QuadraticProgram) -> Certified:
+    """Solve a program by Newton steps, in rounds where cells have no weight.
 
     Parameters
     ----------
-    p : Programme
+    p : QuadraticProgram
 
     Returns
     -------
@@ -64,8 +64,8 @@ def approach(p: Programme) -> Certified:
     return certify(p, solution) if best is None else best
 
 
-def _rounds(p: Programme, untied: NDArray[np.bool_]) -> Iterator[tuple[Solution, bool]]:
-    """What the Newton steps of every round end at, one at least, and whether its ties are the weakest."""
+def _rounds(p: QuadraticProgram, untied: NDArray[np.bool_]) -> Iterator[tuple[Solution, bool]]:
+    """What the Newton steps of every round end at, and whether the ties of `untied`, (cells,), are weakest."""
     curvature = float(p.curvature.max()) or 1.0
     last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
     center, multipliers, steps = np.clip(p.target, p.lower, p.upper), None, 0
@@ -82,12 +82,12 @@ def _rounds(p: Programme, untied: NDArray[np.bool_]) -> Iterator[tuple[Solution,
         yield Solution(center, multipliers, steps), bool((tie == last).all())
 
 
-def _excess(p: Programme, found: Certified) -> float:
+def _excess(p: QuadraticProgram, found: Certified) -> float:
     """How many times what the rounds end at: of the gap or of the KKT residual, whichever is more."""
     return max(found.gap / (SHARP * (1 + found.objective)), found.kkt_residual / (ACCURACY * p.scale))
 
 
-def _vaguest(p: Programme) -> Float:
+def _vaguest(p: QuadraticProgram) -> Float:
     """The least curvature that a row with a variance brings to every cell, (d,); infinite where none does."""
     precision = np.divide(1.0, p.variance, out=np.full_like(p.variance, np.inf), where=p.variance > 0)
     cells = np.repeat(np.arange(p.weight.size), np.diff(p.M.indptr))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.fit import NonnegativeFit
 from blue_solvers.operator import blue
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -73,7 +73,7 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
 
 
 def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
-    """One vector over the observed layout; its unmeasured cells may hold anything."""
+    """One vector, (n,), over the observed layout; its unmeasured cells may hold anything."""
     values = problem.observed.flat(y, what)
     if values.shape != (problem.observed.size,):
         raise ValueError(f"{what} must have shape ({problem.observed.size},): got {values.shape}")
@@ -87,7 +87,7 @@ def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often intervals hold the truth, and how fits err, over the desired layout; NaN where nothing determines it.
+    """How often intervals hold the truth, and how fits err, over the desired layout; NaN where not estimable.
 
     Attributes
     ----------
@@ -107,13 +107,14 @@ class Coverage:
     draws: int
 
 
+@takes_confidence_level
 def coverage(
     problem: Problem,
     truth: ArrayLike,
     method: Callable[[Problem, Float], NonnegativeFit],
     draws: int,
     rng: np.random.Generator,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> Coverage:
     """Simulate what intervals around a method's fitted values would cover on a given truth.
 
@@ -128,7 +129,7 @@ def coverage(
     draws : int
         Draws of the noise.
     rng : numpy.random.Generator
-    level : float
+    confidence_level : float
         Of the unbiased intervals, which are normal: estimate plus or minus ``z`` standard errors.
 
     Returns
@@ -138,16 +139,17 @@ def coverage(
     Raises
     ------
     ValueError
-        If `truth` has another shape or does not add up, `level` is not between 0 and 1, or `draws` is not positive.
+        If `truth` has another shape or does not add up, `confidence_level` is not
+        between 0 and 1, or `draws` is not positive.
     """
-    level, draws = read_level(level), whole_number(draws, "draws", 1)
+    confidence_level, draws = read_level(confidence_level), whole_number(draws, "draws", 1)
     true = _read_vector(problem, truth, "truth")
     if not np.isfinite(true).all():
         raise ValueError("truth holds NaN or infinite counts: give the true values of cells that were not measured too")
     problem.check_truth(true)
     y = true[:, None] + draw_noise(problem, draws, rng)
     P = blue(problem)
-    width = normal_multiple(level) * np.sqrt(np.maximum(P.variances(), 0))[:, None]
+    width = normal_multiple(confidence_level) * np.sqrt(np.maximum(P.variances(), 0))[:, None]
     fitted = method(problem, y).desired
     wanted = problem.tabulate(true[:, None])
     held = [

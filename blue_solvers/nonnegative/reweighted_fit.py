@@ -11,7 +11,7 @@ from scipy import special
 
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import Programme
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -73,16 +73,17 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Nonne
 
 
 def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> CellFit:
-    programme, inflation = _reweighted(model, y, gamma)
-    return CellFit.of(model, y, programme, solve(programme), inflation)
+    """The fit of one vector, (n,)."""
+    program, inflation = _reweighted(model, y, gamma)
+    return CellFit.of(model, y, program, solve(program), inflation)
 
 
-def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[Programme, Float]:
-    """The programme with low answers weighed down and one more row, their sum, for every table that has any.
+def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[QuadraticProgram, Float]:
+    """The program with low answers weighed down and one more row, their sum, for every table that has any.
 
     Also what the variance of every measurement is multiplied by, (n,).
     """
-    programme = model.programme(y)
+    program = model.program(y)
     inflation = np.ones(y.size)
     groups, answers, variances = [], [], []
     for table in model.noisy_tables:
@@ -97,18 +98,18 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[Programme,
             answers.append(y[cells][low].sum())
             variances.append(2 * count * variance)
     if not groups:
-        return programme, inflation
-    sums = np.concatenate([inflation[model.sum_rows], np.ones(programme.variance.size - model.sum_rows.size)])
+        return program, inflation
+    sums = np.concatenate([inflation[model.sum_rows], np.ones(program.variance.size - model.sum_rows.size)])
     weighed = replace(
-        programme,
-        weight=programme.weight / np.where(model.cell_rows >= 0, inflation[model.cell_rows], 1.0),
-        variance=programme.variance * sums,
+        program,
+        weight=program.weight / np.where(model.cell_rows >= 0, inflation[model.cell_rows], 1.0),
+        variance=program.variance * sums,
     )
     return weighed.with_rows(np.array(groups), answers, variances), inflation
 
 
 def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> NDArray[np.bool_]:
-    """Which answers of a table are below its cutoff (Algorithm 2, lines 4 to 6).
+    """Which answers of a table are below its cutoff (Algorithm 2 of the paper of 2021, lines 4 to 6).
 
     The cutoff is the first of the sorted answers that is at least as large as the largest of as many noises would be
     with probability `gamma`; all answers are low if there is none.
@@ -120,6 +121,7 @@ def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> ND
 
 
 def _log_probability_below(values: Float, variance: float, noise: str) -> Float:
+    """The log probability, (...), that noise is at most some values."""
     if kind_of(noise).family == "gaussian":
         return special.log_ndtr(values / np.sqrt(variance))
     exponent = -abs(values) / np.sqrt(variance / 2)

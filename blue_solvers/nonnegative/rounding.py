@@ -2,7 +2,7 @@
 
 Every cell, and every cell of the kept tables, goes to one of its two neighbouring whole numbers, so values that are
 whole stay. Where the kept tables form two chains, in each of which every table refines the next, the constraints are
-those of a network flow: their matrix is totally unimodular, the linear programme has whole vertices, and the fractional
+those of a network flow: their matrix is totally unimodular, the linear program has whole vertices, and the fractional
 table itself shows that it has a solution. Three tables of which no two refine one another need not have one (Cox and
 Ernst).
 
@@ -77,7 +77,7 @@ def _exact_tables(problem: Problem) -> list[str]:
 
 
 def _require_whole(problem: Problem, values: Float) -> None:
-    """Refuse cells whose sums, where they are known exactly, are not whole: no rounding keeps these."""
+    """Refuse cells, (cells,), whose sums, where known exactly, are not whole: no rounding keeps these."""
     sums = problem.marginal_matrix()[problem.exact] @ values
     broken = np.flatnonzero(_split(sums)[1])
     if broken.size:
@@ -116,7 +116,7 @@ def _rounded_up(part: Float, floor: Integers, tables: Sequence[Index]) -> Intege
 
 
 def _split(values: Float) -> tuple[Integers, Float]:
-    """Whole and fractional part; values within rounding of a whole number are that number."""
+    """Whole and fractional part, (cells,) each; values within rounding of a whole number are that number."""
     nearest = np.rint(values)
     whole = abs(values - nearest) <= WHOLE * np.maximum(1.0, values)
     floor = np.where(whole, nearest, np.floor(values))
@@ -150,4 +150,5 @@ def _refusal(reason: str) -> str:
 
 
 def _comparable(first: Index, second: Index) -> bool:
+    """Whether one of two partitions, (cells,) each, refines the other."""
     return refines(first, second) or refines(second, first)

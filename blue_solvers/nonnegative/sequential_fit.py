@@ -22,7 +22,7 @@ from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import ROUNDING, FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
-from blue_solvers.nonnegative.programme import Programme, csc
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
 from blue_solvers.nonnegative.solving import attempt, solve
 from blue_solvers.nonnegative.tree_partitions import join, meet, refines, sums_matrix
 from constraint_builders import Problem
@@ -104,8 +104,8 @@ class FitStage:
         """What the first of `rows` are held at."""
         return np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
 
-    def programme(self, y: Float, answers: Mapping[Name | None, Float], empty: Flags) -> Programme:
-        """The programme of this stage, with the table's measurements and which detailed cells are 0."""
+    def program(self, y: Float, answers: Mapping[Name | None, Float], empty: Flags) -> QuadraticProgram:
+        """The program of this stage, with the table's measurements and which detailed cells are 0."""
         values = self.held_sums(answers)
         exact = np.zeros(values.size)
         cells = self.rows.shape[1]
@@ -116,7 +116,7 @@ class FitStage:
             row_answers, variances = np.concatenate([values, y]), np.concatenate([exact, self.variances])
         zero = self.rows.T @ np.concatenate([values == 0, np.zeros(row_answers.size - values.size)]) > 0
         zero |= np.bincount(self.cells, ~empty) == 0
-        return Programme(
+        return QuadraticProgram(
             M=self.rows,
             target=target,
             weight=weight,
@@ -210,7 +210,7 @@ class Course:
                     break
             else:
                 stage = turn.alone or self._joint(None, turn.finest)
-                found = attempt(self._programme(stage, answers))
+                found = attempt(self._program(stage, answers))
                 if found is None:
                     break
                 answer = stage.answers(found.cells)
@@ -225,19 +225,19 @@ class Course:
         if last is None or last.alone is None or last.alone.rows.shape[1] == self.empty.size:
             return True  # implied, or found over all cells
         answers = self.answers | {table: answer for table, answer, _ in fitted}
-        return attempt(self._programme(self._joint(None, turns[stop].finest), answers)) is not None
+        return attempt(self._program(self._joint(None, turns[stop].finest), answers)) is not None
 
     def _solve(self, turn: Turn) -> None:
         """Take a turn with all constraints."""
         stage = self._joint(turn.table, turn.finest)
-        programme = self._programme(stage, self.answers)
-        found = attempt(programme)
+        program = self._program(stage, self.answers)
+        found = attempt(program)
         if found is None:
             self.empty = np.zeros_like(self.empty)
-            programme = self._programme(stage, self.answers)
-            found = solve(programme)
+            program = self._program(stage, self.answers)
+            found = solve(program)
         if turn.table is not None:
-            self._note_empty(stage, programme, found)
+            self._note_empty(stage, program, found)
         self._take(turn.table, stage.answers(found.cells), found)
 
     def _take(self, table: Name | None, answer: Float, found: Certified | None) -> None:
@@ -246,10 +246,10 @@ class Course:
             self.stages.append(found)
             self.squares += 0.0 if table is None else found.objective
 
-    def _programme(self, stage: FitStage, answers: Mapping[Name | None, Float]) -> Programme:
-        return stage.programme(self._measured(stage.table), answers, self.empty)
+    def _program(self, stage: FitStage, answers: Mapping[Name | None, Float]) -> QuadraticProgram:
+        return stage.program(self._measured(stage.table), answers, self.empty)
 
-    def _note_empty(self, stage: FitStage, p: Programme, found: Certified) -> None:
+    def _note_empty(self, stage: FitStage, p: QuadraticProgram, found: Certified) -> None:
         """Note the cells that the answers of a stage leave nothing.
 
         By duality no cells with these answers have more than ``gap / pull`` in a cell that is pulled below 0. Held at 0
@@ -341,6 +341,7 @@ def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[
 
 
 def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
+    """All rows one under another, (rows, cells)."""
     return csc(sparse.vstack(rows)) if rows else csc(sparse.csc_array((0, cells)))
 
 

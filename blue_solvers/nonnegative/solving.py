@@ -1,4 +1,4 @@
-"""From a programme to certified cells: the fast way first, the exact one where its proof falls short."""
+"""From a program to certified cells: the fast way first, the exact one where its proof falls short."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.nonnegative import active_set
 from blue_solvers.nonnegative.cell_bounds import tightened
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
-from blue_solvers.nonnegative.programme import NotConvergedError, Programme, Solution
 from blue_solvers.nonnegative.proximal import approach
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution
 from constraint_builders.arrays import Float
 
 ACCEPTED = 1e-8  # of 1 and the objective: sums are within 1.4e-4 of their standard errors
@@ -23,12 +23,12 @@ MEETS = 1e-9  # of the largest count: how well rows known exactly are met, and t
 
 
 @one_blas_thread()
-def solve(p: Programme, feasible: Float | None = None) -> Certified:
-    """Solve any programme.
+def solve(p: QuadraticProgram, feasible: Float | None = None) -> Certified:
+    """Solve any program.
 
     Parameters
     ----------
-    p : Programme
+    p : QuadraticProgram
     feasible : ndarray, (d,), optional
         Cells within their bounds that meet the rows, where some are at hand.
 
@@ -54,7 +54,7 @@ def solve(p: Programme, feasible: Float | None = None) -> Certified:
 
 
 @one_blas_thread()
-def attempt(p: Programme) -> Certified | None:
+def attempt(p: QuadraticProgram) -> Certified | None:
     """What `solve` finds where Newton steps lead somewhere; None elsewhere, quickly."""
     try:
         p = tightened(p)
@@ -64,7 +64,7 @@ def attempt(p: Programme) -> Certified | None:
     return found if found is not None and is_within(found, ACCEPTED, p) else None
 
 
-def _polished(p: Programme, found: Certified | None, feasible: Float | None = None) -> Certified | None:
+def _polished(p: QuadraticProgram, found: Certified | None, feasible: Float | None = None) -> Certified | None:
     """The same, or of few cells what the active-set method makes of them if that is better."""
     if (
         found is not None
@@ -92,13 +92,13 @@ def _why(found: Certified | None, failure: Exception | None) -> str:
     )
 
 
-def is_within(found: Certified, share: float, p: Programme) -> bool:
+def is_within(found: Certified, share: float, p: QuadraticProgram) -> bool:
     """Whether a certificate is as good as this, and what is known exactly is met."""
     allowed = share * (1 + found.objective) + 2 * found.rounding
     return found.gap <= allowed and found.margin_residual <= MEETS * p.scale
 
 
-def _fast(p: Programme) -> tuple[Certified | None, Exception | None]:
+def _fast(p: QuadraticProgram) -> tuple[Certified | None, Exception | None]:
     """What the Newton steps find, or why they find nothing: singular systems among the reasons."""
     try:
         return approach(p), None
@@ -106,7 +106,7 @@ def _fast(p: Programme) -> tuple[Certified | None, Exception | None]:
         return None, failure
 
 
-def _nearer(p: Programme, found: Certified) -> Certified:
+def _nearer(p: QuadraticProgram, found: Certified) -> Certified:
     """The same cells moved onto what is known exactly, by as little as the free ones need; if they miss it."""
     if found.margin_residual <= ROUNDING * p.scale:
         return found
@@ -120,7 +120,7 @@ def _nearer(p: Programme, found: Certified) -> Certified:
     return moved if moved.margin_residual < found.margin_residual and moved.gap <= 2 * found.gap else found
 
 
-def feasible_cells(p: Programme) -> Float:
+def feasible_cells(p: QuadraticProgram) -> Float:
     """Some cells within their bounds that meet what is known exactly and the radii.
 
     Raises
@@ -140,7 +140,7 @@ def feasible_cells(p: Programme) -> Float:
     return np.clip(result.x * unit, p.lower, p.upper)
 
 
-def possible_sums(p: Programme) -> tuple[float, float]:
+def possible_sums(p: QuadraticProgram) -> tuple[float, float]:
     """The least and the largest sum of such cells; infinite where nothing bounds it."""
     least, most = (_linear(p, cost, p.scale) for cost in (1.0, -1.0))
     return (
@@ -149,8 +149,8 @@ def possible_sums(p: Programme) -> tuple[float, float]:
     )
 
 
-def _linear(p: Programme, cost: float, unit: float) -> Any:
-    """The linear programme that minimises ``cost * sum``, in units of so many counts."""
+def _linear(p: QuadraticProgram, cost: float, unit: float) -> Any:
+    """The linear program that minimises ``cost * sum``, in units of so many counts."""
     exact = np.flatnonzero(p.variance == 0)
     bounded = np.flatnonzero(np.isfinite(p.radius) & (p.variance > 0))
     M = p.M.tocsr()

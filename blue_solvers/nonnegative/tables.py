@@ -35,7 +35,7 @@ class TabularRows(LinearOperator):
         super().__init__(np.float64, (self._size + further.shape[0], further.shape[1]))
 
     def with_rows(self, rows: sparse.csr_array) -> TabularRows:
-        """The same with more rows after its own."""
+        """The same with more rows, (further, cells), after its own."""
         other = copy(self)
         other._further = sparse.csr_array(sparse.vstack([self._further, rows]))
         other.shape = (self._size + other._further.shape[0], self.shape[1])

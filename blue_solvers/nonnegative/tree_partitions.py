@@ -10,7 +10,7 @@ from constraint_builders.arrays import Index
 
 
 def first_cells(labels: Index) -> Index:
-    """One cell of every group, in order of the labels."""
+    """One cell of every group, (groups,), in order of the labels."""
     return np.unique(labels, return_index=True)[1]
 
 

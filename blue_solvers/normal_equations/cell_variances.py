@@ -33,7 +33,7 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
     Returns
     -------
     ndarray, (m,)
-        In squared units of the counts; NaN where nothing determines the cell.
+        In squared units of the counts; NaN where a cell is not estimable.
 
     Raises
     ------

@@ -104,7 +104,7 @@ def operations_by_cholmod(matrix: sparse.csr_array) -> float:
 
 
 def products_of(A: sparse.csr_array, Sigma: sparse.csr_array) -> float:
-    """Multiplications that form A Sigma A'; it has no more entries than that."""
+    """Multiplications that form A Sigma A' from A (rows, n); it has no more entries than that."""
     return float((np.diff((A @ Sigma).tocsc().indptr).astype(float) ** 2).sum())
 
 
@@ -228,7 +228,7 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
 
 
 def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:
-    """Every entry's place in a compressed matrix as one number, ascending where its indices are sorted."""
+    """Every entry's place in a compressed matrix as one number, (nnz,), ascending where its indices are sorted."""
     outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.int64), np.diff(matrix.indptr))
     return outer * matrix.indptr.size + matrix.indices
 

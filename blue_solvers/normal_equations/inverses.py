@@ -66,7 +66,7 @@ class DenseFactor:
         return cho_solve((self.lower, True), R)
 
     def squares(self, U: sparse.csc_array) -> Float:
-        """U' N^-1 u of every column u."""
+        """Of every column u of U the square u' N^-1 u, (K,)."""
         lower = np.tril(lapack.dpotri(self.lower, lower=1)[0])
         inverse = lower + np.tril(lower, -1).T
         rows, found = sparse.csr_array(U.T), np.empty(U.shape[1])
@@ -109,7 +109,7 @@ def factor_and_squares(N: sparse.csr_array, U: sparse.csc_array) -> tuple[DenseF
 
 
 def is_cheaper_dense(U: sparse.csc_array) -> bool:
-    """Whether the whole inverse takes less than its entries between all entries of every column of U."""
+    """Whether the whole inverse takes less than its entries between all entries of every column of U, (rows, K)."""
     size, counts = float(U.shape[0]), np.diff(U.indptr).astype(float)
     return size**3 / CUBES + U.nnz * size / PRODUCTS < float((counts**2).sum()) / 2 / PAIRS
 
@@ -144,7 +144,7 @@ class SelectedInverse:
 
 
 def _squares(U: sparse.csc_array, inverse: SelectedInverse) -> Float:
-    """U' N^-1 u of every column u, by all unordered pairs of entries in it, an entry with itself included."""
+    """Of every column u the square u' N^-1 u, (K,), by all unordered pairs of entries in it, itself included."""
     partners = np.repeat(U.indptr[1:], np.diff(U.indptr)).astype(np.int64) - np.arange(U.nnz)
     first = np.repeat(np.arange(U.nnz), partners)
     second = np.arange(first.size) - np.repeat(partners.cumsum() - partners, partners) + first
@@ -155,7 +155,7 @@ def _squares(U: sparse.csc_array, inverse: SelectedInverse) -> Float:
 
 
 def _with_pairs_of(U: sparse.csc_array, N: sparse.csr_array) -> sparse.csc_array:
-    """N with explicit zeros for all pairs of entries in one column of U where it has no entry."""
+    """N, (rows, rows), with explicit zeros for all pairs of entries in one column of U where it has no entry."""
     ones = sparse.csr_array((np.ones(U.nnz), U.indices, U.indptr), shape=U.shape[::-1])
     pattern = sparse.csr_array(ones.T @ ones + sparse.csr_array((np.ones(N.nnz), N.indices, N.indptr), shape=N.shape))
     pattern.sort_indices()

@@ -120,11 +120,11 @@ class Equations:
         return sparse.csr_array(scaled @ self.entries() @ scaled.T)
 
     def moved_by(self, Z: NDArray[Real]) -> NDArray[Real]:
-        """Sigma A' Z."""
+        """Sigma A' Z, (n, K) from (rows, K)."""
         return self.Sigma @ (self.A_transposed @ Z)
 
     def normal_product(self, Z: Float) -> Float:
-        """A Sigma A' Z."""
+        """A Sigma A' Z, (rows, K)."""
         return self.A @ self.moved_by(Z)
 
 
@@ -151,7 +151,7 @@ class NormalSolver(ABC):
         """Z for (m, K) right-hand sides, to standardised residuals of at most `target`, (K,); iterations."""
 
     def iterate(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
-        """The same to other sizes of a residual's columns; of a direct solver as near as it comes."""
+        """The same, (rows, K), to other sizes of a residual's columns; of a direct solver as near as it comes."""
         return self.solve(R, target)
 
 
@@ -225,8 +225,8 @@ def _noise_of_leaves(problem: Problem, power: int) -> tuple[float, float]:
         repeated = [np.repeat(own, size, axis=1) for own, size in zip(by_block, cells.tolist(), strict=True)]
         variances, weights = problem.variances, np.concatenate(repeated, axis=1)
         if problem.has_equalities:
-            spoken_of = problem.unmeasured & (abs(problem.equality_rows[0]).sum(axis=0) > 0)
-            variances = np.where(spoken_of, variances[np.isfinite(variances)].max(initial=0.0), variances)
+            in_equalities = problem.unmeasured & (abs(problem.equality_rows[0]).sum(axis=0) > 0)
+            variances = np.where(in_equalities, variances[np.isfinite(variances)].max(initial=0.0), variances)
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             by_least, by_greatest = variances / weights**power
     noisy = (variances > 0) & (variances < np.inf)

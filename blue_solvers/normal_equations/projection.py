@@ -21,7 +21,7 @@ from blue_solvers.normal_equations.stage import stage_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
-CHECKED_ENTRIES = 1_000_000  # of anybody's equations, in which nearly dependent rows are looked for
+CHECKED_ENTRIES = 1_000_000  # of equations, in which nearly dependent rows are looked for
 TOLD_APART = 1e-13  # least eigenvalue of A Sigma A', scaled to a unit diagonal, from which answers keep enough digits
 
 
@@ -80,6 +80,7 @@ class ConstrainedEstimate(Prepared):
         return np.rint(products / squares) if squares > 0 else products
 
     def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Info]]:
+        """Columns (n, K) through all stages, and the reports of these."""
         projected = []
         with one_blas_thread():
             for stage in self._stages:
@@ -105,7 +106,7 @@ class ConstrainedEstimate(Prepared):
 
 
 def _require_told_apart(equations: Equations) -> None:
-    """Refuse anybody's equations some of which nearly follow from others, in units of their noise."""
+    """Refuse equations some of which nearly follow from others, in units of their noise."""
     if not (equations.has_entries and equations.A.shape[0]):
         return
     try:

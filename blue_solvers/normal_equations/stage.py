@@ -72,7 +72,7 @@ class Stage:
         return X, Info(self.solver.label, bool(is_exact), "", steps, residual, violation)
 
     def _is_told(self, X: Float, b: Float) -> bool:
-        """Whether roundings of the coefficients of A move every column by roundings of its largest value at most."""
+        """Whether roundings of the coefficients of A move a column of X (n, K) by those of its largest value."""
         if not self._may_move:
             return True
         terms = EPSILON * (self.equations.absolute @ abs(X) + abs(b))
@@ -151,7 +151,7 @@ class Stage:
         return X, R, first
 
     def _sizes(self, R: Float) -> Float:
-        """Norm of every column, each equation in units of its standard deviation."""
+        """Norm of every column, (K,) from (rows, K), each equation in units of its standard deviation."""
         standardised = R / self._deviations
         return np.sqrt(np.einsum("ij,ij->j", standardised, standardised))
 

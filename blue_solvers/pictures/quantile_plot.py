@@ -9,14 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from blue_solvers.quantiles import takes_confidence_level
 from constraint_builders.description.reals import real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@takes_confidence_level
 def normal_quantiles(
-    ax: Axes, residuals: ArrayLike, names: Sequence[str] | None = None, *, named: int = 0, level: float = 0.95
+    ax: Axes,
+    residuals: ArrayLike,
+    names: Sequence[str] | None = None,
+    *,
+    named: int = 0,
+    confidence_level: float = 0.95,
 ) -> Axes:
     """Draw sorted residuals against the quantiles of the normal law, with the band in which each would lie.
 
@@ -29,7 +36,7 @@ def normal_quantiles(
         Of the residuals.
     named : int
         How many of the largest are written on the picture.
-    level : float
+    confidence_level : float
         Of the band, which holds each quantile by itself, as if residuals were independent.
 
     Raises
@@ -38,8 +45,8 @@ def normal_quantiles(
         If no residual is a number, names are missing or not as many, or the level is not between 0 and 1.
     """
     values = real_array(residuals, "residuals").ravel()
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}: it must lie between 0 and 1")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level is {confidence_level}: it must lie between 0 and 1")
     labels = () if names is None else names
     if named and len(labels) != values.size:
         raise ValueError(f"names must be given, one for each of the {values.size} residuals, for {named} to be written")
@@ -50,9 +57,12 @@ def normal_quantiles(
     ranks = np.arange(1, order.size + 1)
     expected = stats.norm.ppf((ranks - 0.5) / order.size)
     low, high = (
-        stats.norm.ppf(stats.beta.ppf(p, ranks, order.size + 1 - ranks)) for p in ((1 - level) / 2, (1 + level) / 2)
+        stats.norm.ppf(stats.beta.ppf(p, ranks, order.size + 1 - ranks))
+        for p in ((1 - confidence_level) / 2, (1 + confidence_level) / 2)
     )
-    ax.fill_between(expected, low, high, color="0.5", alpha=0.25, linewidth=0, label=f"{100 * level:g} % band")
+    ax.fill_between(
+        expected, low, high, color="0.5", alpha=0.25, linewidth=0, label=f"{100 * confidence_level:g} % band"
+    )
     ax.plot(expected, expected, color="0.46", linewidth=1, marker="")
     ax.plot(expected, values[order], "o")
     for place in sorted(range(order.size), key=lambda k: -abs(values[order[k]]))[:named]:

@@ -57,7 +57,7 @@ def judged_page(
     difference : Difference or None
         Between figures that were read and this estimate; None where none were read.
     """
-    fit = est.fit(draws=0)
+    fit = est.goodness_of_fit(draws=0)
     problem = est.problem
     measured = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
     desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"
@@ -217,7 +217,7 @@ def _made(est: Estimate) -> list[str]:
     if problem.undetermined is not None:
         lost = np.flatnonzero(problem.undetermined)
         first = problem.why_undetermined(int(lost[0]))
-        sentences.append(f"Left empty: {counted(int(lost.size), 'cell')} that nothing determines, such as: {first}.")
+        sentences.append(f"Left empty: {counted(int(lost.size), 'cell')} that cannot be estimated, such as: {first}.")
     return sentences
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from blue_solvers.quantiles import takes_confidence_level
 from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.place_sums import PlaceSums
 from blue_solvers.results.published_answers import (
@@ -100,12 +101,13 @@ class Result(StoredResult):
         """The places of published tables, by their GEOIDs."""
         return Geoids(self.spine, self.in_part)
 
+    @takes_confidence_level
     def table(
         self,
         name: str,
         geoids: Places | None = None,
         geolevel: str | None = None,
-        level: float = 0.95,
+        confidence_level: float = 0.95,
         wide: bool = False,
         progress: Progress | None = None,
     ) -> pl.DataFrame:
@@ -120,7 +122,7 @@ class Result(StoredResult):
         geolevel : str
             ``"state"``, ``"county"``, ``"tract"``, ``"block_group"`` or ``"block"``, of which to take every place,
             within `geoids` if they are given.
-        level : float
+        confidence_level : float
             Of the intervals.
         wide : bool
             Whether a row is a place, and columns are lines, instead of a row for each line of each place.
@@ -139,9 +141,10 @@ class Result(StoredResult):
             If the table or a place is unknown, or the result cannot answer; the message says why.
         """
         lines = read_lines(self, [name])
-        frame = long_frame(self, lines, self._places(geoids, geolevel), level, progress)
+        frame = long_frame(self, lines, self._places(geoids, geolevel), confidence_level, progress)
         return wide_frame(frame) if wide else frame
 
+    @takes_confidence_level
     def differences(
         self,
         line: str,
@@ -149,7 +152,7 @@ class Result(StoredResult):
         geoids: Places | None = None,
         geolevel: str | None = None,
         other_geoid: str | None = None,
-        level: float = 0.95,
+        confidence_level: float = 0.95,
         progress: Progress | None = None,
     ) -> pl.DataFrame:
         """A line of a published table less another one, or less the same at another place, for some places.
@@ -175,8 +178,9 @@ class Result(StoredResult):
             As `table`, and if nothing else is given to compare with.
         """
         pairs = self._pairs(line, other_line, geoids, geolevel, other_geoid)
-        return differences_frame(pairs, level, progress)
+        return differences_frame(pairs, confidence_level, progress)
 
+    @takes_confidence_level
     def ratios(
         self,
         line: str,
@@ -184,7 +188,7 @@ class Result(StoredResult):
         geoids: Places | None = None,
         geolevel: str | None = None,
         other_geoid: str | None = None,
-        level: float = 0.95,
+        confidence_level: float = 0.95,
         progress: Progress | None = None,
     ) -> pl.DataFrame:
         """A line of a published table over another one, a share for instance, or over the same at another place.
@@ -202,10 +206,11 @@ class Result(StoredResult):
             As `differences`, without ``std_error``: Fieller intervals, null where what is divided by is not far enough
             from 0.
         """
-        return ratios_frame(self._pairs(line, other_line, geoids, geolevel, other_geoid), level, progress)
+        return ratios_frame(self._pairs(line, other_line, geoids, geolevel, other_geoid), confidence_level, progress)
 
+    @takes_confidence_level
     def ranks(
-        self, line: str, geoids: Places | None = None, geolevel: str | None = None, level: float = 0.95
+        self, line: str, geoids: Places | None = None, geolevel: str | None = None, confidence_level: float = 0.95
     ) -> pl.DataFrame:
         """Places ranked by a line of a published table, the largest first.
 
@@ -213,7 +218,7 @@ class Result(StoredResult):
         ----------
         line, geoids, geolevel
             As for `table`.
-        level : float
+        confidence_level : float
             With which each place's true rank lies in its interval, at least.
 
         Returns
@@ -226,7 +231,7 @@ class Result(StoredResult):
         ValueError
             As `table`.
         """
-        return ranks_frame(self, line, self._places(geoids, geolevel), level)
+        return ranks_frame(self, line, self._places(geoids, geolevel), confidence_level)
 
     def _places(self, geoids: Places | None, geolevel: str | None) -> Entities:
         if isinstance(geoids, Mapping):
@@ -330,7 +335,7 @@ class Result(StoredResult):
 
         Parameters
         ----------
-        places : mapping of str to ndarray of int
+        places : mapping of str to ndarray of int, (geounits,)
             Positions in the spine of the geounits of every place.
         counts : sequence of mapping of str to sequence of str, (K,)
             As for `ask`.

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
+from blue_solvers.quantiles import takes_confidence_level
 from blue_solvers.results.published_answers import NUMBERS, with_bounds
 from blue_solvers.results.questions import Count, Result
 from blue_solvers.results.store import Progress
@@ -21,11 +22,12 @@ CELLS_AT_ONCE = 64  # the covariance between counts that are asked together grow
 Places: TypeAlias = Mapping[str, Index]
 
 
+@takes_confidence_level
 def counts_frame(
     result: Result,
     places: Places,
     counts: Mapping[str, Count],
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
     """Counts over places.
@@ -37,7 +39,7 @@ def counts_frame(
         Positions in the spine of the geounits of every place.
     counts : mapping of str to Count
         As `Result.ask` takes them, by the names that they get.
-    level : float
+    confidence_level : float
         Of the intervals.
     progress : callable, optional
         As `Result.ask_places` takes it.
@@ -57,17 +59,24 @@ def counts_frame(
         "place": [place for place in places for _ in counts],
         "count": list(counts) * len(places),
     }
-    return _with_results(pl.DataFrame(keys, schema=dict.fromkeys(keys, pl.String)), estimate, std_error, level)
+    return _with_results(
+        pl.DataFrame(keys, schema=dict.fromkeys(keys, pl.String)), estimate, std_error, confidence_level
+    )
 
 
+@takes_confidence_level
 def tables_frame(
-    result: Result, places: Places, tables: Sequence[str], level: float = 0.95, progress: Progress | None = None
+    result: Result,
+    places: Places,
+    tables: Sequence[str],
+    confidence_level: float = 0.95,
+    progress: Progress | None = None,
 ) -> pl.DataFrame:
     """All cells of whole tables over places.
 
     Parameters
     ----------
-    result, places, level, progress
+    result, places, confidence_level, progress
         As for `counts_frame`.
     tables : sequence of str
         Names of tables that can be summed from those that were estimated.
@@ -89,12 +98,17 @@ def tables_frame(
         keys = _cell_frame(result, name, table)
         estimate, std_error = _asked(result, places, list(_cells(result, table)), progress)
         repeated = pl.concat([keys.select(pl.lit(place).alias("place"), pl.all()) for place in places])
-        found.append(_with_results(repeated, estimate, std_error, level))
+        found.append(_with_results(repeated, estimate, std_error, confidence_level))
     return pl.concat(found)
 
 
+@takes_confidence_level
 def geounits_frame(
-    result: Result, geolevel: str, tables: Sequence[str], level: float = 0.95, progress: Progress | None = None
+    result: Result,
+    geolevel: str,
+    tables: Sequence[str],
+    confidence_level: float = 0.95,
+    progress: Progress | None = None,
 ) -> pl.DataFrame:
     """All cells of whole tables in every geounit of a level.
 
@@ -102,7 +116,7 @@ def geounits_frame(
 
     Parameters
     ----------
-    result, level, progress
+    result, confidence_level, progress
         As for `counts_frame`.
     geolevel : str
     tables : sequence of str
@@ -128,9 +142,11 @@ def geounits_frame(
             keys, own = _cell_frame(result, name, table), np.repeat(np.arange(members.size), table.size)
             estimate, std_error = result.stored(geolevel, table, np.arange(members.size))
             repeated = pl.concat([keys] * members.size).with_columns(place=pl.Series(codes).gather(own))
-            frame = _with_results(repeated, estimate.ravel(), std_error.ravel(), level)
+            frame = _with_results(repeated, estimate.ravel(), std_error.ravel(), confidence_level)
         else:
-            frame = tables_frame(result, {code: members[[i]] for i, code in enumerate(codes)}, [name], level, progress)
+            frame = tables_frame(
+                result, {code: members[[i]] for i, code in enumerate(codes)}, [name], confidence_level, progress
+            )
         found.append(at_geounits(frame, geolevel))
     return pl.concat(found)
 
@@ -167,6 +183,6 @@ def _cell_frame(result: Result, name: str, table: Table) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
 
 
-def _with_results(keys: pl.DataFrame, estimate: Float, std_error: Float, level: float) -> pl.DataFrame:
-    columns = with_bounds(estimate, std_error, level)
+def _with_results(keys: pl.DataFrame, estimate: Float, std_error: Float, confidence_level: float) -> pl.DataFrame:
+    columns = with_bounds(estimate, std_error, confidence_level)
     return keys.with_columns(pl.Series(name, values) for name, values in columns.items())

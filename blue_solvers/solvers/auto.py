@@ -2,7 +2,7 @@
 
 Where no closed form holds, iterations around equal variances take some 5 steps times the root of the largest ratio of
 variances within a table, each an estimate; a factorisation's work is counted in its own order of elimination. What the
-choice buys, in seconds to prepare and to estimate once (processor time on a loaded machine, log-uniform variances):
+choice buys, in seconds to prepare and to estimate once (CPU time on a loaded machine, log-uniform variances):
 
     =========================  =============  ==============  ============
     problem, ratio             around equal   on constraints  factorised

@@ -30,6 +30,10 @@ class SeaBlue(Solver):
 
     With equal variances within tables (A1 to A3) the result is the BLUE, to rounding, in a few passes over the
     data, and no matrix is formed. With unequal ones it is the paper's heuristic, and `info` says so.
+
+    References
+    ----------
+    SEA BLUE, Algorithms 1 and 2; docs/algebra.md has the formulas.
     """
 
     name: ClassVar[str] = "sea_blue"
@@ -61,6 +65,11 @@ class TwoPass(Solver):
     Exact for any tables at any geolevel with any variances by geounit, geounits where nothing was measured and
     tables known exactly included, as long as noise is uncorrelated and of equal variance within a table of a
     geounit. Recodes may nest, cross or be of unequal groups. A problem without a spine is one of a single geounit.
+
+    References
+    ----------
+    Rauch, Tung and Striebel, "Maximum likelihood estimates of linear dynamic systems", 1965: the smoother, here on a
+    tree, with SEA BLUE's components of tables.
     """
 
     name: ClassVar[str] = "two_pass"
@@ -91,6 +100,10 @@ class AreaSolver(Solver):
     Exact for areas that nest, overlap or cross, with weights of any sign, and any tables of any layer with any
     variances by area, areas where nothing was measured and tables known exactly included, as long as noise is
     uncorrelated and of equal variance within a table of an area. Recodes may nest, cross or be of unequal groups.
+
+    References
+    ----------
+    Our own: generalised least squares by components of tables, as in SEA BLUE; docs/algebra.md has the formulas.
     """
 
     name: ClassVar[str] = "areas"

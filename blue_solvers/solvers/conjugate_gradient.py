@@ -57,6 +57,11 @@ class ConjugateGradient(Solver):
         By default all: redundant equations cost little and converge in far fewer iterations. Multigrid takes the
         independent ones, since its cycles need a matrix that is not singular; "two_pass" has no rows.
     max_iterations : int
+
+    References
+    ----------
+    Hestenes and Stiefel, "Methods of conjugate gradients for solving linear systems", 1952; for the bound on the error
+    Prager and Synge, "Approximations in elasticity based on the concept of function space", 1947.
     """
 
     name: ClassVar[str] = "cg"
@@ -154,6 +159,10 @@ class Multigrid(Solver):
     rtol : float, optional
         As in `ConjugateGradient`.
     max_cycles : int
+
+    References
+    ----------
+    Vanek, Mandel and Brezina, "Algebraic multigrid by smoothed aggregation", 1996, as pyamg has it.
     """
 
     name: ClassVar[str] = "multigrid"

@@ -44,15 +44,16 @@ class _DenseEstimate(Prepared):
         self._A, self._b = problem.equations("independent")
 
     def _observed(self, Y: Float) -> Float:
+        """P Y, (n, K), over the observed layout."""
         return self._P @ Y
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        """P Y, and by how much its tables disagree: by what measurements without noise do."""
+        """P Y, (m, K), and by how much its tables disagree: by what measurements without noise do."""
         X = self._observed(Y)
         return self.problem.tabulate(X), replace(self.info, violation=float(abs(self._A @ X).max(initial=0.0)))
 
     def adjoint(self, V: Float) -> Float:
-        """P' V."""
+        """P' V, (n, K) from (m, K)."""
         return self._P.T @ self.problem.tabulate_transpose(V)
 
     def variances(self) -> Float:
@@ -60,11 +61,12 @@ class _DenseEstimate(Prepared):
         return (self._root_of(self.problem.tabulate) ** 2).sum(axis=1)
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
-        """W' P Sigma P' W as a product of roots; 0 of what the equations and measurements without noise determine."""
+        """W' P Sigma P' W, (K, K), by roots; 0 of what equations and measurements without noise determine."""
         root = self._root_of(lambda X: W.T @ self.problem.tabulate(X))
         return np.asarray(root @ root.T)
 
     def _root_of(self, sums: Callable[[Float], Float]) -> Float:
+        """A square root of the covariance of sums, (m, r); rows of 0 for those that are known exactly."""
         root, left, before = (sums(own) for own in (self._root, self._left, self._before))
         return np.where((_lengths(left) > RANK_TOLERANCE * _lengths(before))[:, None], root, 0.0)
 
@@ -133,7 +135,7 @@ class OrthogonalEstimate(_DenseEstimate):
         return self._near(Y, np.zeros_like(self._start))
 
     def _near(self, Y: Float, start: Float) -> Float:
-        """The observed cells: a solution near the estimate, and the estimate of what is left, small beside counts."""
+        """The observed cells, (n, K): a solution near the estimate, and the estimate of the rest, which is small."""
         known = ~self.problem.unmeasured[:, None]
         near = self._P @ np.where(known, Y - start, 0.0)
         X = start + self._before @ near[self._open]
@@ -150,7 +152,7 @@ def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:
 
 
 def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:
-    """The least squares solution from noisy cells, and a square root of its covariance."""
+    """The least squares solution from noisy cells of a design (n, q), (q, n), and a square root of its covariance."""
     if not design.shape[1]:
         return np.zeros((0, len(design))), np.zeros((0, 0))
     fitted = fit((whitening @ design)[None])
@@ -160,13 +162,14 @@ def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:
 
 
 def _lengths(rows: Float) -> Float:
+    """Norm of every row, (q,) from (q, K)."""
     return np.linalg.norm(rows, axis=1)
 
 
 def _solutions(problem: Problem) -> tuple[Float, Float, Index]:
     """One solution of the equations, a basis of all differences of solutions, (n, 1) and (n, r), and its r own cells.
 
-    Cells that were not measured follow from the others; those that nothing determines stay 0.
+    Cells that were not measured follow from the others; those that are not estimable stay 0.
     """
     n = problem.observed.size
     A, b = problem.equations("independent")

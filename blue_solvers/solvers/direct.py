@@ -26,6 +26,10 @@ class Cholesky(Solver):
     """CHOLMOD through scikit-sparse where it is installed, otherwise SuperLU of scipy, as `info` names.
 
     The factor's fill decides time and memory; single tables that everything overlaps make it dense.
+
+    References
+    ----------
+    Chen, Davis, Hager and Rajamanickam, "Algorithm 887: CHOLMOD", 2008; Takahashi, Fagan and Chen, 1973, for variances.
     """
 
     name: ClassVar[str] = "cholesky"
@@ -49,6 +53,10 @@ class Dense(Solver):
     """Dense Cholesky factorisation of A Sigma A'; orthogonal transformations where variances differ by decades.
 
     Memory and time grow as the square and the cube of the rank.
+
+    References
+    ----------
+    Generalised least squares (Aitken 1936) as a projection: SEA BLUE, Theorem 5.
     """
 
     name: ClassVar[str] = "dense"

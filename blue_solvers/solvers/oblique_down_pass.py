@@ -47,7 +47,7 @@ class ObliqueDownPass(Prepared):
         self._fits = {table.name: _fit(schema, table, variances) for table, (_, variances) in collections.items()}
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        """P Y, and the largest difference between a table's sums and the estimates below it."""
+        """P Y, (m, K), and the largest difference between a table's sums and the estimates below it."""
         estimates, violation = dict[Hashable, Float](), 0.0
         for name, fit in self._fits.items():
             below = [estimates[coarse] for coarse in fit.problem.observed.names[:-1]]
@@ -74,7 +74,7 @@ class ObliqueDownPass(Prepared):
 
 
 def _fit(schema: Schema, table: Table, variances: Float) -> ConstrainedEstimate:
-    """The best estimate of a table from its collected counts given its margins over all variables but one, as exact."""
+    """The best estimate of a table from its collected counts, of variances (cells,), given its margins as exact."""
     below = combinations(table.factors, len(table.factors) - 1) if table.factors else ()
     known: dict[str, float | Float] = {make_table(schema, factors).name: 0.0 for factors in below}
     problem = Problem(schema, known | {table.name: variances.reshape(table.shape)}, [table.name])

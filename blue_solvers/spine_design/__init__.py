@@ -1,4 +1,9 @@
-"""Which spine, and which budget on it, makes what is wanted most precise."""
+"""Which spine, and which budget on it, makes what is wanted most precise.
+
+References
+----------
+Cumings-Menon et al., "Geographic Spines in the 2020 Census Disclosure Avoidance System": "the paper" in this package.
+"""
 
 from blue_solvers.spine_design.allocation import allocate_budget
 from blue_solvers.spine_design.block_functionals import BlockFunctionals

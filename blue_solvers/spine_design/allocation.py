@@ -17,7 +17,7 @@ rho_i = sqrt(sum_k mu_k a_ki) with mu >= 0 maximising 2 sum_i rho_i - sum_k mu_k
 
 **Lower bound.** By convexity every feasible rho' has sum_i (a_ki / rho_i^2) rho'_i >= 2 Var_k(rho) - t_k; rho may be
 scaled, and where Var_k meets its target this is sum_i (a_ki / rho_i^2) rho'_i >= Var_k(rho)^2 / t_k. The least cost
-under these inequalities, a linear programme, is a bound; at the optimum the two bounds meet.
+under these inequalities, a linear program, is a bound; at the optimum the two bounds meet.
 
 References
 ----------
@@ -196,7 +196,7 @@ def _least_cost(cuts: Float) -> float:
         np.ones(cuts.shape[1]), A_ub=-cuts, b_ub=-np.ones(len(cuts)), bounds=(0, None), method="highs"
     )
     if not result.success:
-        raise ConvergenceError(f"the linear programme of the lower bound failed: {result.message}")
+        raise ConvergenceError(f"the linear program of the lower bound failed: {result.message}")
     return float(result.fun)
 
 

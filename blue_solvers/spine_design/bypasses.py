@@ -115,7 +115,7 @@ def optimise_bypasses(
 
 @dataclass(frozen=True)
 class _Leaves:
-    """Leaves of one parent that are measured alike, and stay so: their number, sums of weights and of their squares."""
+    """Leaves of one parent with the same tables and variances: their number, sums of weights and of their squares."""
 
     number: int
     linear: Float
@@ -162,7 +162,7 @@ class _BypassSearch:
         return other
 
     def _gather(self, spine: Spine) -> None:
-        """Find the heirs of every geounit, leaves together that are measured alike."""
+        """Find the heirs of every geounit, together leaves with the same tables and variances."""
         alike: dict[tuple[int, int, Fraction], list[int]] = {}
         for row, leaf in enumerate(leaves(spine).tolist()):
             alike.setdefault((self._parent[leaf], self._level[leaf], self._share[leaf]), []).append(row)

@@ -2,7 +2,7 @@
 
 A problem is cut into parts: subtrees, and the top of the tree above them. Going up, every part tells in a small message
 what it knows of its root. The top is solved in memory. Going down, every part is read again and writes its estimates.
-Whatever is done is on disk, whole or not at all and with a checksum: a run that was killed goes on where it was, and
+Whatever is done is on disk, whole or not at all and with a checksum: a run that was killed resumes, and
 gives the same bytes.
 """
 

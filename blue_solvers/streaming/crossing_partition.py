@@ -140,7 +140,7 @@ def cut_areas(problem: Problem, memory: float | None, at: str | None) -> tuple[D
 def refusal_of_areas(problem: Problem) -> str | None:
     """Why areas cannot be streamed, wherever they are cut, or None."""
     if problem.zeros is not None:
-        return f"it has cells known to be empty, over areas: {IN_MEMORY}"
+        return f"it has structural zeros, over areas: {IN_MEMORY}"
     if problem.equalities is not None:
         return f"it has equalities, over areas: {IN_MEMORY}"
     spread = variance_spread(problem)

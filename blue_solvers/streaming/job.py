@@ -134,7 +134,7 @@ class Job:
         """What is done one after another: a method, what it is called with, in any order, and which pass it is of."""
         parts = list(self.input.parts)
         yield "message", [(name,) for name in parts], "up"
-        yield "crown", [()], ""
+        yield "top", [()], ""
         yield "write_output", [(name, output) for name in parts for output in self.outputs(name)], "down"
         yield "prove_split", [(name,) for name in sorted(self.split)], ""
 
@@ -191,7 +191,7 @@ class Job:
             total = replace(total, cells=total.cells + self.share(name, number).cells)
         return total
 
-    def crown(self) -> None:
+    def top(self) -> None:
         """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
         design, parts = self.input.design, self.input.parts
         known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in parts)

@@ -19,7 +19,7 @@ from constraint_builders.files.new_files import path_component, replacing
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 10  # of descriptions and messages
+FORMAT = 11  # of descriptions and messages
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Manifest(msgspec.Struct):
             ("kinds of structural zeros", design.zero_kinds is None or len(design.zero_kinds) == size),
             ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds or (0,)) >= -1),
             ("structural zeros", (design.zero_axes is None) == (design.zero_kinds is None)),
-            ("ties", design.ties is None or design.ties.are_sound(design.equal_to)),
+            ("exact combinations", design.combinations is None or design.combinations.are_sound(design.equal_to)),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),
             ("places of parts", _are_different(places) and {*places} <= {*range(self.top.geounits)}),
             ("sizes of parts", all(part.geounits > 0 and part.bytes > 0 for part in (*self.parts, self.top))),

@@ -1,4 +1,4 @@
-"""From noisy measurement files to a stored result, in limited memory; a run that was killed goes on where it was.
+"""From noisy measurement files to a stored result, in limited memory; a run that was killed resumes.
 
 ::
 

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.tree_plan import Divisions
-from blue_solvers.verification.placed_tables import LevelTable
-from blue_solvers.verification.ties import Ties
+from blue_solvers.verification.exact_combinations import ExactCombinations
+from blue_solvers.verification.placed_tables import TableAtLevel
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells
@@ -40,7 +40,7 @@ class Design:
         combination.
     checked : tuple of (int, Table)
         Observed tables that are not desired, but estimated all the same: for the proof and the fit.
-    ties : Ties or None
+    combinations : ExactCombinations or None
         What those combinations leave free: for the proof.
     zero_kinds : tuple of int or None
         Of every cell of `zero_axes` the kind of those that are empty in the same geounits of the whole tree; -1 for
@@ -51,12 +51,12 @@ class Design:
 
     schema: Schema
     levels: tuple[str, ...]
-    observed: tuple[LevelTable, ...]
-    desired: tuple[LevelTable, ...]
+    observed: tuple[TableAtLevel, ...]
+    desired: tuple[TableAtLevel, ...]
     zero_axes: tuple[int, ...] | None = None
     equal_to: tuple[float, ...] = ()
-    checked: tuple[LevelTable, ...] = ()
-    ties: Ties | None = None
+    checked: tuple[TableAtLevel, ...] = ()
+    combinations: ExactCombinations | None = None
     zero_kinds: tuple[int, ...] | None = None
     put_in: tuple[int, ...] = ()
 
@@ -87,17 +87,17 @@ class Design:
         return replace(self._renumbered(np.searchsorted(kept, np.arange(len(self.levels)))), levels=levels, put_in=())
 
     def _renumbered(self, numbers: Index | Mapping[int, int]) -> Design:
-        def moved(tables: Sequence[LevelTable]) -> tuple[LevelTable, ...]:
+        def moved(tables: Sequence[TableAtLevel]) -> tuple[TableAtLevel, ...]:
             return tuple((int(numbers[level]), table) for level, table in tables)
 
         return replace(self, observed=moved(self.observed), desired=moved(self.desired), checked=moved(self.checked))
 
     @property
-    def estimated(self) -> tuple[LevelTable, ...]:
+    def estimated(self) -> tuple[TableAtLevel, ...]:
         """The desired tables, then those that are checked."""
         return (*self.desired, *self.checked)
 
-    def key(self, table: LevelTable) -> str:
+    def key(self, table: TableAtLevel) -> str:
         """What tells a table of a geolevel from all others."""
         return f"{self.levels[table[0]]} {table[1].name}"
 

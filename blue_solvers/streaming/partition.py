@@ -25,9 +25,9 @@ from blue_solvers.streaming.part_files import (
     Sources,
     write_parts,
 )
-from blue_solvers.streaming.subtrees import LevelTable, part_bytes
+from blue_solvers.streaming.subtrees import TableAtLevel, part_bytes
+from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.problem_places import Claim, problem_places
-from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
@@ -101,13 +101,13 @@ def partition(
         design, cut, leaves = cut_areas(problem, memory, at)
         return write_parts(folder, Sources(design, cut, variances, read, leaves=leaves))
     design = Design.of(problem, places.levels)
-    design = replace(design, ties=_ties(design, problem))
+    design = replace(design, combinations=_exact_combinations(design, problem))
     cut, empty = _cut_spine(design, problem.domain.spine, problem.zeros, memory, at)
     equalities = None if problem.equalities is None else problem.equalities[0]
     return write_parts(folder, Sources(design, cut, variances, read, empty, equalities))
 
 
-def _ties(design: Design, problem: Problem) -> Ties | None:
+def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations | None:
     """What equalities leave free; None without any, or where no proof would get as far."""
     if not design.equal_to:
         return None
@@ -116,15 +116,15 @@ def _ties(design: Design, problem: Problem) -> Ties | None:
         made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(design.estimated)]
         known = problem_places(problem, nothing, nothing, made)
         if known.nest:
-            return Ties.of(problem, known, {design.key(own): own for own in design.estimated})
+            return ExactCombinations.of(problem, known, {design.key(own): own for own in design.estimated})
     return None
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:
     if problem.equalities is None:
         return None
-    spoken_of = problem.equalities[0].tocoo()
-    touched = problem.unmeasured[spoken_of.coords[1][spoken_of.data != 0]]
+    rows = problem.equalities[0].tocoo()
+    touched = problem.unmeasured[rows.coords[1][rows.data != 0]]
     return "its equalities speak of cells that were not measured: estimate it in memory" if touched.any() else None
 
 
@@ -225,7 +225,7 @@ class _TablesAlone(Measured):
     by_geounit: list[Float]
 
     @classmethod
-    def of(cls, schema: Schema, spine: Spine, own: Sequence[LevelTable], variances: list[Float]) -> _TablesAlone:
+    def of(cls, schema: Schema, spine: Spine, own: Sequence[TableAtLevel], variances: list[Float]) -> _TablesAlone:
         """Of tables at geolevels of a spine."""
         levels, tables = zip(*own, strict=True)
         return cls(
@@ -243,7 +243,7 @@ class _TablesAlone(Measured):
         return self.by_geounit
 
 
-def _refuse_repeats(kind: str, tables: Sequence[LevelTable]) -> None:
+def _refuse_repeats(kind: str, tables: Sequence[TableAtLevel]) -> None:
     if not tables or len(set(tables)) < len(tables):
         raise ValueError(f"{kind} tables must be at least one, each given once: got {len(tables)}")
 
@@ -260,9 +260,9 @@ def _desired(
     spine: Spine,
     desired: Desired,
     names: Sequence[tuple[str, str]],
-    tables: Sequence[LevelTable],
+    tables: Sequence[TableAtLevel],
     open_at: Callable[[int, Table], int | None],
-) -> list[LevelTable]:
+) -> list[TableAtLevel]:
     """The desired tables, all estimable."""
     wanted = names
     if desired is not None:

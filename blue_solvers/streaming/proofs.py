@@ -19,10 +19,10 @@ from blue_solvers.streaming.workplace import Workplace
 from blue_solvers.verification import Certificate
 from blue_solvers.verification.by_sums import sum_up_part
 from blue_solvers.verification.certificate import certificate_of
+from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.placed_tables import Below, Sheet, TiedCells, Unread
+from blue_solvers.verification.placed_tables import ChildSummary, CombinedCells, LevelTable, Unread
 from blue_solvers.verification.problem_places import finest_tables
-from blue_solvers.verification.tally import Tally
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros
@@ -58,27 +58,27 @@ class PartProof:
 
     Attributes
     ----------
-    tally : Tally or None
+    sums : CertificateSums or None
         None where there is no certificate.
     refusal : str
         Why.
     fit : FitOfParts or None
         None where no variances were wanted.
-    below : Below or None
+    below : ChildSummary or None
         What the tree above has to know; None of the top, and of a part that is all of the tree.
     """
 
-    tally: Tally | None
+    sums: CertificateSums | None
     refusal: str = ""
     fit: FitOfParts | None = None
-    below: Below | None = None
+    below: ChildSummary | None = None
 
 
 def prove_part(
     design: Design,
     part: Part,
     claim: ResultToProve,
-    handed: Mapping[int, Below],
+    summaries: Mapping[int, ChildSummary],
     kept: Index,
     is_top: bool,
 ) -> PartProof:
@@ -89,7 +89,7 @@ def prove_part(
     design : Design
     part : Part
     claim : ResultToProve
-    handed : mapping of int to Below
+    summaries : mapping of int to ChildSummary
         What parts that were cut off told, by the positions of their roots.
     kept : ndarray of int
         Positions of the geounits that are this part's own.
@@ -101,21 +101,21 @@ def prove_part(
         return PartProof(None, "areas cross inside parts, where no sums over a tree prove anything", fit)
     is_all = part.level_of[0] == 0 and 0 in kept  # it has the root of the tree: nothing is above it
     try:
-        tally, below = _summed_up(design, part, claim, handed, is_top or is_all)
+        sums, below = _summed_up(design, part, claim, summaries, is_top or is_all)
     except NotCertifiedError as refusal:
         return PartProof(None, str(refusal), fit)
-    return PartProof(tally, "", fit, below)
+    return PartProof(sums, "", fit, below)
 
 
 def _summed_up(
-    design: Design, part: Part, claim: ResultToProve, handed: Mapping[int, Below], is_top: bool
-) -> tuple[Tally, Below | None]:
+    design: Design, part: Part, claim: ResultToProve, summaries: Mapping[int, ChildSummary], is_top: bool
+) -> tuple[CertificateSums, ChildSummary | None]:
     levels = len(design.levels)
     finest = finest_tables(design.schema, levels, design.observed, design.estimated)
     if finest is None:
         raise NotCertifiedError(f"no measured table at {design.levels[-1]} holds all others")
     claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
-    sheets = list[Sheet]()
+    level_tables = list[LevelTable]()
     values = claim.values or part.values
     for i, (level, table) in enumerate(design.observed):
         if not part.count(level):
@@ -123,20 +123,20 @@ def _summed_up(
         x = claimed.pop((level, table), None)
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
-        sheet = Sheet(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
+        placed = LevelTable(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
         if claim.multipliers is not None:
-            sheet.tied = TiedCells.of(part.combined(i), claim.multipliers)
-        sheets.append(sheet)
+            placed.combined = CombinedCells.of(part.combined(i), claim.multipliers)
+        level_tables.append(placed)
     for (level, table), x in claimed.items():
-        silent = Sheet.silent(level, table, part.count(level))
-        sheets.append(replace(silent, key=design.key((level, table)), x=x))
+        unmeasured = LevelTable.unmeasured(level, table, part.count(level))
+        level_tables.append(replace(unmeasured, key=design.key((level, table)), x=x))
     zeros = None
     if part.empty is not None:
         axes = design.zero_axes or ()
         shape = (len(part.empty), *(design.schema.shape[axis] for axis in axes))
         zeros = StructuralZeros.of(design.schema, axes, part.empty.reshape(shape))
     tree = part.parent, part.level_of
-    return sum_up_part(design.schema, design.levels, finest, *tree, sheets, zeros, handed, is_top)
+    return sum_up_part(design.schema, design.levels, finest, *tree, level_tables, zeros, summaries, is_top)
 
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:
@@ -181,10 +181,10 @@ def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Resul
     ):  # nothing is proved of the top, whose measurements count all the same
         last = PartProof(None, fit=_fit(design, top, claimed, kept) if claimed.variances else None)
     elif not kept.size and all(own.below is None for own in proofs.values()):  # a part is all of it
-        last = PartProof(Tally(), fit=_fit(design, top, claimed, kept) if claimed.variances else None)
+        last = PartProof(CertificateSums(), fit=_fit(design, top, claimed, kept) if claimed.variances else None)
     else:
-        handed = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
-        last = prove_part(design, top, claimed, handed, kept, is_top=True)
+        summaries = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
+        last = prove_part(design, top, claimed, summaries, kept, is_top=True)
     named = {name: str(entry) for name, entry in parts.parts.items()}
     return put_together(design, {**{name: proofs[name] for name in parts.parts}, TOP: last}, named)
 
@@ -204,11 +204,11 @@ def put_together(
     refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
     certificate = Certificate(None, refusal)
     if not refusal:
-        tallies = [own.tally for own in proofs.values() if own.tally is not None]
-        certificate = certificate_of(sum(tallies, Tally()), design.schema, tables, design.ties)
+        sums = [own.sums for own in proofs.values() if own.sums is not None]
+        certificate = certificate_of(sum(sums, CertificateSums()), design.schema, tables, design.combinations)
     if certificate.bound is None:
         alone = {
-            name: own.refusal if own.tally is None else certificate_of(own.tally, design.schema, tables).reason
+            name: own.refusal if own.sums is None else certificate_of(own.sums, design.schema, tables).reason
             for name, own in proofs.items()
         }
         guilty = [name for name, reason in alone.items() if reason == certificate.reason]
@@ -225,6 +225,6 @@ def _called(parts: Sequence[str], named: Mapping[str, str]) -> str:
 
 
 def _said(proof: PartProof) -> dict[str, Any]:
-    if proof.tally is None:
+    if proof.sums is None:
         return {"refusal": proof.refusal} if proof.refusal else {}
-    return {"left": float(np.sqrt(proof.tally.left)), "violation": proof.tally.violation, "cells": proof.tally.cells}
+    return {"left": float(np.sqrt(proof.sums.left)), "violation": proof.sums.violation, "cells": proof.sums.cells}

@@ -33,7 +33,7 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 from constraint_builders.memory import format_bytes
 
-LevelTable = tuple[int, Table]
+TableAtLevel = tuple[int, Table]
 
 ANCHOR = "anchor"
 CONTRADICTION_TOLERANCE = 1e-8  # relative to the largest exact value: estimates round more than sums do
@@ -119,7 +119,7 @@ def _silent(design: Design) -> frozenset[str]:
     return frozenset(table.name for _, table in design.desired) - measured
 
 
-def _layout(names: Sequence[tuple[int, str]], tables: Sequence[LevelTable], part: Part) -> Layout:
+def _layout(names: Sequence[tuple[int, str]], tables: Sequence[TableAtLevel], part: Part) -> Layout:
     return Layout(names, [(part.count(level), *table.shape) for level, table in tables])
 
 

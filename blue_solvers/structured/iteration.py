@@ -111,7 +111,7 @@ class NearestStructuredEstimate(Prepared):
         self.offset = constant[:, 0]
 
     def _measure_noise(self, used: Flags) -> None:
-        """Products with Sigma^-1, with Sigma of the cells kept, and how the variances compare with the structured."""
+        """Products with Sigma^-1, with Sigma of the cells kept, and how variances of those `used`, (n,), compare."""
         problem, squares = self.problem, self._deviations[:, 0] ** 2
         self._weigh: Product
         self._spread_noise: Product
@@ -126,6 +126,7 @@ class NearestStructuredEstimate(Prepared):
         self._weigh, self._spread_noise = lambda X: precisions * X, lambda R: own * R
 
     def _noise_of_kept(self, R: Float) -> Float:
+        """Sigma times columns (kept, K), of the cells that are kept alone."""
         everywhere = np.zeros((self.problem.observed.size, R.shape[1]))
         everywhere[self._cells] = R
         return np.asarray(self.problem.noise @ everywhere)[self._cells]
@@ -145,7 +146,7 @@ class NearestStructuredEstimate(Prepared):
         return self._estimate(Y, self._observed.apply(Y[self._cells]))
 
     def _estimate(self, Y: Float, start: Float) -> tuple[Float, Info]:
-        """The desired cells of the BLUE from Y, from a consistent start that agrees with all that is exact."""
+        """The desired cells, (m, K), of the BLUE from Y (n, K), from a consistent start that has all that is exact."""
         everywhere = self._everywhere.tabulate(start)
         away = Y - everywhere
         weighted = self._weigh(away)
@@ -184,7 +185,7 @@ class NearestStructuredEstimate(Prepared):
         return variances_from_weights(problem.noise_covariance, np.arange(size), size, weights)
 
     def _weights(self, V: Float, rtol: float) -> Float:
-        """Weights of the measurements in V' x, to an error of every column of `rtol` of its standard error."""
+        """Weights of the measurements in V' x, (n, K), to an error of every column of `rtol` of its standard error."""
         pulls = self._desired.tabulate_transpose(V)
         pull = self._transposed(pulls)
         deviations = self._deviations[self._cells]
@@ -201,13 +202,13 @@ class NearestStructuredEstimate(Prepared):
         return weights
 
     def _transposed(self, R: Float) -> Float:
-        """P' R = S^-1 P S R."""
+        """P' R = S^-1 P S R, (kept, K)."""
         found = self._observed.apply(self._S * R)
         found *= self._inverse_S
         return found
 
     def _information(self, X: Float) -> Float:
-        """P' B' Sigma^-1 B X."""
+        """P' B' Sigma^-1 B X, (kept, K)."""
         return self._transposed(self._everywhere.tabulate_transpose(self._weigh(self._everywhere.tabulate(X))))
 
     @property
@@ -216,11 +217,11 @@ class NearestStructuredEstimate(Prepared):
         return ROUNDING * EPSILON * float(np.sqrt(self._greatest))
 
     def _rounding(self, W: Float) -> Float:
-        """Sizes of the residuals that roundings of W may make, W being Sigma^-1 times something."""
+        """Sizes, (K,), of the residuals that roundings of W (n, K) may make, W being Sigma^-1 times something."""
         return self._floor * _lengths(self._deviations * W)
 
     def _least_errors(self, pull: Float) -> Float:
-        """What the standard errors of functionals are at least: those of their estimates along P S `pull` alone."""
+        """Least standard errors of functionals, (K,): those of their estimates along P S `pull` alone."""
         along = self._S * pull
         squares = _products(pull, along)
         everywhere = self._everywhere.tabulate(along)
@@ -228,7 +229,7 @@ class NearestStructuredEstimate(Prepared):
         return np.divide(squares, np.sqrt(precisions), out=np.zeros_like(squares), where=precisions > 0)
 
     def _sizes(self, R: Float) -> Float:
-        """The error, in units of the noise, that every column of residuals shows at most."""
+        """The error, in units of the noise, that every column of residuals shows at most, (K,)."""
         return np.sqrt(np.maximum(_products(R, self._spread_noise(R)), 0.0))
 
     def _solve(self, pull: Float, target: Float) -> tuple[Float, Float, int]:
@@ -306,10 +307,10 @@ def _inverse_of_noise(problem: Problem) -> Product:
 
 
 def _products(U: Float, V: Float) -> Float:
-    """Scalar product of every pair of columns."""
+    """Scalar product of every pair of columns, (K,) from (n, K)."""
     return np.einsum("ij,ij->j", U, V)
 
 
 def _lengths(R: Float) -> Float:
-    """Norm of every column."""
+    """Norm of every column, (K,) from (n, K)."""
     return np.linalg.norm(R, axis=0)

@@ -30,8 +30,8 @@ def refusable_problems() -> dict[str, Problem]:
     tree = [[1, 1, 1], [1, 1, 0], *np.eye(3).tolist()]
     twice = np.eye(11)[[0, 0]]
     return {
-        "noise that cells share": Problem(schema, unknown, covariance=shared),
-        "noise that cells share, equal within tables": Problem(schema, unknown, covariance=shared_by_table),
+        "low-rank correlated noise": Problem(schema, unknown, covariance=shared),
+        "low-rank correlated noise, equal within tables": Problem(schema, unknown, covariance=shared_by_table),
         "names in another order": Problem(schema, {"b * a": 1.0, "b": 2.0}, ["low * a", "a"]),
         "variances in another order": Problem(schema, {"b * a": np.arange(1.0, 7.0).reshape(3, 2), "b": 2.0}),
         "undetermined cells": Problem(schema, {"a": 1.0, "b": [1.0, np.inf, np.inf]}, undetermined="nan"),

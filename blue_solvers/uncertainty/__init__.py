@@ -1,4 +1,9 @@
-"""How sure the estimate is: covariances, intervals and joint regions, for every solver through its operator."""
+"""How sure the estimate is: covariances, intervals and joint regions, for every solver through its operator.
+
+References
+----------
+SEA BLUE, section 5, whose propositions are cited by their numbers.
+"""
 
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.normal_equations.inverses import inverse_on_pattern

@@ -195,9 +195,9 @@ def estimate_variances(
     Returns
     -------
     estimate : ndarray, (m,)
-        Unbiased; it can be negative where its error is large.
+        In squared units of the counts. Unbiased; it can be negative where its error is large.
     std_error : ndarray, (m,)
-        Standard deviation of `estimate`, from the spread over the probes.
+        Standard deviation of `estimate`, in the same units, from the spread over the probes.
 
     Raises
     ------

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.operator import BlueOperator
-from blue_solvers.quantiles import normal_multiple, read_level, t_multiple
+from blue_solvers.quantiles import normal_multiple, read_level, t_multiple, takes_confidence_level
 from blue_solvers.uncertainty.functionals import as_operator, estimate
 from blue_solvers.uncertainty.monte_carlo import (
     Progress,
@@ -27,10 +27,11 @@ ROUNDING = 1e-9
 RELATIVE_ROUNDING = 1e-14
 
 
+@takes_confidence_level
 def intervals(
     P: BlueOperator | Problem,
     y: ArrayLike,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     method: str = "z",
     draws: int | None = None,
     rng: Seed = None,
@@ -45,7 +46,7 @@ def intervals(
         Any solver's operator; a linear estimate that is not the BLUE gets its own, wider, intervals.
     y : array_like, (n,) or (n, K)
         Noisy counts over the observed layout.
-    level : float
+    confidence_level : float
     method : {"z", "t", "distribution_free"}
         ``"z"`` from exact variances (Proposition 24); exact for Gaussian noise. ``"t"`` from the mean square of
         simulated errors (Proposition 25); exact for Gaussian noise, whatever `draws`. ``"distribution_free"`` from an
@@ -81,7 +82,7 @@ def intervals(
     (array([ 4.,  7., 15., 29.]), array([ 6.,  9., 17., 31.]))
     """
     P = as_operator(P)
-    half = half_widths(P, level, method, draws, rng, progress)
+    half = half_widths(P, confidence_level, method, draws, rng, progress)
     centre = estimate(P, y)
     half = half if centre.ndim == 1 else half[:, None]
     if method != "z":  # simulated errors are rounded as noise is, that of the estimate as counts are
@@ -90,9 +91,10 @@ def intervals(
     return refine_to_integers(*bounds) if integer else bounds
 
 
+@takes_confidence_level
 def half_widths(
     P: BlueOperator,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     method: str = "z",
     draws: int | None = None,
     rng: Seed = None,
@@ -115,31 +117,32 @@ def half_widths(
     ValueError
         As `intervals`.
     """
-    level = read_level(level)
+    confidence_level = read_level(confidence_level)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}: got {method!r}")
     if method == "z":
         if draws is not None:
             raise ValueError("method 'z' simulates nothing: leave draws out, or use method='t' or 'distribution_free'")
         deviations = np.sqrt(np.maximum(P.variances(), 0))  # 0 may come out as -1e-20
-        return normal_multiple(level) * deviations
+        return normal_multiple(confidence_level) * deviations
     if draws is None:
         raise ValueError(f"method {method!r} simulates errors: say how many, draws=199 for instance")
     draws = read_draws(draws)
     replicates = Replicates(P, rng)
     if method == "t":
         moments = replicates.accumulate(SecondMoments(), draws, progress)
-        return t_multiple(draws, level) * np.sqrt(moments.variances)
-    return order_statistics(replicates, P.shape[0], level, draws, progress)
+        return t_multiple(draws, confidence_level) * np.sqrt(moments.variances)
+    return order_statistics(replicates, P.shape[0], confidence_level, draws, progress)
 
 
-def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 0.95) -> tuple[Float, Float]:
+@takes_confidence_level
+def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, confidence_level: float = 0.95) -> tuple[Float, Float]:
     """Normal intervals around estimates whose standard errors are at hand.
 
     Parameters
     ----------
     estimate, std_errors : array_like, of one shape
-    level : float
+    confidence_level : float
 
     Returns
     -------
@@ -156,7 +159,7 @@ def normal_intervals(estimate: ArrayLike, std_errors: ArrayLike, level: float = 
         raise ValueError(f"estimate and std_errors must have one shape: got {centre.shape} and {errors.shape}")
     if not ((errors >= 0) | (np.isnan(errors) & np.isnan(centre))).all():
         raise ValueError("std_errors holds NaN or negative numbers: give the standard deviation of every estimate")
-    half = normal_multiple(read_level(level)) * errors
+    half = normal_multiple(read_level(confidence_level)) * errors
     return centre - half, centre + half
 
 

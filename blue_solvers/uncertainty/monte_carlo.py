@@ -91,7 +91,7 @@ class SecondMoments:
 
     @property
     def variances(self) -> Float:
-        """Estimated variances, (cells,)."""
+        """Estimated variances, (cells,), in squared units of the counts."""
         return self.sums / self.count
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from constraint_builders.arrays import Index
 from constraint_builders.description.reals import real_array, refuse_no_covariance
 
 ROUNDING = 1e-10  # of two estimates: by less than that they do not differ
 
 
-def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.95) -> tuple[Index, Index, Index]:
+@takes_confidence_level
+def rank_intervals(
+    estimate: ArrayLike, covariance: ArrayLike, confidence_level: float = 0.95
+) -> tuple[Index, Index, Index]:
     """Ranks from the largest, 1, down, each with an interval that holds the true rank.
 
     A true rank is one more than the number of truly larger quantities. Each one's n - 1 differences from the others
@@ -24,7 +27,7 @@ def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.
     estimate : array_like, (n,)
     covariance : array_like, (n, n)
         In squared units of the estimates.
-    level : float
+    confidence_level : float
         Of each interval by itself.
 
     Returns
@@ -48,8 +51,8 @@ def rank_intervals(estimate: ArrayLike, covariance: ArrayLike, level: float = 0.
     if not (np.isfinite(x).all() and np.isfinite(V).all()):
         raise ValueError("estimate or covariance holds NaN or infinite numbers: give finite ones")
     refuse_no_covariance(V, "covariance")
-    level = read_level(level)
-    z = normal_multiple(1 - (1 - level) / max(x.size - 1, 1))
+    confidence_level = read_level(confidence_level)
+    z = normal_multiple(1 - (1 - confidence_level) / max(x.size - 1, 1))
     larger = x[:, None] - x[None, :]
     variances = V.diagonal()
     error = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - V - V.T, 0))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.quantiles import normal_multiple, read_level
+from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, refuse_no_covariance
 
 
+@takes_confidence_level
 def ratio_intervals(
     numerator: ArrayLike,
     denominator: ArrayLike,
     covariance: ArrayLike,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> tuple[Float, Float, Float]:
     """Fieller intervals of ratios a / b of estimates with normal errors.
 
@@ -29,7 +30,7 @@ def ratio_intervals(
     numerator, denominator : array_like, (n,)
     covariance : array_like, (n, 2, 2)
         Of each numerator with its denominator, in squared units of both.
-    level : float
+    confidence_level : float
 
     Returns
     -------
@@ -59,7 +60,7 @@ def ratio_intervals(
         raise ValueError("numerator, denominator or covariance holds NaN or infinite numbers: give finite ones")
     refuse_no_covariance(V, "covariance")
     vaa, vab, vbb = V[:, 0, 0], V[:, 0, 1], V[:, 1, 1]
-    z2 = normal_multiple(read_level(level)) ** 2
+    z2 = normal_multiple(read_level(confidence_level)) ** 2
     ratio, lower, upper = np.full(a.size, np.nan), np.full(a.size, -np.inf), np.full(a.size, np.inf)
     np.divide(a, b, out=ratio, where=b != 0)
     known = b**2 > z2 * vbb

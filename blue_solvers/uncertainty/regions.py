@@ -18,8 +18,9 @@ values, and values off it are outside.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from scipy import sparse
 
 from blue_solvers.operator import BlueOperator
 from blue_solvers.over_layouts import read_weights
-from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level
+from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level, takes_confidence_level
 from blue_solvers.uncertainty.functionals import Functionals, as_operator, estimate, observed_weights
 from blue_solvers.uncertainty.monte_carlo import (
     LargestErrors,
@@ -38,80 +39,14 @@ from blue_solvers.uncertainty.monte_carlo import (
     order_statistic,
     read_draws,
 )
+from blue_solvers.uncertainty.whitening import Whitening
 from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array, whole_number
 from constraint_builders.estimability import why_undetermined
 
-EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0
-RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
-CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space, for rounding
 SIMULATIONS = 99_999
-
-
-@dataclass(frozen=True)
-class Whitening:
-    """A covariance C of some rank as its scales and the square roots of its correlation.
-
-    Attributes
-    ----------
-    scales : ndarray, (K,)
-        Standard deviations; 1 for functionals known exactly, so that a difference there is in units of itself.
-    root, factor : ndarray, (K, rank)
-        Of the correlation R: root root' = R^+ and factor factor' = R on its range, factor' root = 1.
-    off : ndarray, (K, K - rank)
-        Orthonormal basis of the null space of R.
-    """
-
-    scales: Float
-    root: Float
-    factor: Float
-    off: Float
-
-    @classmethod
-    def of_covariance(cls, covariance: Float) -> Whitening:
-        """Standardise, and split range from null space."""
-        deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-        scales = np.where(deviations > EXACT * deviations.max(initial=0.0), deviations, 1.0)
-        eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
-        kept = eigenvalues > RANK_TOLERANCE
-        roots = np.sqrt(eigenvalues[kept])
-        return cls(scales, vectors[:, kept] / roots, vectors[:, kept] * roots, vectors[:, ~kept])
-
-    @property
-    def rank(self) -> int:
-        """Rank of the covariance."""
-        return self.root.shape[1]
-
-    def whiten(self, errors: Float) -> Float:
-        """Errors (K, N) as (rank, N) whose covariance is the identity if that of the errors is C."""
-        return self.root.T @ (errors / self.scales[:, None])
-
-    def squared_lengths(self, errors: Float) -> Float:
-        """Squared Mahalanobis length e' C^+ e of errors (K, N), (N,)."""
-        z = self.whiten(errors)
-        return np.einsum("ij,ij->j", z, z)
-
-    def longest(self, sizes: Float) -> float:
-        """A bound on the Mahalanobis length of errors of at most these sizes, (K,)."""
-        return float(np.linalg.norm(abs(self.root.T) @ (sizes / self.scales)))
-
-    def is_consistent(self, errors: Float, rounding: Float) -> NDArray[np.bool_]:
-        """Whether errors (K, N) are in the range of C, up to their rounding (K,), (N,)."""
-        distance = abs(self.off.T @ (errors / self.scales[:, None]))
-        allowed = CONSISTENT + abs(self.off.T) @ (rounding / self.scales)
-        return np.asarray((distance <= allowed[:, None]).all(axis=0))
-
-    def with_moments(self, moments: Float) -> Whitening | None:
-        """The same for another covariance of the same range, given by the second moments of `whiten`, (rank, rank).
-
-        None if they are singular.
-        """
-        if self.rank and np.linalg.eigvalsh(moments)[0] <= RANK_TOLERANCE:
-            return None
-        lower = np.linalg.cholesky(moments)
-        return replace(self, root=np.linalg.solve(lower, self.root.T).T, factor=self.factor @ lower)
 
 
 @dataclass(frozen=True)
@@ -125,7 +60,7 @@ class Ellipsoid:
     whitening : Whitening
         Of the shape.
     squared_radius : float
-    level : float
+    confidence_level : float
     rounding : ndarray, (K,)
         How far rounding may have moved the estimate, and values that were worked out as it was.
     """
@@ -133,8 +68,14 @@ class Ellipsoid:
     centre: Float
     whitening: Whitening
     squared_radius: float
-    level: float
+    confidence_level: float
     rounding: Float
+
+    @property
+    def level(self) -> float:
+        """The former name of `confidence_level`, with a warning."""
+        warnings.warn("Ellipsoid.level is now Ellipsoid.confidence_level", DeprecationWarning, stacklevel=2)
+        return self.confidence_level
 
     @property
     def shape(self) -> Float:
@@ -171,11 +112,12 @@ class Ellipsoid:
         return inside[0] if points.ndim == 1 else inside
 
 
+@takes_confidence_level
 def confidence_ellipsoid(
     P: BlueOperator | Problem,
     y: ArrayLike,
     W: Any,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     draws: int | None = None,
     rng: Seed = None,
 ) -> Ellipsoid:
@@ -188,7 +130,7 @@ def confidence_ellipsoid(
         Noisy counts over the observed layout.
     W : array_like or sparse array, (m, K)
         Functionals over the desired layout, one in every column; `cell_weights` makes those of cells.
-    level : float
+    confidence_level : float
     draws : int, optional
         Estimate the covariance from so many simulated errors instead of working it out. Their mean is known to be
         zero, so that with S = mean of e e' the statistic e' S^-1 e is Hotelling's T^2 with `draws` degrees of
@@ -208,12 +150,14 @@ def confidence_ellipsoid(
         If level, W or y are no such things, exact values contradict one another, W weighs a cell that nothing
         determines, or there are fewer draws than the rank.
     """
-    P, W, level = _read(P, W, level)
+    P, W, confidence_level = _read(P, W, confidence_level)
     centre, rounding = _centre(P, y, W)
     whitening = Whitening.of_covariance(P.functional_covariance(W))
     rank = whitening.rank
     if draws is None:
-        return Ellipsoid(centre, whitening, chi_square_quantile(rank, level) if rank else 0.0, level, rounding)
+        return Ellipsoid(
+            centre, whitening, chi_square_quantile(rank, confidence_level) if rank else 0.0, confidence_level, rounding
+        )
     draws = read_draws(draws)
     if draws < rank:
         raise ValueError(f"{draws} draws are too few for the covariance of {rank} counts: give {rank} or more")
@@ -228,15 +172,16 @@ def confidence_ellipsoid(
             "counts: give more draws, or leave them out for the exact covariance"
         )
     scale = draws * rank / (draws - rank + 1)
-    radius = scale * f_quantile(rank, draws - rank + 1, level) if rank else 0.0
-    return Ellipsoid(centre, simulated, radius, level, rounding)
+    radius = scale * f_quantile(rank, draws - rank + 1, confidence_level) if rank else 0.0
+    return Ellipsoid(centre, simulated, radius, confidence_level, rounding)
 
 
+@takes_confidence_level
 def simultaneous_band(
     P: BlueOperator | Problem,
     y: ArrayLike,
     W: Any,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     simulations: int = SIMULATIONS,
     rng: Seed = None,
 ) -> tuple[Float, Float]:
@@ -244,11 +189,11 @@ def simultaneous_band(
 
     Each is its estimate plus or minus c standard deviations, c being the quantile of max |t| over the functionals.
     That has no closed form for correlated t: it is taken from simulations of the exact Gaussian law of the errors, by
-    the order statistic of rank ceil(level (simulations + 1)), which keeps the level exact for any number of them.
+    the order statistic of rank ceil(confidence_level (simulations + 1)), which keeps the level exact for any number.
 
     Parameters
     ----------
-    P, y, W, level
+    P, y, W, confidence_level
         As for `confidence_ellipsoid`.
     simulations : int
         More make c less random: its relative error is about 1 / (3 sqrt(simulations)) at level 0.95.
@@ -264,11 +209,11 @@ def simultaneous_band(
     ValueError
         If level, W, y or simulations are no such things, as for `confidence_ellipsoid`.
     """
-    P, W, level = _read(P, W, level)
+    P, W, confidence_level = _read(P, W, confidence_level)
     simulations = whole_number(simulations, "simulations", 1)
     centre, rounding = _centre(P, y, W)
     found = Functionals(centre, P.functional_covariance(W))
-    largest = LargestErrors(simulations + 1 - order_statistic(level, simulations))
+    largest = LargestErrors(simulations + 1 - order_statistic(confidence_level, simulations))
     generator, whitening = np.random.default_rng(rng), Whitening.of_covariance(found.covariance)
     block = max(1, 2**20 // max(W.shape[1], 1))
     while largest.count < simulations:
@@ -278,11 +223,12 @@ def simultaneous_band(
     return _band(found, rounding, float(largest.smallest[0]))
 
 
+@takes_confidence_level
 def distribution_free_band(
     P: BlueOperator | Problem,
     y: ArrayLike,
     W: Any,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     *,
     draws: int,
     rng: Seed = None,
@@ -290,15 +236,16 @@ def distribution_free_band(
 ) -> tuple[Float, Float]:
     """Intervals for several functionals that all cover at once, for every law of the noise.
 
-    The order statistic of rank ceil(level (draws + 1)) of the largest studentised error, max |e_k| / sd_k with the
-    exact standard deviations sd_k, over simulated errors of the problem's own law; the module says why it covers.
+    The order statistic of rank ceil(confidence_level (draws + 1)) of the largest studentised error, max |e_k| / sd_k
+    with the exact standard deviations sd_k, over simulated errors of the problem's own law; the module says why it
+    covers.
 
     Parameters
     ----------
-    P, y, W, level
+    P, y, W, confidence_level
         As for `confidence_ellipsoid`.
     draws : int
-        Simulated errors, at least level / (1 - level).
+        Simulated errors, at least confidence_level / (1 - confidence_level).
     rng : Generator, int or None
         Source of randomness, or its seed.
     progress : callable, optional
@@ -313,20 +260,21 @@ def distribution_free_band(
     ValueError
         If there are too few draws, or level, W or y are no such things.
     """
-    P, W, level = _read(P, W, level)
+    P, W, confidence_level = _read(P, W, confidence_level)
     draws = read_draws(draws)
     centre, rounding = _centre(P, y, W)
     found = Functionals(centre, P.functional_covariance(W))
     scales = Whitening.of_covariance(found.covariance).scales[:, None]
-    multiple = _depth_bound(P, W, level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0))
+    multiple = _depth_bound(P, W, confidence_level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0))
     return _band(found, rounding, multiple)
 
 
+@takes_confidence_level
 def distribution_free_ellipsoid(
     P: BlueOperator | Problem,
     y: ArrayLike,
     W: Any,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     *,
     draws: int,
     rng: Seed = None,
@@ -334,13 +282,13 @@ def distribution_free_ellipsoid(
 ) -> Ellipsoid:
     """Ellipsoid that covers for every law of the noise, from the order statistics of Mahalanobis depth.
 
-    The exact covariance shapes it, and the order statistic of rank ceil(level (draws + 1)) of the squared Mahalanobis
-    length of simulated errors is its squared radius; the module says why it covers. The parameters are those of
-    `distribution_free_band`.
+    The exact covariance shapes it, and the order statistic of rank ceil(confidence_level (draws + 1)) of the squared
+    Mahalanobis length of simulated errors is its squared radius; the module says why it covers. The parameters are
+    those of `distribution_free_band`.
 
     Parameters
     ----------
-    P, y, W, level, draws, rng, progress
+    P, y, W, confidence_level, draws, rng, progress
         As for `distribution_free_band`.
 
     Returns
@@ -351,25 +299,27 @@ def distribution_free_ellipsoid(
     ----------
     Yeh and Singh, Balanced confidence regions based on Tukey's depth and the bootstrap, 1997.
     """
-    P, W, level = _read(P, W, level)
+    P, W, confidence_level = _read(P, W, confidence_level)
     draws = read_draws(draws)
     whitening = Whitening.of_covariance(P.functional_covariance(W))
-    radius = _depth_bound(P, W, level, draws, rng, progress, whitening.squared_lengths)
+    radius = _depth_bound(P, W, confidence_level, draws, rng, progress, whitening.squared_lengths)
     centre, rounding = _centre(P, y, W)
-    return Ellipsoid(centre, whitening, (np.sqrt(radius) + whitening.longest(rounding)) ** 2, level, rounding)
+    return Ellipsoid(
+        centre, whitening, (np.sqrt(radius) + whitening.longest(rounding)) ** 2, confidence_level, rounding
+    )
 
 
 def _depth_bound(
     P: BlueOperator,
     W: sparse.csc_array,
-    level: float,
+    confidence_level: float,
     draws: int,
     rng: Seed,
     progress: Progress | None,
     depth: Callable[[Float], Float],
 ) -> float:
-    """The order statistic of rank ceil(level (draws + 1)) of the depth of simulated errors."""
-    largest = LargestErrors(draws + 1 - order_statistic(level, draws))
+    """The order statistic of rank ceil(confidence_level (draws + 1)) of the depth of simulated errors."""
+    largest = LargestErrors(draws + 1 - order_statistic(confidence_level, draws))
     for errors in Replicates(P, rng, observed_weights(P, W)).columns(0, draws):
         largest.add(depth(errors)[None])
         if progress is not None:
@@ -382,14 +332,14 @@ def _band(found: Functionals, rounding: Float, multiple: float) -> tuple[Float, 
     return found.estimate - half, found.estimate + half
 
 
-def _read(P: BlueOperator | Problem, W: Any, level: float) -> tuple[BlueOperator, sparse.csc_array, float]:
-    level = read_level(level)
+def _read(P: BlueOperator | Problem, W: Any, confidence_level: float) -> tuple[BlueOperator, sparse.csc_array, float]:
+    confidence_level = read_level(confidence_level)
     P = as_operator(P)
     W = read_weights(P.problem.desired, W)
     lost = None if P.problem.undetermined is None else (abs(W).sum(axis=1) > 0) & P.problem.undetermined
     if lost is not None and lost.any():
         raise ValueError(f"W weighs {why_undetermined(P.problem, int(lost.argmax()))}: leave out what it is in")
-    return P, W, level
+    return P, W, confidence_level
 
 
 def _centre(P: BlueOperator, y: ArrayLike, W: sparse.csc_array) -> tuple[Float, Float]:

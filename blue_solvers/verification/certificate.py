@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.verification.by_sums import certify_by_sums
+from blue_solvers.verification.certificate_sums import CertificateSums
+from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
-from blue_solvers.verification.placed_tables import LevelTable
+from blue_solvers.verification.placed_tables import TableAtLevel
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
-from blue_solvers.verification.tally import Tally
-from blue_solvers.verification.ties import Ties
 from blue_solvers.verification.weighed_noise import (
     FinalError,
     NotCertifiedError,
@@ -80,7 +80,7 @@ class Certificate:
 
 @np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
 def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
-    """Bound how far anybody's answer is from the best linear unbiased estimate. No solver takes part.
+    """Bound how far any answer is from the best linear unbiased estimate. No solver takes part.
 
     Parameters
     ----------
@@ -217,11 +217,14 @@ def judged(bound: float, violation: float) -> Certificate:
 
 
 def certificate_of(
-    tally: Tally, schema: Schema, tables: Mapping[str, LevelTable], ties: Ties | None = None
+    sums: CertificateSums,
+    schema: Schema,
+    tables: Mapping[str, TableAtLevel],
+    combinations: ExactCombinations | None = None,
 ) -> Certificate:
-    """What is proved of all parts of a tree together, of whose sums that is the tally."""
+    """What is proved of all parts of a tree together, by their sums added up."""
     try:
-        return judged(tally.bound(tables, schema, tally.all_left(), ties), tally.violation)
+        return judged(sums.bound(tables, schema, sums.all_left(), combinations), sums.violation)
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal))
 

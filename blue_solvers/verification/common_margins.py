@@ -25,12 +25,12 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table, make_table
 from constraint_builders.relations.marginals import cell_map
 
-Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are known to be empty
+Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are structural zeros
 
 
 @dataclass(frozen=True)
 class CutVariables:
-    """A variable, or those together of which cells are known to be empty, as tables cut its levels.
+    """A variable, or those together of which cells are structural zeros, as tables cut its levels.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class TwoTables(NamedTuple):
 
 
 class CommonMargins:
-    """Common margins of some tables of a leaf, of which the same cells are known to be empty.
+    """Common margins of some tables of a leaf, of which the same cells are structural zeros.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class CommonMargins:
     columns : sequence of slice
         Where they are in a row.
     zeros : (axes, ndarray of bool (levels of axes)), optional
-        Cells that are known to be empty.
+        Cells that are structural zeros.
 
     Attributes
     ----------

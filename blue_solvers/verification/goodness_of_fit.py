@@ -120,7 +120,7 @@ class Fit:
 
     @property
     def variances(self) -> Float:
-        """Of the noise in it, (N,)."""
+        """Of the noise in it, (N,), in squared units of the counts."""
         return self.problem.variances if self.sources is None else self.sources.variances
 
     def cell(self, position: int) -> int:
@@ -146,7 +146,7 @@ class Fit:
 
         Returns
         -------
-        ndarray of int
+        ndarray of int, (cells,)
         """
         cells = self.problem.observed.slice(name)
         if self.sources is None:

@@ -43,14 +43,14 @@ class LeafSums:
     figures, size : int
         Number of figures, and of cells.
     free : ndarray of bool, (N,)
-        Cells that are not known to be empty.
+        Cells that are no structural zeros.
     cuts : list of (slice, (int, int))
         Of all groups of leaves where their cells are, and their shape.
     """
 
     def __init__(self, places: PlacedTables, observed: int) -> None:
         self._places = places
-        self.figures = max([observed, *(sheet.place.stop for sheet in places.sheets)])
+        self.figures = max([observed, *(placed.place.stop for placed in places.level_tables)])
         shapes = [(some.rows.size, places.levels[some.level].width) for some in places.leaves]
         ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
         self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
@@ -82,8 +82,8 @@ class LeafSums:
             vector = level.vector(level.rows)
             level.held(vector, level.rows)[0] = whole[0]
             level.sum_up(vector, level.rows)
-            for sheet in level.sheets:
-                found[sheet.place] = level.of(sheet, vector, level.rows)[0].ravel()
+            for placed in level.level_tables:
+                found[placed.place] = level.of(placed, vector, level.rows)[0].ravel()
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
@@ -91,9 +91,9 @@ class LeafSums:
         said = list[Cells]()
         for level in self._places.levels:
             vector = level.vector(level.rows)
-            for sheet in level.sheets:
-                if sheet.place.stop <= figures.size:
-                    level.of(sheet, vector, level.rows)[0] += figures[sheet.place].reshape(level.rows, -1)
+            for placed in level.level_tables:
+                if placed.place.stop <= figures.size:
+                    level.of(placed, vector, level.rows)[0] += figures[placed.place].reshape(level.rows, -1)
             level.spread_out(vector, level.rows)
             said.append(level.held(vector, level.rows))
         found = np.empty(self.size)
@@ -132,7 +132,7 @@ class KnownExactly:
     rows, values : csr_array, (k, n), ndarray, (k,)
         Rows over the observed cells and what they are, equalities last.
     free : ndarray of bool, (N,)
-        Cells of leaves that are neither known to be empty nor say themselves what they are.
+        Cells of leaves that are neither structural zeros nor say themselves what they are.
 
     Raises
     ------
@@ -150,10 +150,10 @@ class KnownExactly:
         told, self.free = np.zeros(y.size, dtype=bool), self.sums.free.copy()
         for (cut, shape), some in zip(self.sums.cuts, places.leaves, strict=True):
             level = places.levels[some.level]
-            sheet = level.own[0]
-            if len(level.tables) == 1 and sheet.key:
-                told[sheet.place].reshape(level.rows, -1)[some.rows] = True
-                self.free[cut] &= np.broadcast_to(sheet.variance[some.rows] > 0, shape).ravel()
+            placed = level.own[0]
+            if len(level.tables) == 1 and placed.key:
+                told[placed.place].reshape(level.rows, -1)[some.rows] = True
+                self.free[cut] &= np.broadcast_to(placed.variance[some.rows] > 0, shape).ravel()
         told &= problem.exact
         cells = np.flatnonzero(problem.exact & ~told)
         own = sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, y.size))

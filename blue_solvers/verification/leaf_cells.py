@@ -79,9 +79,9 @@ class LeafCells:
         if number in self._filled:
             return self._filled[number], np.zeros(some.rows.size)
         level = self.places.levels[some.level]
-        if not all(sheet.key for sheet in level.own):
+        if not all(placed.key for placed in level.own):
             raise NotCertifiedError(f"no table at {level.name} holds all others")
-        cells = side_by_side([np.asarray(sheet.x[some.here], dtype=float) for sheet in level.own], level.columns)
+        cells = side_by_side([np.asarray(placed.x[some.here], dtype=float) for placed in level.own], level.columns)
         if some.margins is not None:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
@@ -121,10 +121,10 @@ class LeafCells:
     def _fill_in(self) -> None:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
         for above, level in reversed(list(enumerate(self.places.levels))):
-            total, sheet = self.total[above], level.own[0]
+            total, placed = self.total[above], level.own[0]
             if not total.size:
                 continue
-            x = sheet.x[:]
+            x = placed.x[:]
             lacking = np.isnan(total[0]) & np.isfinite(x)
             reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
             some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}

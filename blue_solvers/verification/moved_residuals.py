@@ -15,18 +15,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, plus, spread, sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
-    Below,
+    ChildSummary,
     Leaves,
     Level,
+    LevelTable,
     PlacedTables,
-    Sheet,
     added,
 )
-from blue_solvers.verification.tally import NOTHING_KNOWN, Tally, judge
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import parse_table
@@ -48,13 +48,13 @@ class MovedResiduals:
 
     Attributes
     ----------
-    tally : Tally
+    totals : CertificateSums
     sums, apart : ndarray, (figures,)
         Of the leaves' cells, and how far figures are off them.
     """
 
     def __init__(self, places: PlacedTables, keep: int = 0) -> None:
-        self.places, self.tally, self.cells = places, Tally(), LeafCells(places)
+        self.places, self.totals, self.cells = places, CertificateSums(), LeafCells(places)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
         self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
@@ -65,20 +65,20 @@ class MovedResiduals:
         for number, (level, rows) in enumerate(zip(places.levels, self.cells.inner, strict=True)):
             total = self.cells.total[number]
             said = np.zeros(total.shape)
-            if level.sheets and rows.size:
+            if level.level_tables and rows.size:
                 said[:, rows] = self._look_at(level, rows, (total[:, rows], self.cells.error[number][rows]))
             self._said.append(said)
 
-    def finish(self) -> Tally:
+    def finish(self) -> CertificateSums:
         """Of a tree above which nothing is, or of areas."""
         self._move_back(0)
-        return self.tally
+        return self.totals
 
-    def hand_over(self) -> tuple[Tally, Below]:
+    def hand_over(self) -> tuple[CertificateSums, ChildSummary]:
         """Of a part, with what the tree above has to know of its root."""
         below = self._below()
         self._move_back(1)
-        return self.tally, below
+        return self.totals, below
 
     def _look_at(
         self,
@@ -91,7 +91,7 @@ class MovedResiduals:
         """What the residuals of some places say of the tables that hold all others.
 
         Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; of leaves
-        those of tables that hold all others may be these cells themselves, of which some are known to be empty.
+        those of tables that hold all others may be these cells themselves, of which some are structural zeros.
         """
         count = rows.size
         said, vector, errors = level.vector(count), level.vector(count), np.zeros((2, count))
@@ -102,42 +102,42 @@ class MovedResiduals:
             errors[1] = 0.0 if are_cells else error
             if level.others:
                 errors[0] = error + len(level.others) * sum_rounding(1, level.width) * sizes_of(cells)
-        known = self.tally if sums is not None else Tally()  # judged once
-        for sheet in filter(lambda sheet: sheet.key, level.sheets):
-            own = sheet is level.own[sheet.holder]
-            here = np.ascontiguousarray(empty[:, level.columns[sheet.holder]] if own and empty.size else NONE_EMPTY)
-            total, rho = (level.of(sheet, cells, count) for cells in (vector, said))
-            figures, noise = sheet.figures, (sheet.variance, sheet.least)
+        known = self.totals if sums is not None else CertificateSums()  # judged once
+        for placed in filter(lambda placed: placed.key, level.level_tables):
+            own = placed is level.own[placed.cover]
+            here = np.ascontiguousarray(empty[:, level.columns[placed.cover]] if own and empty.size else NONE_EMPTY)
+            total, rho = (level.of(placed, cells, count) for cells in (vector, said))
+            figures, noise = placed.figures, (placed.variance, placed.least)
             high, low = (np.ascontiguousarray(half) for half in total)
-            found = known.found, known.tables.setdefault(sheet.key, NOTHING_KNOWN.copy())
+            found = known.found, known.tables.setdefault(placed.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
             weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
-            if sheet.rho is not None:
-                known.found[5], weighted = rounded, sheet.rho[rows]
-            elif sheet.tied is not None:
-                known.found[5] += sheet.tied.pull(weighted, sheet.variance[rows], rows)
+            if placed.rho is not None:
+                known.found[5], weighted = rounded, placed.rho[rows]
+            elif placed.combined is not None:
+                known.found[5] += placed.combined.pull(weighted, placed.variance[rows], rows)
             rho[0] = weighted
             if sums is None:
                 continue
             if known.found[6]:
                 raise NotCertifiedError(
-                    f"table {sheet.table.name!r} at {level.name} has cells below that nothing is said of"
+                    f"table {placed.table.name!r} at {level.name} has cells below that nothing is said of"
                 )
             known.cells += high.size
-            if sheet.tied is not None or self.sums.size:
-                self._keep(sheet, rows, figures[0][rows], total, error)
+            if placed.combined is not None or self.sums.size:
+                self._keep(placed, rows, figures[0][rows], total, error)
         level.spread_out(said, count)
         return level.held(said, count)
 
-    def _keep(self, sheet: Sheet, rows: Index, x: Float, total: Cells, error: Float) -> None:
+    def _keep(self, placed: LevelTable, rows: Index, x: Float, total: Cells, error: Float) -> None:
         """Keep sums of the leaves' cells beside figures of a table, and what combinations of these are."""
         off = abs(x - total[0] - total[1]) + error[:, None]
         if self.sums.size:
-            self.sums[sheet.place].reshape(-1, x.shape[1])[rows] = total.sum(axis=0, dtype=np.longdouble)
-            self.apart[sheet.place].reshape(-1, x.shape[1])[rows] = np.nan_to_num(off)
-        if sheet.tied is not None:
-            self.tally.tied = added(self.tally.tied, sheet.tied.sums(rows, x, off))
+            self.sums[placed.place].reshape(-1, x.shape[1])[rows] = total.sum(axis=0, dtype=np.longdouble)
+            self.apart[placed.place].reshape(-1, x.shape[1])[rows] = np.nan_to_num(off)
+        if placed.combined is not None:
+            self.totals.combined = added(self.totals.combined, placed.combined.sums(rows, x, off))
 
     def _residuals(self, number: int) -> tuple[Cells, Float]:
         """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part."""
@@ -156,7 +156,7 @@ class MovedResiduals:
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
-        error = sum_rounding(len(level.sheets) + len(self._said) + len(level.tables), 1) * sizes
+        error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
         self._rounded[number] = _weighed(np.broadcast_to(error, said[0].shape), finite(variance))
         self._drop(some, level, said, variance)
         return said, variance
@@ -184,59 +184,59 @@ class MovedResiduals:
             return self._kept[number].copy()
         sums = None if number in self._judged else self.cells.of(number)
         self._judged.add(number)
-        self.tally.has_empty |= some.empty.size > 0
+        self.totals.has_empty |= some.empty.size > 0
         are_cells = some.margins is None and not self.cells.is_filled(number)
         return self._look_at(self.places.levels[some.level], some.rows, sums, are_cells, some.empty)
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take, at no cost."""
-        for sheet in level.others if some.told is None else level.sheets:
-            own = sheet.variance[some.rows]
+        for placed in level.others if some.told is None else level.level_tables:
+            own = placed.variance[some.rows]
             if not own.all():
-                level.put_back(sheet, np.where(own == 0, 0.0, np.inf), said, variance)
+                level.put_back(placed, np.where(own == 0, 0.0, np.inf), said, variance)
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
-        self.tally.left, self.tally.returned = 0.0, {}
-        for sheet in self.places.sheets:
-            if sheet.left is not None:
-                sheet.left[:] = 0.0
+        self.totals.left, self.totals.returned = 0.0, {}
+        for placed in self.places.level_tables:
+            if placed.left is not None:
+                placed.left[:] = 0.0
         self._hand_on()
         for number, some in enumerate(self.places.leaves):
             require_time()
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
-            sheets = level.others if some.told is None else level.sheets
-            for sheet in sheets if careful else ():
-                own = sheet.variance[some.rows]
+            level_tables = level.others if some.told is None else level.level_tables
+            for placed in level_tables if careful else ():
+                own = placed.variance[some.rows]
                 if (np.isfinite(own) & (own > 0)).any():
-                    self._leave(sheet, some.rows, level.put_back(sheet, own, said, variance))
+                    self._leave(placed, some.rows, level.put_back(placed, own, said, variance))
             if some.told is not None:
-                before = self.tally.returned.get(level.name, 0.0)
-                self.tally.returned[level.name] = before + _weighed(said[0], variance)
+                before = self.totals.returned.get(level.name, 0.0)
+                self.totals.returned[level.name] = before + _weighed(said[0], variance)
                 continue
             lost = np.where(np.isinf(variance), said[0], 0.0)
             if lost.any():  # where something else is known exactly rounding leaves what nothing takes
-                before = np.sqrt(self.tally.returned.get("", 0.0))
-                self.tally.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
+                before = np.sqrt(self.totals.returned.get("", 0.0))
+                self.totals.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
                 said[0][lost != 0] = 0.0
             if some.empty.size:
                 said[0][variance == 0] = 0.0
             for columns, holding in zip(level.columns, level.own, strict=True):
                 self._leave(holding, some.here, said[0][:, columns])
         for number, level in enumerate(self.places.levels):
-            for sheet in level.sheets:
-                if sheet.key in self._put:
-                    self._leave(sheet, self.cells.inner[number], self._put[sheet.key])
-        self.tally.rounded = sum(self._rounded.values())
-        return self.tally.left + sum(self.tally.returned.values())
+            for placed in level.level_tables:
+                if placed.key in self._put:
+                    self._leave(placed, self.cells.inner[number], self._put[placed.key])
+        self.totals.rounded = sum(self._rounded.values())
+        return self.totals.left + sum(self.totals.returned.values())
 
-    def _leave(self, sheet: Sheet, rows: slice | Index, cells: Float) -> None:
+    def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals in cells of a table."""
-        variance = sheet.variance[rows]
-        self.tally.left += _weighed(cells, variance)
-        if sheet.left is not None:
-            sheet.left[rows] = np.where(variance > 0, cells, 0.0)
+        variance = placed.variance[rows]
+        self.totals.left += _weighed(cells, variance)
+        if placed.left is not None:
+            placed.left[rows] = np.where(variance > 0, cells, 0.0)
 
     def _move_back(self, first: int) -> None:
         """Leave residuals where they are; where that is much, move to the areas of levels what they have in common.
@@ -260,13 +260,13 @@ class MovedResiduals:
 
     def _is_little(self, square: float) -> bool:
         """Whether what is left is next to nothing, or to what figures disagree by."""
-        least = max(NEAR * np.sqrt(self.tally.cells), MOST_BESIDE * np.sqrt(self.tally.apart))
+        least = max(NEAR * np.sqrt(self.totals.cells), MOST_BESIDE * np.sqrt(self.totals.apart))
         return bool(np.sqrt(square) <= least)
 
-    def _measured(self, number: int) -> list[Sheet]:
+    def _measured(self, number: int) -> list[LevelTable]:
         """Tables of a level that were measured in places that are no leaves."""
-        sheets, rows = self.places.levels[number].sheets, self.cells.inner[number]
-        return [sheet for sheet in sheets if np.isfinite(sheet.variance[rows]).any()]
+        level_tables, rows = self.places.levels[number].level_tables, self.cells.inner[number]
+        return [placed for placed in level_tables if np.isfinite(placed.variance[rows]).any()]
 
     def _take_back(self, numbers: Sequence[int], free: bool) -> None:
         """Move to the tables of levels what the cells of their places have in common; if `free`, at no cost.
@@ -285,11 +285,11 @@ class MovedResiduals:
             for part in taken[number][:, rows]:
                 plus(mean, part)
             moved = -mean
-            for sheet in self._measured(number):
-                own, known = sheet.variance[rows], self._put.get(sheet.key)
+            for placed in self._measured(number):
+                own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
-                share = level.put_back(sheet, own, mean, variance, known)
-                self._put[sheet.key] = share if known is None else known + share
+                share = level.put_back(placed, own, mean, variance, known)
+                self._put[placed.key] = share if known is None else known + share
             for part in mean:
                 plus(moved, part)
             for cells in (said, taken[number]):
@@ -331,7 +331,7 @@ class MovedResiduals:
             means[number] = np.where(np.isinf(lacks), unmeasured, mean), squares[0] + lacks
         return means
 
-    def _below(self) -> Below:
+    def _below(self) -> ChildSummary:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
         said, total = self._said[0], self.cells.total[0]
         if not said.size:
@@ -346,7 +346,7 @@ class MovedResiduals:
             plus(said, -share)
             variance, error = self._means([0])[0][1], self.cells.error[0]
         whole = total.sum(axis=0, dtype=np.longdouble)
-        return Below(
+        return ChildSummary(
             share,
             variance[:, :1] if (variance == variance[:, :1]).all() else variance,
             total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
@@ -362,9 +362,9 @@ class MovedResiduals:
             return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
 
         for number in range(first, len(self.places.levels)):
-            for sheet in self.places.levels[number].sheets:
-                exact, reach = (sheet.variance == 0).all(axis=1), some.reach.get(number)
-                if exact.any() and holds(sheet.table.name):
+            for placed in self.places.levels[number].level_tables:
+                exact, reach = (placed.variance == 0).all(axis=1), some.reach.get(number)
+                if exact.any() and holds(placed.table.name):
                     if number == some.level:
                         found |= exact[some.rows]
                     elif reach is not None:
@@ -378,7 +378,7 @@ class MovedResiduals:
     def _known(self) -> list[str]:
         """Tables that are known exactly in all leaves."""
         schema, leaves = self.places.schema, self.places.leaves
-        names = {sheet.table.name for sheet in self.places.sheets if (sheet.variance == 0).all(axis=1).any()}
+        names = {placed.table.name for placed in self.places.level_tables if (placed.variance == 0).all(axis=1).any()}
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]

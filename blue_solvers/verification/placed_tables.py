@@ -32,7 +32,7 @@ from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice
 from constraint_builders.description.table import Table
 
-LevelTable = tuple[int, Table]
+TableAtLevel = tuple[int, Table]
 NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
 EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 
@@ -48,7 +48,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class TiedCells:
+class CombinedCells:
     """The cells of a table that combinations speak of.
 
     Attributes
@@ -62,7 +62,7 @@ class TiedCells:
     multipliers: Float
 
     @classmethod
-    def of(cls, share: sparse.csr_array, multipliers: Float | None = None) -> TiedCells | None:
+    def of(cls, share: sparse.csr_array, multipliers: Float | None = None) -> CombinedCells | None:
         """From the combinations' columns of a table; None where they say nothing of it."""
         multipliers = np.zeros(share.shape[0]) if multipliers is None else multipliers
         return cls(share.tocoo(), multipliers) if share.nnz else None
@@ -102,7 +102,7 @@ def added(one: Long, two: Long) -> Long:
 
 
 @dataclass
-class Sheet:
+class LevelTable:
     """A table of a level of places.
 
     Attributes
@@ -119,13 +119,13 @@ class Sheet:
         Of the same shape as `variance`, which it is by default: a diagonal below the covariance.
     rho, left : ndarray (G, cells), optional
         The weighted residuals, where they are not (y - x) / variance, and where what is left of them goes.
-    tied : TiedCells, optional
+    combined : CombinedCells, optional
         What combinations of cells that are known exactly say of it.
     place : slice
         Of its figures among all of a problem.
-    holder : int
+    cover : int
         Which of the tables that hold all others it is summed from.
-    through : Sheet or None
+    through : LevelTable or None
         A smaller one that it is summed from, which is summed from the same.
     into : ndarray of int
         For every cell of that table, or of `through`, the cell that it is summed to; empty where they are the same.
@@ -140,10 +140,10 @@ class Sheet:
     least: Float = field(default_factory=lambda: NOTHING)
     rho: Float | None = None
     left: Float | None = None
-    tied: TiedCells | None = None
+    combined: CombinedCells | None = None
     place: slice = field(default_factory=lambda: slice(0))
-    holder: int = 0
-    through: Sheet | None = None
+    cover: int = 0
+    through: LevelTable | None = None
     into: Index = field(default_factory=lambda: NO_MAP)
 
     def __post_init__(self) -> None:
@@ -151,10 +151,10 @@ class Sheet:
             self.least = self.variance
 
     @classmethod
-    def silent(cls, level: int, table: Table, rows: int, holder: int = 0) -> Sheet:
+    def unmeasured(cls, level: int, table: Table, rows: int, cover: int = 0) -> LevelTable:
         """Of which nothing is said."""
         nothing = np.broadcast_to(np.nan, (rows, table.size))
-        return cls("", level, table, np.full((rows, 1), np.inf), np.zeros(nothing.shape), nothing, holder=holder)
+        return cls("", level, table, np.full((rows, 1), np.inf), np.zeros(nothing.shape), nothing, cover=cover)
 
     @property
     def figures(self) -> tuple[Float, Float]:
@@ -163,11 +163,11 @@ class Sheet:
         return x, y
 
     @cached_property
-    def of_holder(self) -> Index:
+    def of_cover(self) -> Index:
         """For every cell of the table that holds it its own."""
         if self.through is None:
             return self.into if self.into.size else np.arange(self.table.size)
-        return self.into[self.through.of_holder] if self.into.size else self.through.of_holder
+        return self.into[self.through.of_cover] if self.into.size else self.through.of_cover
 
 
 @dataclass
@@ -183,13 +183,13 @@ class Level:
     rows : int
     tables : tuple of Table
         Those that hold all others of the level.
-    sheets : list of Sheet
+    level_tables : list of LevelTable
     places : ndarray, (3, rows), or (3, 1) where all are alike
         The largest weight of a leaf in every place; 1 for those that may be all of the one above, since they have no
         siblings; the most that squared weights of a leaf come to.
     above : dict of int to Reach
         By level the places that those are in to which sums of the leaves are handed on; see `Leaves.above`.
-    own : list of Sheet
+    own : list of LevelTable
         Of those that hold all others.
     """
 
@@ -197,32 +197,32 @@ class Level:
     number: int
     rows: int
     tables: tuple[Table, ...]
-    sheets: list[Sheet]
+    level_tables: list[LevelTable]
     places: Float
     above: dict[int, Reach] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.sheets.sort(key=lambda sheet: sheet.table.size)
-        by_name = {sheet.table.name: sheet for sheet in reversed(self.sheets)}
+        self.level_tables.sort(key=lambda placed: placed.table.size)
+        by_name = {placed.table.name: placed for placed in reversed(self.level_tables)}
         self.own = [
-            by_name.get(table.name) or Sheet.silent(self.number, table, self.rows, holder)
-            for holder, table in enumerate(self.tables)
+            by_name.get(table.name) or LevelTable.unmeasured(self.number, table, self.rows, cover)
+            for cover, table in enumerate(self.tables)
         ]
         ends = [0, *accumulate(table.size for table in self.tables)]
         self.columns, self.width = [slice(a, b) for a, b in pairwise(ends)], ends[-1]  # of its tables in a row
-        self.others = [sheet for sheet in self.sheets if sheet is not self.own[sheet.holder]]
+        self.others = [placed for placed in self.level_tables if placed is not self.own[placed.cover]]
         self._starts, self._cells, steps, first = dict[int, int](), self.width, list[list[list[int]]](), 0
-        for sheet in reversed(self.others):
-            columns, size, own = self.columns[sheet.holder], sheet.table.size, self._cells
+        for placed in reversed(self.others):
+            columns, size, own = self.columns[placed.cover], placed.table.size, self._cells
             source, start, wide, count = 0, columns.start, self.width, columns.stop - columns.start
-            if sheet.through is not None:
-                source, start, wide = self._starts[id(sheet.through)], 0, sheet.through.table.size
+            if placed.through is not None:
+                source, start, wide = self._starts[id(placed.through)], 0, placed.through.table.size
                 count = wide
             of_rows = [source, 0, 1, 0, own, 0, 0, 0]
-            steps.append([of_rows, [start, wide, 0, count, 0, size, -1, first if sheet.into.size else -1]])
-            self._starts[id(sheet)], self._cells, first = own, own + size, first + sheet.into.size
+            steps.append([of_rows, [start, wide, 0, count, 0, size, -1, first if placed.into.size else -1]])
+            self._starts[id(placed)], self._cells, first = own, own + size, first + placed.into.size
         self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
-        self._into = np.concatenate([NO_MAP, *(sheet.into for sheet in reversed(self.others))])
+        self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
 
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
@@ -245,28 +245,32 @@ class Level:
         steps = self.steps(rows)[::-1].copy()
         spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
-    def of(self, sheet: Sheet, vector: Cells, rows: int) -> Cells:
+    def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""
-        start = self._starts.get(id(sheet))
+        start = self._starts.get(id(placed))
         if start is None:
-            return self.held(vector, rows)[:, :, self.columns[sheet.holder]]
-        return vector[:, start * rows : (start + sheet.table.size) * rows].reshape(len(vector), rows, sheet.table.size)
+            return self.held(vector, rows)[:, :, self.columns[placed.cover]]
+        return vector[:, start * rows : (start + placed.table.size) * rows].reshape(
+            len(vector), rows, placed.table.size
+        )
 
     def variances(self, rows: slice | Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""
-        return side_by_side([sheet.variance[rows] for sheet in self.own], self.columns)
+        return side_by_side([placed.variance[rows] for placed in self.own], self.columns)
 
     def room(self, rows: int | None = None) -> Cells:
         """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
         return np.zeros((2, self.rows if rows is None else rows, self.width))
 
-    def put_back(self, sheet: Sheet, own: Float, said: Cells, variance: Float, known: Float | None = None) -> Float:
+    def put_back(
+        self, placed: LevelTable, own: Float, said: Cells, variance: Float, known: Float | None = None
+    ) -> Float:
         """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
 
         `known` is what was moved there before.
         """
-        noise, columns, into = finite(variance), self.columns[sheet.holder], sheet.of_holder
-        size, here = sheet.table.size, noise[:, columns]
+        noise, columns, into = finite(variance), self.columns[placed.cover], placed.of_cover
+        size, here = placed.table.size, noise[:, columns]
         own = np.broadcast_to(own, (len(variance), size))
         weight, total = (summed(into, size, cells[None])[0] for cells in (here, here * said[0][:, columns]))
         usable = np.isfinite(own) & (weight > 0)
@@ -283,7 +287,7 @@ class Level:
 
 
 @dataclass
-class Below:
+class ChildSummary:
     """What parts tell of their roots, one row each, in the cells of their finest table.
 
     Attributes
@@ -307,7 +311,7 @@ class Below:
     known: list[str] = field(default_factory=list)
 
     @classmethod
-    def of_all(cls, below: Sequence[Below]) -> Below:
+    def of_all(cls, below: Sequence[ChildSummary]) -> ChildSummary:
         """Of several roots."""
         return cls(
             np.concatenate([own.share for own in below]),
@@ -333,8 +337,8 @@ class Leaves:
     margins : CommonMargins or None
         Where several tables hold all others.
     empty : ndarray of bool, (leaves, cells), or (0, 0)
-        Cells that are known to be empty.
-    told : Below or None
+        Cells that are structural zeros.
+    told : ChildSummary or None
         Of roots of branches that were cut off.
     """
 
@@ -344,7 +348,7 @@ class Leaves:
     areas: Callable[[], dict[int, Reach]]
     margins: CommonMargins | None = None
     empty: Flags = field(default_factory=lambda: NONE_EMPTY)
-    told: Below | None = None
+    told: ChildSummary | None = None
 
     @cached_property
     def here(self) -> slice | Index:
@@ -367,11 +371,11 @@ class PlacedTables:
     nest: bool
 
     @property
-    def sheets(self) -> Iterator[Sheet]:
+    def level_tables(self) -> Iterator[LevelTable]:
         """Of all levels."""
-        return (sheet for level in self.levels for sheet in level.sheets)
+        return (placed for level in self.levels for placed in level.level_tables)
 
     @property
-    def tables(self) -> dict[str, LevelTable]:
-        """By the keys of sheets."""
-        return {sheet.key: (sheet.level, sheet.table) for sheet in self.sheets}
+    def tables(self) -> dict[str, TableAtLevel]:
+        """By the keys of level tables."""
+        return {placed.key: (placed.level, placed.table) for placed in self.level_tables}

@@ -13,13 +13,13 @@ from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
-    Below,
+    ChildSummary,
+    CombinedCells,
     Leaves,
     Level,
     LevelTable,
     PlacedTables,
-    Sheet,
-    TiedCells,
+    TableAtLevel,
 )
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
@@ -31,7 +31,7 @@ from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**17  # cells of leaves worked on at a time
 MOST_HOLDING = 40  # tables of one place, each compared with each
-MOST_PATTERNS = 64  # of cells known to be empty, where several tables hold all others
+MOST_PATTERNS = 64  # of structural zeros, where several tables hold all others
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def matrix_of_claims(problem: Problem, made: Sequence[Claim]) -> sparse.csr_arra
 
 
 def finest_tables(
-    schema: Schema, levels: int, observed: Sequence[LevelTable], claimed: Sequence[LevelTable] = ()
+    schema: Schema, levels: int, observed: Sequence[TableAtLevel], claimed: Sequence[TableAtLevel] = ()
 ) -> list[Table] | None:
     """For every geolevel a table that holds all of it and of those above; None where that of the last does not."""
     found: list[Table] = []
@@ -105,9 +105,9 @@ def tree_places(
     schema: Schema,
     tree: LevelledTree,
     finest: Sequence[Table],
-    sheets: Sequence[Sheet],
+    level_tables: Sequence[LevelTable],
     zeros: StructuralZeros | None = None,
-    handed: Mapping[int, Below] | None = None,
+    summaries: Mapping[int, ChildSummary] | None = None,
 ) -> PlacedTables:
     """Of a tree, in which a table holds all others at every level.
 
@@ -117,15 +117,15 @@ def tree_places(
     tree : LevelledTree
     finest : sequence of Table
         For every level.
-    sheets : sequence of Sheet
+    level_tables : sequence of LevelTable
     zeros : StructuralZeros, optional
         Over all nodes.
-    handed : mapping of int to Below, optional
+    summaries : mapping of int to ChildSummary, optional
         What was told of leaves whose branches were cut off, by their positions.
     """
-    levels, sheets = [], [*sheets, *_known_below(schema, tree, finest, handed or {})]
+    levels, level_tables = [], [*level_tables, *_known_below(schema, tree, finest, summaries or {})]
     for number, members in enumerate(tree.members):
-        own = [sheet for sheet in sheets if sheet.level == number]
+        own = [placed for placed in level_tables if placed.level == number]
         _lay_steps(schema, (finest[number],), own)
         here = as_slice(members)
         parent, children = tree.parent[here], tree.child_counts[here]
@@ -137,33 +137,33 @@ def tree_places(
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
-        told = np.isin(whole, list(handed)) if handed else np.zeros(0, dtype=bool)
-        for nodes, below in ((whole[~told], None), (whole[told], handed)) if handed else ((whole, None),):
+        told = np.isin(whole, list(summaries)) if summaries else np.zeros(0, dtype=bool)
+        for nodes, below in ((whole[~told], None), (whole[told], summaries)) if summaries else ((whole, None),):
             for some in _pieces(nodes, finest[number].size):
                 empty = NONE_EMPTY
                 if zeros is not None and below is None:
                     empty = zeros.cells(finest[number], some).reshape(some.size, -1)
                 rows, of_some = tree.rank_in_level[some], (schema, tree, finest, number, some)
                 above, ancestors = _areas(*of_some), partial(_areas, *of_some, all_above=True)
-                roots = None if below is None else Below.of_all([below[node] for node in some.tolist()])
+                roots = None if below is None else ChildSummary.of_all([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
 
 
 def _known_below(
-    schema: Schema, tree: LevelledTree, finest: Sequence[Table], handed: Mapping[int, Below]
-) -> Iterator[Sheet]:
+    schema: Schema, tree: LevelledTree, finest: Sequence[Table], summaries: Mapping[int, ChildSummary]
+) -> Iterator[LevelTable]:
     """Tables that parts know exactly in all leaves, as those of their roots, of which nothing else is said."""
     roots = dict[tuple[int, str], list[int]]()
-    for node, own in handed.items():
+    for node, own in summaries.items():
         for name in own.known:
             roots.setdefault((int(tree.level_of[node]), name), []).append(node)
     for (number, name), nodes in roots.items():
         table = parse_table(schema, name)
         if refines(schema, finest[number], table):
-            sheet = Sheet.silent(number, table, tree.members[number].size)
-            sheet.variance[tree.rank_in_level[nodes]] = 0.0
-            yield sheet
+            placed = LevelTable.unmeasured(number, table, tree.members[number].size)
+            placed.variance[tree.rank_in_level[nodes]] = 0.0
+            yield placed
 
 
 def _areas(
@@ -188,10 +188,10 @@ def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
     NotCertifiedError
         If no tables of the leaves hold all others.
     """
-    sheets = _sheets(problem, y, x, made)
+    level_tables = _level_tables(problem, y, x, made)
     finest = holds_all(problem, made)
     if finest is None and (problem.areas is not None or problem.domain.spine.size == 1):
-        return _crossing_places(problem, sheets)
+        return _crossing_places(problem, level_tables)
     if finest is None:
         schema, level = problem.domain.schema, problem.domain.spine.levels[-1]
         axes = {axis for table in problem.observed_tables for axis in table.axes}
@@ -200,36 +200,38 @@ def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
             f"its counts are too many to list, and no table that was measured at {level!r} holds all others: a "
             f"measurement of {whole.name!r} there, with any variance, would let sums prove it"
         )
-    return tree_places(problem.domain.schema, problem.domain.spine, finest, sheets, problem.zeros)
+    return tree_places(problem.domain.schema, problem.domain.spine, finest, level_tables, problem.zeros)
 
 
-def _sheets(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> list[Sheet]:
-    by_geounit, sheets, start = problem.geounit_variances, [], y.size
+def _level_tables(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> list[LevelTable]:
+    by_geounit, level_tables, start = problem.geounit_variances, [], y.size
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
         cut, shape = problem.observed.block(i), (-1, table.size)
         own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
         values = y[cut].reshape(shape), x[cut].reshape(shape)
-        sheet = Sheet(f"{level} {table.name}", level, table, own, *values, place=cut)
+        placed = LevelTable(f"{level} {table.name}", level, table, own, *values, place=cut)
         if problem.equalities is not None:
-            sheet.tied = TiedCells.of(problem.equalities[0][:, cut])
-        sheets.append(sheet)
+            placed.combined = CombinedCells.of(problem.equalities[0][:, cut])
+        level_tables.append(placed)
     for claim in made:
         figures, start = claim.figures.reshape(-1, claim.table.size), start + claim.figures.size
-        sheet = Sheet.silent(claim.level, claim.table, len(figures))
-        sheets.append(replace(sheet, key=f"claim {claim.index}", x=figures, place=slice(start - figures.size, start)))
-    return sheets
+        placed = LevelTable.unmeasured(claim.level, claim.table, len(figures))
+        level_tables.append(
+            replace(placed, key=f"claim {claim.index}", x=figures, place=slice(start - figures.size, start))
+        )
+    return level_tables
 
 
-def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
+def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable]) -> PlacedTables:
     """Of areas, or of one place: several tables may hold all others."""
     places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
     if problem.areas is not None:
-        for sheet in sheets:  # other layers of leaves are the leaves too
-            layer = problem.areas.layer(places.levels[sheet.level])
-            sheet.level = last if layer.is_of_leaves else sheet.level
-    spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
-    of_leaves = [sheet for sheet in spoken if sheet.level == last]
-    tables = _holders([sheet for sheet in of_leaves if np.isfinite(sheet.variance).all()], schema)
+        for placed in level_tables:  # other layers of leaves are the leaves too
+            layer = problem.areas.layer(places.levels[placed.level])
+            placed.level = last if layer.is_of_leaves else placed.level
+    in_use = [placed for placed in level_tables if _is_in_use(problem, placed)]
+    of_leaves = [placed for placed in in_use if placed.level == last]
+    tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema)
     if len(tables) > MOST_HOLDING and problem.areas is None:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
@@ -237,14 +239,14 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
         )
     levels = []
     for number, name in enumerate(places.levels):
-        own, members = [sheet for sheet in spoken if sheet.level == number], places.leaves_of(number)
+        own, members = [placed for placed in in_use if placed.level == number], places.leaves_of(number)
         _hold(schema, tables, own, "" if problem.areas is None else f" of {name!r}")
         weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
         squares = float(members.power(2).sum(axis=0).max(initial=0.0)) or 1.0
         described = np.stack([weight, np.zeros(weight.size), np.full(weight.size, squares)])
         levels.append(Level(name, number, weight.size, tables, own, described))
     leaves = []
-    by_leaf = {number: places.leaves_of(number).tocsc() for number in range(last) if levels[number].sheets}
+    by_leaf = {number: places.leaves_of(number).tocsc() for number in range(last) if levels[number].level_tables}
     for some, margins in _alike(problem, levels[last]):
         reach = {}
         for number, members in by_leaf.items():
@@ -259,49 +261,49 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
     return PlacedTables(schema, levels, leaves, nest=False)
 
 
-def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], where: str) -> None:
-    """Say of every sheet which table holds it."""
-    for sheet in sheets:
-        holder = next((i for i, table in enumerate(tables) if refines(schema, table, sheet.table)), None)
-        if holder is None:
+def _hold(schema: Schema, tables: Sequence[Table], level_tables: Sequence[LevelTable], where: str) -> None:
+    """Say of every table which table holds it."""
+    for placed in level_tables:
+        cover = next((i for i, table in enumerate(tables) if refines(schema, table, placed.table)), None)
+        if cover is None:
             raise NotCertifiedError(
                 "its counts are too many to list, and no table that was measured in all leaves holds "
-                f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
+                f"{placed.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
             )
-        sheet.holder = holder
-    _lay_steps(schema, tables, sheets)
+        placed.cover = cover
+    _lay_steps(schema, tables, level_tables)
 
 
-def _lay_steps(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet]) -> None:
-    """Say of every sheet what it is summed from: the smallest with one factor more, or the table that holds it."""
-    by_factors = {(sheet.holder, frozenset(sheet.table.factors)): sheet for sheet in sheets}
-    for sheet in sheets:
-        whole, own = tables[sheet.holder], frozenset(sheet.table.factors)
-        more = (by_factors.get((sheet.holder, own | {factor})) for factor in whole.factors if factor not in own)
-        between = [other for other in more if other is not None and sheet.table.size < other.table.size < whole.size]
-        sheet.through = min(between, key=lambda other: other.table.size, default=None)
-        sheet.into = _map(schema, whole if sheet.through is None else sheet.through.table, sheet.table)
+def _lay_steps(schema: Schema, tables: Sequence[Table], level_tables: Sequence[LevelTable]) -> None:
+    """Say of every table what it is summed from: the smallest with one factor more, or the one that holds it."""
+    by_factors = {(placed.cover, frozenset(placed.table.factors)): placed for placed in level_tables}
+    for placed in level_tables:
+        whole, own = tables[placed.cover], frozenset(placed.table.factors)
+        more = (by_factors.get((placed.cover, own | {factor})) for factor in whole.factors if factor not in own)
+        between = [other for other in more if other is not None and placed.table.size < other.table.size < whole.size]
+        placed.through = min(between, key=lambda other: other.table.size, default=None)
+        placed.into = _map(schema, whole if placed.through is None else placed.through.table, placed.table)
 
 
-def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:
+def _is_in_use(problem: Problem, placed: LevelTable) -> bool:
     """Whether measurements, x or equalities say anything of a table."""
-    if np.isfinite(sheet.variance).any() or not np.isnan(sheet.x[:]).all():
+    if np.isfinite(placed.variance).any() or not np.isnan(placed.x[:]).all():
         return True
-    return bool(problem.has_equalities and abs(problem.equality_rows[0][:, sheet.place]).sum() > 0)
+    return bool(problem.has_equalities and abs(problem.equality_rows[0][:, placed.place]).sum() > 0)
 
 
-def _holders(candidates: Sequence[Sheet], schema: Schema) -> tuple[Table, ...]:
+def _covering_tables(candidates: Sequence[LevelTable], schema: Schema) -> tuple[Table, ...]:
     """Measured tables of the leaves of which none holds another; those that say most of what they share come first."""
     found = []
-    for i, sheet in enumerate(candidates):
-        others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, sheet.table)]
-        if all(j > i and refines(schema, sheet.table, candidates[j].table) for j in others):
-            found.append(sheet)
-    return tuple(sheet.table for sheet in sorted(found, key=lambda own: own.table.size * float(own.variance.mean())))
+    for i, placed in enumerate(candidates):
+        others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, placed.table)]
+        if all(j > i and refines(schema, placed.table, candidates[j].table) for j in others):
+            found.append(placed)
+    return tuple(placed.table for placed in sorted(found, key=lambda own: own.table.size * float(own.variance.mean())))
 
 
 def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
-    """Leaves of which the same cells are known to be empty, some at a time."""
+    """Leaves of which the same cells are structural zeros, some at a time."""
     zeros, width = problem.zeros, max(level.width, 1)
     if len(level.tables) == 1:
         yield from ((some, None) for some in _pieces(np.arange(level.rows), width))
@@ -310,7 +312,7 @@ def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargin
     patterns, own = np.unique(empty.reshape(level.rows, -1), axis=0, return_inverse=True)
     if len(patterns) > MOST_PATTERNS:
         raise NotCertifiedError(
-            f"no one table holds all others, and {len(patterns):,} sets of cells are known to be empty in some "
+            f"no one table holds all others, and {len(patterns):,} sets of cells are structural zeros in some "
             f"leaves: proofs by sums take {MOST_PATTERNS}"
         )
     for number, pattern in enumerate(patterns):

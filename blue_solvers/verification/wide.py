@@ -105,7 +105,7 @@ class Separated:
         in_part = any(((own > 0) & (own < problem.observed.sizes)).any() for own in (unmeasured, exact))
         is_more = noise.correlated is not None or not problem.has_only_tables or in_part or exact[has_groups].any()
         if is_more or has_groups.all():
-            raise NotCertifiedError("it is more than tables of one place, each measured alike")
+            raise NotCertifiedError("it is more than tables of one place, each of one variance")
         plain, grouped = (np.flatnonzero(own).tolist() for own in (~has_groups, has_groups))
         self.cells: slice | Index = problem.observed.cells(plain) if grouped else slice(None)
         self.schema, self._keys, self.count = schema, tuple(observed[i].axes for i in plain), len(plain)

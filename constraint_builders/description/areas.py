@@ -243,12 +243,12 @@ class Areas(Described):
 
     @cached_property
     def level_of(self) -> Index:
-        """Position among `levels` of every area's layer."""
+        """Position among `levels` of every area's layer, (areas,)."""
         return np.repeat(np.arange(len(self.levels)), [own.size for own in self.members])
 
     @cached_property
     def rank_in_level(self) -> Index:
-        """For every area its number within its layer."""
+        """For every area its number within its layer, (areas,)."""
         return np.concatenate([np.arange(own.size) for own in self.members])
 
     def layer(self, name: str) -> AreaLayer:
@@ -344,7 +344,7 @@ class Areas(Described):
         if weights.nnz and weights.data.min() < 0:
             area = marked[int(np.repeat(np.arange(marked.size), np.diff(weights.indptr))[weights.data.argmin()])]
             raise ValueError(
-                f"area {self.geocodes[area]!r} of {self.levels[self.level_of[area]]!r} is known to be empty, and "
+                f"area {self.geocodes[area]!r} of {self.levels[self.level_of[area]]!r} is a structural zero, and "
                 "weighs a leaf by less than 0, so that nothing follows for its leaves: say which leaves are empty"
             )
         passed = own.copy()

@@ -1,4 +1,4 @@
-"""What tables count, and where: combinations of levels at geounits or in areas, some of them known to be empty."""
+"""What tables count, and where: combinations of levels at geounits or in areas, some of them structural zeros."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def _numbers(labels: Sequence[Any], dimension: Dimension, what: str) -> Index:
 
 
 def _order(numbers: Sequence[Index], dimensions: Sequence[Dimension], what: str) -> Index:
-    """The entries along an axis in the order of the dimensions that it tells apart, each there exactly once."""
+    """The entries along an axis, (size,), in the order of the dimensions that it tells apart, each there once."""
     shape = tuple(len(dimension.labels) for dimension in dimensions)
     places = np.ravel_multi_index(tuple(numbers), shape)
     counts = np.bincount(places, minlength=prod(shape))

@@ -264,7 +264,7 @@ class Layout:
         return aligned(values, partial(self.naming.dimensions, name), what) if self.naming else values
 
     def turned(self, vector: NDArray[Any], name: Any) -> NDArray[Any]:
-        """The cells of a block of a flat vector, flat, in the order of some spelling of its name."""
+        """The cells of a block of a flat vector, (cells,), in the order of some spelling of its name."""
         index = self.index(name)
         cells = vector[self.block(index)].reshape(self._shapes[index])
         return cells.transpose(np.argsort(self._turn(name, index))).ravel()

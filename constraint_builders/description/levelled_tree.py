@@ -50,7 +50,7 @@ class LevelledTree(Described):
         return ranks
 
     def ancestors_at(self, nodes: NDArray[np.intp], level: int) -> NDArray[np.intp]:
-        """For every one of some nodes its ancestor (or itself) at a level, or -1."""
+        """For every one of some nodes, (k,), its ancestor (or itself) at a level, or -1."""
         current = nodes
         while (below := self.level_of[current] > level).any():
             current = np.where(below, self.parent[current], current)

@@ -101,6 +101,7 @@ class LowRankPlusDiagonal(LinearOperator):
 
 
 def _checked_diagonal(diagonal: ArrayLike) -> NDArray[np.float64]:
+    """The diagonal as a vector of variances, (n,); `ValueError` for what is none."""
     values = checked_variances(diagonal, "diagonal of the covariance")
     if values.ndim != 1:
         raise ValueError(f"diagonal of the covariance must have shape (n,): got {values.shape}")
@@ -109,6 +110,7 @@ def _checked_diagonal(diagonal: ArrayLike) -> NDArray[np.float64]:
 
 
 def _checked_factor(factor: ArrayLike, diagonal: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The factor, (n, k), without weight on unmeasured cells; `ValueError` for what is none."""
     U = np.array(real_array(factor, "factor of the covariance", truth_values=True))
     if U.ndim != 2 or U.shape[0] != diagonal.size:
         raise ValueError(f"factor of the covariance must have shape ({diagonal.size}, k): got {U.shape}")

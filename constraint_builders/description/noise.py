@@ -120,7 +120,7 @@ class Noise(Described, ABC):
 
     @abstractmethod
     def at(self, cells: Index) -> Noise:
-        """The noise of the cells at some positions, in that order."""
+        """The noise of the cells at some positions, (k,), in that order."""
 
     @property
     def sources(self) -> Float:
@@ -153,7 +153,7 @@ class Noise(Described, ABC):
         return None
 
     def had_been_measured(self, cells: Index, variance: float) -> Noise:
-        """The same noise, had some cells been measured that were not, with a variance."""
+        """The same noise, had some cells, (k,), been measured that were not, with a variance."""
         return self
 
     @abstractmethod
@@ -203,9 +203,11 @@ class IndependentNoise(Noise):
         self._counts = counts
 
     def _of_cells(self, of_runs: NDArray) -> NDArray:
+        """For every cell, (n,), what is said of its run of equal variances, (runs,)."""
         return of_runs if self._counts is None else np.repeat(of_runs, self._counts)
 
     def _flags(self, of_runs: Flags) -> Flags:
+        """The same of flags, (n,), without memory where there are none."""
         if self._counts is None or of_runs.any():
             return self._of_cells(of_runs)
         return np.zeros(int(self._counts.sum()), dtype=bool)  # no memory is taken for what nobody writes to
@@ -245,6 +247,7 @@ class IndependentNoise(Noise):
         return self._divided
 
     def _divided(self, V: Float) -> Float:
+        """Sigma^-1 V, (n, K); `ValueError` where a cell is exact."""
         if not self.variances.all():
             cell = int(np.flatnonzero(self.variances == 0)[0])
             raise ValueError(f"cell {cell} is known exactly, so the covariance has no inverse: leave exact cells out")
@@ -255,7 +258,7 @@ class IndependentNoise(Noise):
         return sparse.csr_array(sparse.diags_array(self._finite))
 
     def at(self, cells: Index) -> IndependentNoise:
-        """The noise of the cells at some positions."""
+        """The noise of the cells at some positions, (k,)."""
         return IndependentNoise(self.law, self.variances[cells])
 
     def by_geounit(self, observed: Layout, cells: Sequence[int]) -> list[Float] | None:
@@ -277,7 +280,7 @@ class IndependentNoise(Noise):
         return low if np.array_equal(low, high) else None
 
     def had_been_measured(self, cells: Index, variance: float) -> IndependentNoise:
-        """The same with other variances of some cells."""
+        """The same with other variances of some cells, (k,)."""
         variances = np.array(self.variances)
         variances[cells] = variance
         return IndependentNoise(self.law, variances)

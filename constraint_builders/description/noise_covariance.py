@@ -31,6 +31,7 @@ class InOrder(LinearOperator):
         self._covariance, self._order = covariance, order
 
     def _back(self, X: Float) -> Float:
+        """Columns (n, K) in the order that the covariance has."""
         given = np.empty(X.shape)
         given[self._order] = X
         return given
@@ -75,7 +76,7 @@ class SparseNoise(Noise):
         return self._covariance
 
     def at(self, cells: Index) -> SparseNoise:
-        """The noise of the cells at some positions."""
+        """The noise of the cells at some positions, (k,)."""
         return SparseNoise(self.law, sparse.csr_array(self._covariance[cells][:, cells]))
 
     def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
@@ -129,12 +130,12 @@ class LowRankNoise(Noise):
         return None
 
     def at(self, cells: Index) -> LowRankNoise:
-        """The noise of the cells at some positions."""
+        """The noise of the cells at some positions, (k,)."""
         own = self._covariance
         return LowRankNoise(self.law, LowRankPlusDiagonal(own.diagonal[cells], own.factor[cells]))
 
     def had_been_measured(self, cells: Index, variance: float) -> LowRankNoise:
-        """The same with other variances of some cells' own noise."""
+        """The same with other variances of some cells' own noise, (k,)."""
         diagonal = np.array(self._covariance.diagonal)
         diagonal[cells] = variance
         return LowRankNoise(self.law, LowRankPlusDiagonal(diagonal, self._covariance.factor))
@@ -211,7 +212,7 @@ class SingularNoise(SparseNoise):
         return None
 
     def at(self, cells: Index) -> SingularNoise:
-        """The noise of the cells at some positions."""
+        """The noise of the cells at some positions, (k,)."""
         return SingularNoise(self.law, sparse.csr_array(self._covariance[cells][:, cells]), self._factor[cells])
 
     def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
@@ -302,7 +303,7 @@ def _correlated(law: str, covariance: Any, observed: Layout) -> Noise:
 
 
 def _positive_definite(matrix: sparse.csr_array) -> bool:
-    """Whether a sparse symmetric matrix factorises with positive pivots, none lost to rounding."""
+    """Whether a sparse symmetric matrix (n, n) factorises with positive pivots, none lost to rounding."""
     diagonal = matrix.diagonal()
     if diagonal.min(initial=np.inf) <= 0:
         return False

@@ -228,7 +228,7 @@ def plain_variances(variances: Sequence[Any]) -> Float | None:
 
 
 def checked_variances(variances: ArrayLike, what: str) -> Float:
-    """A writable copy of variances.
+    """A writable copy of variances, of the same shape.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def checked_variances(variances: ArrayLike, what: str) -> Float:
 
 
 def refuse_extreme(variances: Float, what: str, instead: str = "give 0 for what is known exactly") -> None:
-    """Raise `ValueError` if a variance is so small or so large that estimates would not be finite numbers."""
+    """Raise `ValueError` if a variance, of any shape, is so small or large that estimates would not be finite."""
     small = variances[(variances > 0) & (variances < SMALLEST)]
     if small.size:
         raise ValueError(f"{what} is {small[0]:g}, below {SMALLEST:g}: {instead}")
@@ -270,7 +270,7 @@ def refuse_no_covariance(covariance: Float, what: str) -> None:
 
 
 def refuse_large(numbers: Float, what: str, largest: float) -> None:
-    """Raise `ValueError` if one of many finite numbers is so large that estimates would not be finite."""
+    """Raise `ValueError` if one of finite numbers, of any shape, is so large that estimates would not be finite."""
     if not numbers.size or -largest <= numbers.min() <= numbers.max() <= largest:
         return
     large = numbers[abs(numbers) > largest]
@@ -306,7 +306,7 @@ def in_floats(A: Any) -> Any:
 
 
 def read_vector(values: ArrayLike, size: int, what: str) -> Float:
-    """A copy as a vector of finite numbers, not too large ones, of the right length.
+    """A copy as a vector, (size,), of finite numbers, not too large ones.
 
     Raises
     ------

@@ -67,7 +67,7 @@ class SourceValues:
 
     @classmethod
     def unknown(cls, cells: Index) -> SourceValues:
-        """Of cells that were measured once, by nobody in particular."""
+        """Of cells, (n,), that were measured once, by nobody in particular."""
         nothing = np.zeros(0)
         return cls((), cells[:0], cells[:0], nothing, nothing, cells)
 

@@ -124,7 +124,7 @@ class Spine(LevelledTree):
             raise ValueError(f"geounit {self.geocodes[int(np.flatnonzero(ancestor >= 0)[0])]!r} is in or below a cycle")
 
     def _order_levels(self, names: NDArray) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-        """Levels such that every geounit's lies below its parent's, and the number of every geounit's."""
+        """Levels such that every geounit's lies below its parent's, and the number of every geounit's, (geounits,)."""
         labels, numbers = np.unique(names, return_inverse=True)
         children = np.flatnonzero(self.parent >= 0)
         above, below = numbers[self.parent[children]], numbers[children]
@@ -330,6 +330,7 @@ class Spine(LevelledTree):
 
 
 def _positions(parent: ArrayLike) -> NDArray[np.intp]:
+    """Positions of parents, (geounits,); `ValueError` for what holds none."""
     refuse_labels(parent, "parent")
     given = np.asarray(parent)
     if given.size and given.dtype.kind not in "iu" and (given.dtype.kind != "f" or (given != np.rint(given)).any()):

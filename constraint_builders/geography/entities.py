@@ -96,7 +96,7 @@ class Entities:
         Parameters
         ----------
         spine : Spine
-        geounits : mapping of str to array_like of int
+        geounits : mapping of str to array_like of int, (geounits,)
             For every entity the positions of its geounits in the spine, which `Spine.position` finds.
 
         Returns

@@ -1,7 +1,7 @@
 """My tables are in a file: what do I do?
 =========================================
 
-One row a published cell, in a CSV file, with how precise it is. This one is as such files come: margins of
+One row per published cell, in a CSV file, with how precise it is. This one is as such files come: margins of
 error of 90 %, thousands with commas, three tables of different precision, and a cell that was suppressed.
 """
 
@@ -34,7 +34,7 @@ path.write_text(published)
 
 problem, y = read_tables(path)
 est = estimate(problem, y)
-print(est.to_frame(level=0.9))
+print(est.to_frame(confidence_level=0.9))
 
 # %%
 # The suppressed cell has an estimate too, since the others determine it.

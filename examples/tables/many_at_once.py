@@ -23,7 +23,7 @@ place = problem.desired.slice("admitted * department")
 W = cell_weights(problem, range(place.start, place.stop))
 
 found = functionals(P, y, W)
-band = simultaneous_band(P, y, W, level=0.95, rng=1)
+band = simultaneous_band(P, y, W, confidence_level=0.95, rng=1)
 each = found.estimate - 1.96 * found.std_errors, found.estimate + 1.96 * found.std_errors
 
 labels = [f"{outcome}, {department}" for outcome in ("admitted", "rejected") for department in "ABCDEF"]

@@ -199,11 +199,11 @@ class ContinuousLaw(Law):
 
         Parameters
         ----------
-        x : array_like
+        x : array_like, (...)
 
         Returns
         -------
-        ndarray
+        ndarray, (...)
         """
 
     def pdf(self, x: ArrayLike) -> Float:
@@ -211,11 +211,11 @@ class ContinuousLaw(Law):
 
         Parameters
         ----------
-        x : array_like
+        x : array_like, (...)
 
         Returns
         -------
-        ndarray
+        ndarray, (...)
         """
         return np.exp(self.logpdf(x))
 
@@ -230,11 +230,11 @@ class DiscreteLaw(Law):
 
         Parameters
         ----------
-        k : array_like
+        k : array_like, (...)
 
         Returns
         -------
-        ndarray
+        ndarray, (...)
         """
         k = points_of(k)
         with np.errstate(over="ignore"):
@@ -245,11 +245,11 @@ class DiscreteLaw(Law):
 
         Parameters
         ----------
-        k : array_like
+        k : array_like, (...)
 
         Returns
         -------
-        ndarray
+        ndarray, (...)
         """
         return np.exp(self.logpmf(k))
 

@@ -13,7 +13,7 @@ from noise_mechanisms.laws.named_laws import kind_of
 
 
 def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:
-    """Draw independent noise for cells of differing variances, simulation only: it protects nobody.
+    """Draw independent noise for cells of differing variances, simulation only: not differentially private.
 
     Parameters
     ----------

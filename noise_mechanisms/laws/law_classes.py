@@ -102,6 +102,10 @@ class DiscreteGaussian(GaussianNoise, DiscreteLaw):
     The simulation sampler first decides whether a value is zero, whose probability is known exactly, and only then
     draws a magnitude by rejection: from the ceiling of a half-normal (sigma2 >= 1) or from a geometric law
     (sigma2 < 1). At most one proposal per value is expected, whatever sigma2 is.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020.
     """
 
     name: ClassVar[str] = "discrete_gaussian"

@@ -56,9 +56,9 @@ def measured(problem: Problem) -> np.ndarray:
 def draw(problem: Problem, what: str, ax: Axes) -> None:
     y = measured(problem)
     if what == "residuals":
-        plots.residuals_by_table(ax, estimate(problem, y).fit(draws=0))
+        plots.residuals_by_table(ax, estimate(problem, y).goodness_of_fit(draws=0))
     elif what == "quantiles":
-        plots.quantiles_by_table(ax, estimate(problem, y).fit(draws=0))
+        plots.quantiles_by_table(ax, estimate(problem, y).goodness_of_fit(draws=0))
     elif what == "noisy":
         plots.noisy_against_estimated(ax, blue(problem), y)
     elif what == "reduction":
@@ -118,7 +118,7 @@ def test_tables_without_residuals_are_named_with_the_reason() -> None:
 
 def test_where_there_is_no_room_the_largest_residuals_are_drawn() -> None:
     problem = gallery.cube(6, 2)
-    fit = estimate(problem, measured(problem)).fit(draws=0)
+    fit = estimate(problem, measured(problem)).goodness_of_fit(draws=0)
     figure = Figure(figsize=(5, 4), layout="constrained")
     ax = plots.residuals_by_table(figure.subplots(), fit)
     drawn = [label.get_text().replace("\n", " ") for label in ax.get_yticklabels()]
@@ -132,7 +132,7 @@ def test_residuals_are_drawn_as_they_are_and_unlikely_ones_apart() -> None:
     problem = gallery.berkeley()
     y = measured(problem)
     y[40] += 60
-    fit = estimate(problem, y).fit(draws=0)
+    fit = estimate(problem, y).goodness_of_fit(draws=0)
     ax = plots.residuals_by_table(Figure().subplots(), fit)
     points = np.concatenate([np.asarray(line.get_xdata(), dtype=float) for line in ax.lines[1:]])
     assert np.allclose(np.sort(points), np.sort(fit.residuals[np.isfinite(fit.residuals)]))
@@ -147,7 +147,7 @@ def test_quantiles_show_the_table_whose_noise_is_larger_and_the_cell_that_is_off
     y[problem.observed.slice("a")] *= 3
     place = problem.observed.slice("a * b").start + 77
     y[place] += 40
-    fit = estimate(problem, y).fit(draws=0)
+    fit = estimate(problem, y).goodness_of_fit(draws=0)
     ax = plots.quantiles_by_table(Figure().subplots(), fit)
     drawn = {line.get_label(): np.array(line.get_xydata()) for line in ax.lines}
     assert {"a", "a * b"} <= set(drawn)
@@ -161,7 +161,7 @@ def test_quantiles_show_the_table_whose_noise_is_larger_and_the_cell_that_is_off
 @every("name", PROBLEMS)
 def test_quantiles_say_what_is_grey_and_what_is_not_drawn(name: str) -> None:
     problem = PROBLEMS[name]()
-    fit = estimate(problem, measured(problem)).fit(draws=0)
+    fit = estimate(problem, measured(problem)).goodness_of_fit(draws=0)
     figure = Figure(figsize=(9, 6), layout="constrained")
     ax = plots.quantiles_by_table(figure.subplots(), fit)
     checked = [own for own in problem.observed.names if np.isfinite(fit.residuals[problem.observed.slice(own)]).any()]
@@ -175,7 +175,7 @@ def test_quantiles_say_what_is_grey_and_what_is_not_drawn(name: str) -> None:
 
 def test_large_tables_are_drawn_by_their_quartiles() -> None:
     problem = Problem(Schema({"a": 600, "b": 2}), {"a": 1.0, "a * b": 1.0}, desired=["a"])
-    fit = estimate(problem, measured(problem)).fit(draws=0)
+    fit = estimate(problem, measured(problem)).goodness_of_fit(draws=0)
     ax = plots.residuals_by_table(Figure().subplots(), fit)
     own = fit.residuals[:600]
     ends = [collection.get_segments()[0][:, 0] for collection in ax.collections[:2]]

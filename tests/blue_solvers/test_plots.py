@@ -21,7 +21,7 @@ def ax():
 def test_noisy_against_estimated(ax):
     P = blue(gallery.toy())
     y = np.array([6.0, 9, 17, 29])
-    assert plots.noisy_against_estimated(ax, P, y, level=0.9) is ax
+    assert plots.noisy_against_estimated(ax, P, y, confidence_level=0.9) is ax
     lower, upper = intervals(P, y, 0.9)
     points, _, (bars,) = ax.containers[0]
     np.testing.assert_array_equal(points.get_xdata(), y[:3])

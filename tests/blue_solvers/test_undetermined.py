@@ -1,4 +1,4 @@
-"""Cells that nothing determines are NaN, and everything else is estimated, against dense least squares."""
+"""Cells that are not estimable are NaN, and everything else is estimated, against dense least squares."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_the_command_estimates_the_rest_and_says_why(tmp_path: Path, capsys: pyt
     arguments = ["estimate", str(tmp_path / "in.csv"), "--out", str(tmp_path / "out.csv")]
     assert main([*arguments, "--nonnegative", "nnls"]) == 0
     printed = capsys.readouterr().out
-    assert "2 cells that nothing determines; --desired chooses other tables" in printed
+    assert "2 cells that cannot be estimated; --desired chooses other tables" in printed
     assert "cell (sex=f, age=old): it was not measured, and no other measurements determine it" in printed
     frame = pl.read_csv(tmp_path / "out.csv")
     lost = (frame["age"] == "old").to_list()
@@ -207,7 +207,7 @@ def test_the_command_estimates_the_rest_and_says_why(tmp_path: Path, capsys: pyt
     assert frame.filter(pl.col("age") != "old")["estimate"].to_list() == [100, 20, 17]
     assert frame["note"].is_null().to_list() == [not own for own in lost]
     assert main(["info", str(tmp_path / "in.csv")]) == 0
-    assert "2 cells that nothing determines" in capsys.readouterr().out
+    assert "2 cells that cannot be estimated" in capsys.readouterr().out
     message = refusal(capsys, *arguments, "--undetermined", "error")
     assert "cell (sex=f, age=old) rests on cells" in message
     assert "--desired or choose --undetermined 'nan'" in message

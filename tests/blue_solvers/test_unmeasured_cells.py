@@ -134,7 +134,7 @@ class Told:
                 wrong.append("observed")
             if is_exact(est.certificate()) and not is_exact(replace(est, proof=None).certificate()):
                 wrong.append("proof")
-            if not np.isnan(est.fit(draws=0).residuals[self.problem.unmeasured]).all():
+            if not np.isnan(est.goodness_of_fit(draws=0).residuals[self.problem.unmeasured]).all():
                 wrong.append("residuals")
         return wrong + self._wrong_beside(est, right)
 

@@ -34,7 +34,7 @@ def fitted(problem: Problem, y: np.ndarray) -> None:
 def estimated(problem: Problem, y: np.ndarray) -> None:
     est = blue(problem).estimate(y, certify=True)
     est.certificate()
-    est.fit(draws=2, rng=1)
+    est.goodness_of_fit(draws=2, rng=1)
     if problem.is_tabular:
         est.to_frame()
 

@@ -132,7 +132,7 @@ def _wrong_bounds(P: BlueOperator, posed: Posed, estimate: Estimate) -> list[str
 
 def _wrong_fit(estimate: Estimate, posed: Posed) -> list[str]:
     """Chi-square and its degrees of freedom."""
-    expected, fit = posed.invented.reference, estimate.fit(draws=2, rng=0)
+    expected, fit = posed.invented.reference, estimate.goodness_of_fit(draws=2, rng=0)
     assert isinstance(expected, Answer)
     wrong = []
     if fit.degrees_of_freedom != expected.degrees_of_freedom:

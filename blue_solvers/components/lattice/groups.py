@@ -24,7 +24,7 @@ from blue_solvers.components.assumptions import MOST_GROUPS
 from blue_solvers.components.grouping import Axes
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.orthogonal import kronecker, squares_of_sums
-from blue_solvers.components.tree.messages import Telling, combine
+from blue_solvers.components.tree.messages import LinearMeasurement, combine
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
@@ -144,9 +144,10 @@ class GroupMixing:
         for i, weight in zip(told, weights, strict=True):
             design = designs[i]
             if components[0][i] in self._exact:
-                sources.append(Telling.measured(design, zeros, zeros + 1))
+                sources.append(LinearMeasurement.measured(design, zeros, zeros + 1))
             else:
-                sources.append(Telling(design, np.sqrt(weight)[:, :, None] * np.eye(len(design)), design.T @ design))
+                noisy = np.sqrt(weight)[:, :, None] * np.eye(len(design))
+                sources.append(LinearMeasurement(design, noisy, design.T @ design))
         message, gains = combine(sources)
         self.roots |= dict.fromkeys(masks, (variables, message.root, masks))
         everything = np.concatenate(designs)

@@ -16,7 +16,7 @@ import numpy as np
 
 from blue_solvers.components.component_products import Composed, Ragged
 from blue_solvers.components.orthogonal import compress
-from blue_solvers.components.tree.messages import Message, SumOfChildren, Telling, combine
+from blue_solvers.components.tree.messages import LinearMeasurement, Message, SumOfChildren, combine
 from blue_solvers.components.tree.splitting import Division, Piece
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index
@@ -147,7 +147,7 @@ class PieceSolver:
         return made
 
     def _lots_among(self, number: int, classes: Index) -> Iterator[tuple[Index, Index]]:
-        """Classes of a level that have the same numbers, and these."""
+        """Classes, of (classes,) of a level, that have the same numbers, and these."""
         empty = self._plan.empty_kinds(number, self._plan.class_rank[classes])[:, self._kinds]
         if (empty == empty[:1]).all():
             patterns, which = empty[:1], np.zeros(classes.size, dtype=np.intp)
@@ -157,7 +157,7 @@ class PieceSolver:
             yield classes[which.ravel() == i], np.flatnonzero(~flags)
 
     def _go_up(self, number: int, classes: Index, support: Index) -> None:
-        """What some classes were measured, and what their children tell."""
+        """What some classes, (classes,), were measured, and what their children tell, of a support's numbers, (m,)."""
         lot = self._lot(number, classes, support)
         self._lot_of[classes], self._row_of[classes] = len(self._lots), np.arange(classes.size)
         self._lots.append(lot)
@@ -168,6 +168,7 @@ class PieceSolver:
         self._found["root"].append((classes, lot.message.root, support, support))
 
     def _lot(self, number: int, classes: Index, support: Index) -> _Lot:
+        """Room for some classes, (classes,), with the numbers of a support, (m,), filled with what children tell."""
         plan, level = self._plan, self._plan.levels[number]
         shape = len(self._jobs), classes.size, support.size
         nothing = Message.zeros((*shape, support.size))
@@ -182,7 +183,7 @@ class PieceSolver:
             children = self._about(plan.pair_class[pairs], support)
             sums = SumOfChildren(children, plan.pair_count[pairs].astype(float), owners)
             self._parents.append((lot, pairs, sums))
-            sources.append(Telling.told(sums.total))
+            sources.append(LinearMeasurement.of_message(sums.total))
         lot.message[:], gains = combine(sources)
         for (t, rows), gain in zip(used, gains, strict=False):
             self._found[t].append((classes - level.first_class, gain, support, rows))
@@ -191,7 +192,7 @@ class PieceSolver:
         return lot
 
     def _about(self, classes: Index, support: Index) -> Message:
-        """What is known of some classes as messages about more numbers, which are exactly 0 in them."""
+        """What is known of some classes, (classes,), as messages about more numbers, (m,), exactly 0 in them."""
         found = Message.zeros((len(self._jobs), classes.size, support.size, support.size))
         pieces = np.arange(len(self._jobs))
         for chosen, lot, rows in self._by_lot(classes):
@@ -202,13 +203,15 @@ class PieceSolver:
         return found
 
     def _by_lot(self, classes: Index) -> Iterator[tuple[Index, _Lot, Index]]:
-        """Places among some classes, the lot that these are of, and their rows there."""
+        """Places among some classes, (classes,), the lot that these are of, and their rows there."""
         lots = self._lot_of[classes]
         for number in np.unique(lots).tolist():
             chosen = np.flatnonzero(lots == number)
             yield chosen, self._lots[number], self._row_of[classes[chosen]]
 
-    def _sources(self, number: int, classes: Index, support: Index) -> tuple[list[Telling], list[tuple[int, Index]]]:
+    def _sources(
+        self, number: int, classes: Index, support: Index
+    ) -> tuple[list[LinearMeasurement], list[tuple[int, Index]]]:
         """What was measured in some classes, and of tables, by number, the rows that say something."""
         level, ranks, count = self._plan.levels[number], self._plan.class_rank[classes], len(self._jobs)
         sources, used = [], []
@@ -219,11 +222,11 @@ class PieceSolver:
                 W[i, : len(rows)] = rows[:, support]
             said = np.flatnonzero(W.any(axis=(0, 2)))
             if said.size and (weights[ranks].any() or exact[ranks].any()):
-                sources.append(Telling.measured(W[:, None, said], weights[ranks], exact[ranks].astype(float)))
+                sources.append(LinearMeasurement.measured(W[:, None, said], weights[ranks], exact[ranks].astype(float)))
                 used.append((t, said))
         if not sources:
             nothing = np.zeros((count, classes.size, support.size, support.size))
-            sources.append(Telling(np.eye(support.size), nothing, nothing))  # whose gain is not kept
+            sources.append(LinearMeasurement(np.eye(support.size), nothing, nothing))  # whose gain is not kept
         return sources, used
 
     def _go_down(self) -> None:

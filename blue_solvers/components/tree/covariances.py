@@ -173,7 +173,7 @@ class _SumOfSquares:
             self._rounding += (self._of_sums(sizes.swapaxes(1, 2) @ abs(left), abs(taken)) ** 2).sum(axis=0)
 
     def _of_sums(self, rows: Float, taken: Float) -> Float:
-        """Rows over columns as rows over sums."""
+        """Rows over columns, (rows, columns), as rows over sums."""
         rows = rows.reshape(-1, rows.shape[-1])
         if len(rows) > rows.shape[1]:  # no more than there are columns have the same sums of products
             rows = np.asarray(np.linalg.qr(rows, mode="r"))
@@ -237,7 +237,7 @@ class Branches:
 
 
 def _roots_of_sums(roots: Float, owners: Index) -> tuple[Index, Float]:
-    """Owners, and a square root of the sum of each one's covariances."""
+    """Owners, and a square root of the sum of each one's covariances, (owners, m, m) from (numbers, m, m)."""
     rounds, totals, size = merges_of(owners)
     nodes = np.concatenate([roots, np.zeros((size - len(roots), *roots.shape[1:]))])
     for left, right, total in rounds:

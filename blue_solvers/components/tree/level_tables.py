@@ -1,7 +1,7 @@
 """The tables of a geolevel, measured or wanted, as what one of the two passes reads or writes.
 
-Geounits are in slots, as a basis of contrasts and group sums has them, (G, ..., K). Leaves that were measured alike are
-in cells, of which `LeafPlan` makes their own estimates.
+Geounits are in slots, as a basis of contrasts and group sums has them, (G, ..., K). Leaves with the same tables and
+variances are in cells, of which `LeafPlan` makes their own estimates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
 from constraint_builders.description.layout import Layout
 
-LEAST_NUMBERS = 1 << 16  # of leaves that were measured alike, from which on they are worked on in cells
+LEAST_NUMBERS = 1 << 16  # of leaves with the same tables and variances, from which on they are worked on in cells
 Rows = slice | Index
 
 
@@ -63,7 +63,7 @@ class WantedTables(LevelTables):
         self._finest = [own for own, name in zip(self._slices, names, strict=True) if name == plan.finest.name]
 
     def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
-        """The place of the finest table, where it is wanted."""
+        """The place of the finest table, (G, cells, K), where it is wanted."""
         return vectors[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
@@ -75,7 +75,7 @@ class WantedTables(LevelTables):
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        """The transpose: set them at some geounits; cells are left in the place of the slots."""
+        """The transpose, from slots (G, ..., K): set them at some geounits; cells are left in place of the slots."""
         self._basis.to_cells(slots)
         self._empty(slots, rows)
         for table, own in zip(tables, self._sums(slots), strict=True):
@@ -87,11 +87,11 @@ class WantedTables(LevelTables):
             cells += self._sums.spread(tables).reshape(cells.shape)
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
-        """The transpose: tables of some leaves."""
+        """The transpose: tables of some leaves, from cells (G, ..., K)."""
         return [own.reshape(len(own), -1, own.shape[-1]) for own in self._sums(cells)]
 
     def _empty(self, block: Float, rows: Rows) -> None:
-        """Set to 0 what is known to be, and which large counts known exactly beside leave rounding in."""
+        """Set to 0 in (G, ..., K) what is known to be, and which large exact counts beside leave rounding in."""
         if self._has_zeros:
             lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._groupings]
             flags = self._zeros.empty[self._level.members[rows]].reshape(len(block), *lengths, 1)
@@ -146,7 +146,7 @@ class MeasuredTables(LevelTables):
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
-        """The transpose: set them at some geounits."""
+        """The transpose, from slots (G, ..., K): set them at some geounits."""
         for i in self._told(rows):
             coordinates = self._access[i].from_slots(slots, self._level.class_of[rows] - self._level.first_class)
             tables[i][rows] = self._access[i].cells(coordinates).reshape(len(slots), -1, slots.shape[-1])

@@ -1,6 +1,6 @@
 """What is known of group sums u of one component, and how statements about them combine and add up.
 
-A message has three parts, kept apart as projectors: directions that nothing determines (unknown), directions known
+A message has three parts, kept apart as projectors: directions that are not estimable (unknown), directions known
 exactly, and the rest with a finite covariance. The covariance is kept as square roots of itself and of its inverse,
 which orthogonal transformations combine without losing what is known well beside what is known badly. All arrays are
 batches, with any axes before those of matrices.
@@ -70,7 +70,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Telling:
+class LinearMeasurement:
     """A statement about u: a value v = W u with independent noise where it is noisy, or exactly where it is exact.
 
     Attributes
@@ -92,7 +92,7 @@ class Telling:
     exact: Float = field(default_factory=lambda: np.zeros((1, 1)))
 
     @classmethod
-    def measured(cls, W: Float, precisions: Float, exact: Float) -> Telling:
+    def measured(cls, W: Float, precisions: Float, exact: Float) -> LinearMeasurement:
         """A table with rows W, (..., k, m), of precisions (...), 0 for none; exact where flagged."""
         return cls(
             W,
@@ -102,13 +102,13 @@ class Telling:
         )
 
     @classmethod
-    def told(cls, message: Message) -> Telling:
+    def of_message(cls, message: Message) -> LinearMeasurement:
         """What a message says of u, v being its estimate."""
         identity = np.eye(message.root.shape[-1])
         return cls(identity, message.information_root, message.finite, message.exact)
 
 
-def combine(sources: Sequence[Telling]) -> tuple[Message, list[Float]]:
+def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]:
     """The best estimate of u from independent sources, those that are exact first: the sum of gains times values.
 
     What it says of u, and the gain of every source, (..., m, q). Directions that nothing determines are estimated as
@@ -165,7 +165,9 @@ def part(left: Message, right: Message) -> tuple[Float, Float, Float]:
 
     And a square root of the covariance that either has when the sum is known.
     """
-    known, (by_left, by_right) = combine([Telling.told(left), Telling.told(right)])  # of left: 0, and d less right
+    known, (by_left, by_right) = combine(
+        [LinearMeasurement.of_message(left), LinearMeasurement.of_message(right)]
+    )  # of left: 0, and d less right
     shared = known.unknown / 2  # what neither knows of by itself
     return complement(left.exact) @ (by_right + shared), complement(right.exact) @ (by_left + shared), known.root
 
@@ -176,8 +178,8 @@ def _as_large(matrices: Sequence[Float]) -> Float:
     return np.where(size > 0, size, 1.0)
 
 
-def _exact_part(sources: Sequence[Telling], nothing: Float) -> tuple[Float, list[Float]]:
-    """Projectors on what is known exactly, and the gains of all sources there; zeros, and none, where nothing is."""
+def _exact_part(sources: Sequence[LinearMeasurement], nothing: Float) -> tuple[Float, list[Float]]:
+    """Projectors, (..., m, m), on what is known exactly, and the gains of all sources there; or zeros, and none."""
     if not any(source.exact.any() for source in sources):
         return nothing, []
     rows = [_times(source.exact, source.design) for source in sources]
@@ -188,15 +190,15 @@ def _exact_part(sources: Sequence[Telling], nothing: Float) -> tuple[Float, list
 
 
 def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
-    """What keeps u when all that is measured agrees with it, to rounding: counts are large beside their noise."""
+    """The inverse, (..., m, k), made to keep u when all that is measured agrees with it, to rounding."""
     if determined.shape[-1] == 1:
         return inverse
     missing = determined - inverse @ F @ determined
     return inverse + missing @ inverse
 
 
-def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[Telling]) -> list[Float]:
-    """Gains whose estimate says what exact sources say, to rounding: projectors on those are not as exact."""
+def _made_exact(gains: list[Float], along_exact: list[Float], sources: Sequence[LinearMeasurement]) -> list[Float]:
+    """Gains, (..., m, q), whose estimate says what exact sources say, to rounding: projectors are not as exact."""
     said = [_times(own, source.exact) @ source.design for own, source in zip(along_exact, sources, strict=True)]
     along = sum(said[1:], start=said[0])
     return [gain + (own - along @ gain) for gain, own in zip(gains, along_exact, strict=True)]
@@ -227,7 +229,7 @@ def range_projector(matrix: Float, scale: Float | float = 1.0) -> Float:
 
 
 def _runs(matrices: Float, bounds: Float) -> Flags:
-    """Which of a batch differ from the one before: geounits that were measured alike come one after another."""
+    """Which matrices of a batch, (n, m, m), differ from the one before: equally measured geounits come in a row."""
     new = np.ones(len(matrices), dtype=bool)
     new[1:] = (matrices[1:] != matrices[:-1]).any(axis=(1, 2)) | (bounds[1:] != bounds[:-1])
     return new
@@ -243,7 +245,7 @@ def complement(*projectors: Float) -> Float:
 
 
 def inverse_on(projector: Float, matrix: Float) -> Float:
-    """Inverse of symmetric matrices restricted to the ranges of orthogonal projectors."""
+    """Inverse of symmetric matrices, (..., m, m), restricted to the ranges of orthogonal projectors."""
     m = matrix.shape[-1]
     if m == 1:
         return np.divide(projector, matrix, out=np.zeros_like(matrix), where=projector > 0.5)
@@ -256,7 +258,7 @@ def inverse_on(projector: Float, matrix: Float) -> Float:
 
 
 def trace(matrix: Float) -> Float:
-    """Traces of a batch of matrices."""
+    """Traces of a batch of matrices, (...) from (..., m, m)."""
     return np.einsum("...ii->...", matrix)
 
 
@@ -315,7 +317,7 @@ class SumOfChildren:
         self.total = nodes[:, self._totals]
 
     def share(self, above: Float) -> tuple[Float, Float]:
-        """Of every pair the gain, and a square root of the posterior covariance; from those of the geounits above."""
+        """Of every pair the gain, and a root of the posterior covariance, (..., m, m); from those of geounits above."""
         components, terms, m, _ = self._children.root.shape
         gain = np.zeros((components, self._size, m, m))
         root = np.zeros_like(gain)

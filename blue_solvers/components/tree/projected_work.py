@@ -14,7 +14,7 @@ from constraint_builders import Problem
 from constraint_builders.memory import format_bytes
 from constraint_builders.schema_order import in_schema_order
 
-FIRST_SECONDS, FURTHER_SECONDS = 5.0, 0.2  # of processor, for the first geounit and each further one
+FIRST_SECONDS, FURTHER_SECONDS = 5.0, 0.2  # CPU time, for the first geounit and each further one
 FIRST_BYTES = 1e9
 # Measured on one core of 2.5 GHz, persons' tables of the demographic and housing characteristics:
 SECONDS_A_MULTIPLICATION = 2e-9  # of b^3, for a piece of b numbers, for every class and every pair
@@ -52,7 +52,7 @@ class ProjectedWork:
         return self.seconds > allowed or self.bytes > FIRST_BYTES
 
     def __str__(self) -> str:
-        return f"about {self.seconds:,.0f} s of processor and {format_bytes(self.bytes)} more memory"
+        return f"about {self.seconds:,.0f} CPU s and {format_bytes(self.bytes)} more memory"
 
 
 def projected_work(problem: Problem) -> ProjectedWork:

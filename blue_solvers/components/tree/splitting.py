@@ -2,9 +2,10 @@
 
 Every table is a partition of the group sums, which have weights in it. Group sums are of one kind if they are empty at
 the same geounits; those that are empty at all of them belong to no piece. Tables of many rows tie few group sums
-together: the blocks that they leave fall apart by themselves (`AlikeSpaces`), most of them in the same way, so that
-one piece stands for many copies. Tables of few rows see of these copies only as many combinations as they have rows;
-what they see is tied together in one piece, and the rest of the copies stays as it was. Nothing depends on variances.
+together: the blocks that they leave fall apart by themselves (`IsotypicComponent`), most of them in the same way, so
+that one piece stands for many copies. Tables of few rows see of these copies only as many combinations as they have
+rows; what they see is tied together in one piece, and the rest of the copies stays as it was. Nothing depends on
+variances.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ ROUNDING = 1e-13  # left where rows do not see a space
 
 Axes = list[Float]  # rows of a table along every variable that is no contrast; their Kronecker product is W
 Partitions = dict[str, sparse.csc_array]  # W of every table about the group sums that are not empty everywhere
-Copies = list[tuple[Index, Float]]  # of every block that has copies of a space its group sums, and vectors (n, b, c)
+Embeddings = list[tuple[Index, Float]]  # by block that has copies of a space: its group sums, and vectors (n, b, c)
 
 
 @dataclass(frozen=True)
-class AlikeSpaces:
+class IsotypicComponent:
     """Copies of one irreducible part.
 
     Attributes
@@ -83,7 +84,7 @@ class Piece:
         return self.kinds.size
 
     @property
-    def copies(self) -> int:
+    def multiplicity(self) -> int:
         """How many there are."""
         return self.basis.shape[1] // self.size
 
@@ -96,7 +97,7 @@ class Piece:
         """Orthonormal combinations of the copies, (copies, c), as copies."""
 
         def mixed(basis: sparse.csc_array) -> sparse.csc_array:
-            numbers = sparse.eye_array(basis.shape[1] // self.copies)
+            numbers = sparse.eye_array(basis.shape[1] // self.multiplicity)
             return _pruned(basis @ sparse.kron(numbers, combinations))
 
         frames = {name: mixed(own) for name, own in self.frames.items()}
@@ -158,6 +159,7 @@ def _identity(size: int) -> sparse.csc_array:
 
 
 def _pieces(tables: Mapping[str, Axes], kinds: Index) -> list[Piece]:
+    """The pieces of tables by their rows along every axis, and of group sums of some kinds, (m,)."""
     cells = np.flatnonzero(kinds >= 0)
     partitions = {
         name: sparse.csc_array(reduce(lambda one, other: sparse.kron(one, other, "csc"), axes))[:, cells]
@@ -191,10 +193,10 @@ def _blocks(partitions: Partitions, size: int) -> tuple[Partitions, list[Index]]
     return base, np.split(order, starts) if size else []
 
 
-def _alike(base: Partitions, blocks: Sequence[Index], kinds: Index) -> list[tuple[AlikeSpaces, Copies]]:
+def _alike(base: Partitions, blocks: Sequence[Index], kinds: Index) -> list[tuple[IsotypicComponent, Embeddings]]:
     """Spaces that are alike in all blocks: what is told of one, and of every block its group sums and vectors there."""
-    by_shape: dict[bytes, list[AlikeSpaces]] = {}
-    found: dict[bytes, tuple[AlikeSpaces, Copies]] = {}
+    by_shape: dict[bytes, list[IsotypicComponent]] = {}
+    found: dict[bytes, tuple[IsotypicComponent, Embeddings]] = {}
     rows, weights = np.zeros((2, len(base), kinds.size))
     for i, W in enumerate(base.values()):
         rows[i], weights[i] = W.indices, W.data
@@ -205,14 +207,14 @@ def _alike(base: Partitions, blocks: Sequence[Index], kinds: Index) -> list[tupl
         grams = (own[:, :, None] == own[:, None]) * sizes[:, :, None] * sizes[:, None]
         shape = kinds[cells].tobytes() + grams.tobytes()
         if shape not in by_shape:
-            by_shape[shape] = alike_spaces(kinds[cells], grams)
+            by_shape[shape] = isotypic_components(kinds[cells], grams)
         for space in by_shape[shape]:
             told = np.round(space.grams / scales, 10) + 0.0  # no negative zeros
             found.setdefault(space.kinds.tobytes() + told.tobytes(), (space, []))[1].append((cells, space.vectors))
     return list(found.values())
 
 
-def _copied(space: AlikeSpaces, places: Copies, base: Partitions, size: int) -> Piece:
+def _copied(space: IsotypicComponent, places: Embeddings, base: Partitions, size: int) -> Piece:
     """Copies of alike spaces, and what the base tables say of them."""
     cells, blocks = np.concatenate([own for own, _ in places]), [vectors for _, vectors in places]
     copies = sum(vectors.shape[2] for vectors in blocks)
@@ -238,14 +240,14 @@ def _of_length_one(W: sparse.csr_array) -> sparse.csr_array:
 def _part(space: Piece, units: Sequence[sparse.csr_array], seen: list[Piece], rest: list[Piece]) -> None:
     """Add the copies that some rows of length one see to some pieces, and the others to the rest."""
     told = _pruned(sparse.vstack([space.basis[:0], *(W @ space.basis for W in units)]), 1.0).tocsr()
-    by_copy = told[np.flatnonzero(np.diff(told.indptr))].toarray().reshape(-1, space.copies).T
+    by_copy = told[np.flatnonzero(np.diff(told.indptr))].toarray().reshape(-1, space.multiplicity).T
     if not by_copy.size:
         rest.append(space)
         return
     Q, R, _ = qr(by_copy[:, by_copy.any(axis=0)], pivoting=True)
     rank = int(np.count_nonzero(abs(R.diagonal()) > TOLERANCE))
     seen.append(space.turned(Q[:, :rank]))
-    if rank < space.copies:
+    if rank < space.multiplicity:
         rest.append(space.turned(Q[:, rank:]))
 
 
@@ -271,12 +273,12 @@ def _together(tied: Sequence[Piece], units: Sequence[sparse.csr_array]) -> list[
 def _tied(spaces: Sequence[Piece], tying: Mapping[str, sparse.csr_array]) -> Piece:
     """One piece of several spaces, each of whose copies is a number of its own."""
     basis = sparse.csc_array(sparse.hstack([space.basis for space in spaces]))
-    kinds = np.concatenate([np.repeat(space.kinds, space.copies) for space in spaces])
+    kinds = np.concatenate([np.repeat(space.kinds, space.multiplicity) for space in spaces])
     rows: dict[str, Float] = {}
     frames: dict[str, sparse.csc_array] = {}
     for name in dict.fromkeys(name for space in spaces for name in space.rows):
         own = [space.rows.get(name, np.zeros((0, space.size))) for space in spaces]
-        rows[name] = block_diag(*(np.kron(W, np.eye(space.copies)) for W, space in zip(own, spaces, strict=True)))
+        rows[name] = block_diag(*(np.kron(W, np.eye(space.multiplicity)) for W, space in zip(own, spaces, strict=True)))
         frames[name] = sparse.csc_array(sparse.hstack([space.frames[name] for space in spaces if name in space.rows]))
     for name, W in tying.items():
         seen = sparse.csr_array(W @ basis)
@@ -289,7 +291,7 @@ def _tied(spaces: Sequence[Piece], tying: Mapping[str, sparse.csr_array]) -> Pie
     return Piece(rows, kinds, basis, frames)
 
 
-def alike_spaces(kinds: Index, grams: Float) -> list[AlikeSpaces]:
+def isotypic_components(kinds: Index, grams: Float) -> list[IsotypicComponent]:
     """The irreducible parts of a block of n cells.
 
     Parameters
@@ -305,7 +307,7 @@ def alike_spaces(kinds: Index, grams: Float) -> list[AlikeSpaces]:
         if aligned:
             vectors = np.stack(aligned, axis=1)
             own = np.einsum("nb,tnm,mc->tbc", vectors[:, :, 0], grams, vectors[:, :, 0])
-            found.append(AlikeSpaces(kinds[abs(vectors[:, :, 0]).argmax(axis=0)], own, vectors))
+            found.append(IsotypicComponent(kinds[abs(vectors[:, :, 0]).argmax(axis=0)], own, vectors))
     return found
 
 

@@ -1,6 +1,6 @@
 """What a tree problem consists of, apart from the data: tables, components, and which geounits are alike.
 
-Geounits of one level without children that were measured alike share a class; every other geounit is one by itself.
+Childless geounits of one level with the same tables and variances share a class; every other geounit is one by itself.
 Children of one parent and one class share a pair. Coefficients exist once for each class, each geounit with children
 and each pair, so millions of leaves cost no more than the geounits above them.
 """
@@ -69,7 +69,7 @@ class TreePlan:
         groupings in common may share it. What is missing is added.
     alike : bool
         Whether geounits without children that are alike share a class.
-    silent : frozenset of str
+    unmeasured : frozenset of str
         Tables that are listed for how they divide the variables alone, and never measured.
 
     Attributes
@@ -81,7 +81,7 @@ class TreePlan:
     finest : Table
         Of all variables in use.
     has_zeros : bool
-        Whether some cells may be known to be empty.
+        Whether some cells may be structural zeros.
     components : list of Component
     design_keys : list of tuple
         What tables tell of each: those of equal keys have all coefficients in common.
@@ -99,10 +99,10 @@ class TreePlan:
         problem: StructuredProblem,
         divisions: Divisions | None = None,
         alike: bool = True,
-        silent: frozenset[str] = frozenset(),
+        unmeasured: frozenset[str] = frozenset(),
     ) -> None:
         self.schema, self.spine, self._zeros = schema, spine, zeros = problem.schema, problem.spine, problem.zeros
-        self.tables, self._silent = list(problem.observed_tables), silent
+        self.tables, self._unmeasured = list(problem.observed_tables), unmeasured
         tables = [*self.tables, *problem.desired_tables]
         self.groupings = groupings = groupings_of(schema, tables, zeros.axes)
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
@@ -236,7 +236,7 @@ class TreePlan:
 
     @cached_property
     def _speaking(self) -> list[Table]:
-        return list({table.name: table for table in self.tables if table.name not in self._silent}.values())
+        return list({table.name: table for table in self.tables if table.name not in self._unmeasured}.values())
 
     def division(self, key: DesignKey) -> Division:
         """How the components of a key fall apart."""

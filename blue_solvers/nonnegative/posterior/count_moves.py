@@ -85,6 +85,7 @@ def count_moves(model: FittingModel, rows: Integers) -> CountMoves:
 
 
 def _whole(matrix: sparse.csr_array) -> sparse.csr_array:
+    """The matrix, of the same shape, in whole numbers; refused if it has others."""
     rounded = np.rint(matrix.data)
     if not np.array_equal(rounded, matrix.data):
         raise ValueError(
@@ -143,7 +144,7 @@ def _shortened(basis: Integers) -> Integers:
 
 
 def _boxes(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
-    """All boxes along so many axes that what is known exactly allows, by the number of axes."""
+    """All boxes, (cells, moves), along so many axes that what is known exactly allows, by the number of axes."""
     shape = model.cells.shape
     wide = [axis for axis, length in enumerate(shape) if length > 1]
     places = np.full(prod(shape), -1, dtype=np.int64)
@@ -170,7 +171,7 @@ def _count(shape: tuple[int, ...], axes: set[int], neighbours: bool) -> int:
 
 
 def _along(shape: tuple[int, ...], axes: list[int], places: Integers) -> sparse.csc_array:
-    """Boxes along these axes whose corners are all possible cells."""
+    """Boxes, (cells, moves), along these axes whose corners are all possible cells."""
     neighbours = _count(shape, set(axes), False) > _MOST_OF_A_KIND
     count = _count(shape, set(axes), neighbours)
     require_memory(32.0 * count * 2 ** len(axes), f"the list of {count:,} moves", "give fewer levels or tables")
@@ -194,7 +195,7 @@ def _along(shape: tuple[int, ...], axes: list[int], places: Integers) -> sparse.
 
 
 def _columns_that_keep(exact: sparse.csr_array, moves: sparse.csc_array) -> NDArray[np.intp]:
-    """Which moves change nothing that is known exactly."""
+    """Which moves, the columns of (cells, moves), change nothing that is known exactly."""
     changes = sparse.csc_array(exact @ moves)
     changes.eliminate_zeros()
     return np.flatnonzero(np.diff(changes.indptr) == 0)

@@ -23,8 +23,8 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists, metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
-from blue_solvers.nonnegative.programme import NotConvergedError
-from blue_solvers.quantiles import read_level
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
+from blue_solvers.quantiles import read_level, takes_confidence_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.layout import Name
@@ -84,20 +84,21 @@ class CountsPosterior:
         """The desired tables of posterior means by name."""
         return self.problem.desired.tables(self.desired)
 
-    def intervals(self, level: float = 0.95) -> tuple[Float, Float]:
+    @takes_confidence_level
+    def intervals(self, confidence_level: float = 0.95) -> tuple[Float, Float]:
         """Whole numbers between which each desired count lies with at least this posterior probability.
 
         Parameters
         ----------
-        level : float
+        confidence_level : float
             Between 0 and 1.
 
         Returns
         -------
         lower, upper : ndarray, (m,)
-            With at most (1 - level) / 2 of the draws below, and above.
+            With at most (1 - confidence_level) / 2 of the draws below, and above.
         """
-        tail = (1 - read_level(level)) / 2
+        tail = (1 - read_level(confidence_level)) / 2
         lower, upper = np.empty((2, self.desired.size))
         for rows, values in self._desired_draws:
             flat = np.sort(values.reshape(-1, values.shape[2]), axis=0)
@@ -276,7 +277,7 @@ def _concentrations(value: float | None) -> Float:
 
 
 def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
-    """Of the noise: its log density is quadratic or piecewise linear, with a weight for each row."""
+    """Of the noise at y, (n,): its log density is quadratic or piecewise linear, with a weight for each row."""
     problem = model.problem
     kind, variances = kind_of(problem.noise.law), problem.variances[rows]
     if kind.family is None:
@@ -304,7 +305,7 @@ def _parameter(law: object) -> float:
 
 
 def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
-    """Refuse cells that no measured row with entries of one sign holds: nothing bounds their counts."""
+    """Refuse cells that no measured row, of (rows,), with entries of one sign holds: nothing bounds their counts."""
     matrix = sparse.csr_array(sparse.vstack([model.M[rows], model.exact_rows]))
     one_sign = abs(matrix.sum(axis=1)) == abs(matrix).sum(axis=1)
     free = np.flatnonzero(np.diff(sparse.csc_array(matrix[np.flatnonzero(one_sign)]).indptr) == 0)
@@ -316,6 +317,7 @@ def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
 
 
 def _summary(problem: Problem, model: FittingModel, draws: NDArray[np.int32], acceptance: float) -> CountsPosterior:
+    """Means, errors and diagnostics of draws, (chains, draws, cells)."""
     mean = draws.mean(axis=(0, 1), dtype=np.float64)
     size = problem.desired.size
     means, deviations, sizes, factors = np.empty((4, size))

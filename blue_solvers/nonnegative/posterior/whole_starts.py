@@ -8,7 +8,7 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.least_squares import nnls
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.programme import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from constraint_builders.arrays import Float, Integers
 
 _DISPERSION = 1.5  # standard deviations of noise that is added to the measurements again
@@ -39,7 +39,7 @@ def whole_starts(model: FittingModel, y: Float, chains: int, rng: np.random.Gene
 
 
 def _nearest_whole(wanted: Float, exact: sparse.csr_array, answers: Float) -> Float:
-    """Whole counts with these sums, of least total distance from what is wanted, by an integer programme."""
+    """Whole counts, (cells,), with these sums, of least distance from what is wanted, by an integer program."""
     d, floor = wanted.size, np.floor(wanted)
     # x = below + above, below <= floor, above >= 0: each unit away from the floor costs one, the first step up less.
     cost = np.concatenate([-np.ones(d), np.minimum(2 * (floor + 1 - wanted), 2.0) - 1 + 1e-6, np.ones(d)])

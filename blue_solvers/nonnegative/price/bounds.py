@@ -84,7 +84,7 @@ class PureDP:
         return 2 * (tables / self.epsilon) ** 2
 
     def reach(self, records: Float, probability: Float) -> Float:
-        """The least probability that an event of this `probability` still has `records` records away."""
+        """The least probability, (...), that an event of this `probability` still has `records` records away."""
         return probability * np.exp(-self.epsilon * records)
 
 
@@ -108,7 +108,7 @@ class ApproximateDP:
         object.__setattr__(self, "delta", share(self.delta, "delta"))
 
     def reach(self, records: Float, probability: Float) -> Float:
-        """The least probability that an event of this `probability` still has `records` records away."""
+        """The least probability, (...), that an event of this `probability` still has `records` records away."""
         lost = self.delta * -np.expm1(-self.epsilon * records) / np.expm1(self.epsilon)
         return np.maximum(0.0, probability * np.exp(-self.epsilon * records) - lost)
 
@@ -134,7 +134,7 @@ class ZeroConcentratedDP:
         return tables / (2 * self.rho)
 
     def reach(self, records: Float, probability: Float) -> Float:
-        """The least probability that an event of this `probability` still has `records` records away."""
+        """The least probability, (...), that an event of this `probability` still has `records` records away."""
         return np.exp(-((np.sqrt(self.rho) * records + np.sqrt(np.log(1 / probability))) ** 2))
 
 
@@ -367,5 +367,5 @@ def _maximise(function: Callable[[float], float], low: float, high: float) -> fl
 
 
 def _points_per_sum(fine: NDArray[np.intp], coarse: NDArray[np.intp]) -> int:
-    """The most groups of `fine` in one group of `coarse`; 0 if `fine` does not refine it."""
+    """The most groups of `fine` in one of `coarse`, both (cells,); 0 if `fine` does not refine it."""
     return int(np.bincount(coarse[first_cells(fine)]).max()) if refines(fine, coarse) else 0

@@ -119,6 +119,7 @@ def project_to_simplex(values: ArrayLike, total: float) -> Float:
 
 
 def _checked_counts(counts: ArrayLike) -> Float:
+    """Counts as a vector, (d,); `ValueError` for what is none."""
     values = real_array(counts, "counts")
     if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all() or values.min() < 0:
         raise ValueError("counts must be a vector of finite numbers, 0 or more")

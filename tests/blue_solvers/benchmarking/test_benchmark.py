@@ -1,4 +1,4 @@
-"""Benchmarks of solvers: what is measured, by anybody's solver, interrupted and gone on with."""
+"""Benchmarks of solvers: what is measured, by any solver, interrupted and gone on with."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_it_is_the_chi_square_of_weighted_least_squares(desired: list[str] | Non
     z = y[measured] / np.sqrt(problem.variances[measured])
     H = W @ np.linalg.pinv(W)
     residual = z - H @ z
-    found = blue(problem).estimate(np.where(measured, y, np.nan)).fit()
+    found = blue(problem).estimate(np.where(measured, y, np.nan)).goodness_of_fit()
     assert found.degrees_of_freedom == measured.sum() - np.linalg.matrix_rank(W)
     assert np.isclose(found.statistic, residual @ residual)
     studentised = residual / np.sqrt(1 - np.diag(H))
@@ -51,7 +51,7 @@ def test_p_values_of_true_noise_are_uniform() -> None:
     spread = np.where(np.isfinite(problem.variances), np.sqrt(problem.variances), 0)
     P = blue(problem)
     draws = [MATRIX @ np.full(6, 9.0) + spread * rng.normal(size=12) for _ in range(100)]
-    p_values = [P.estimate(y, certify=False).fit().p_value for y in draws]
+    p_values = [P.estimate(y, certify=False).goodness_of_fit().p_value for y in draws]
     assert stats.kstest(p_values, "uniform").pvalue > 1e-3
 
 
@@ -67,7 +67,7 @@ def test_undetermined_cells_check_nothing() -> None:
     holes[1] = np.inf
     problem = Problem(SCHEMA, {"sex * age": holes, "total": 1.0, "sex": 1.0}, undetermined="nan")
     y = np.array([5.0, 6, 0, 0, 0, 0, 30, 12, 14])
-    found = blue(problem).estimate(np.where(problem.unmeasured, np.nan, y)).fit()
+    found = blue(problem).estimate(np.where(problem.unmeasured, np.nan, y)).goodness_of_fit()
     assert found.degrees_of_freedom == 1
     assert np.isclose(found.statistic, 4.0**2 / 3)
 

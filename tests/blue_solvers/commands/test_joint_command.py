@@ -242,12 +242,13 @@ def test_the_command_says_what_became_of_the_rows_of_both(
     for part, name in ((first, "PL94"), (second, "DHC")):
         for kind in ("DPQuery", "Constraint"):
             count = sum(rows for (_, own), rows in pair.written[name].rows.items() if own == kind)
-            assert f"rows       {kind}: {count:,} read" in part
+            rows = next(line for line in part.splitlines() if line.startswith("rows "))
+            assert f"{kind}: {count:,} read" in rows
     assert "proved: " in said
     assert "fits: all tables" in said
 
 
-@pytest.mark.parametrize(("products", "lines"), [(["DHC"], 24), (["PL94", "DHC"], 30)])
+@pytest.mark.parametrize(("products", "lines"), [(["DHC"], 24), (["PL94", "DHC"], 24)])
 def test_a_census_run_is_said_on_one_screen_and_all_of_it_when_asked(
     products: list[str], lines: int, pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -59,7 +59,7 @@ def test_tables_are_written_as_the_library_answers(
         "0.8",
     ]
     said = shown(capsys, *arguments, "--out", str(out), *(["--wide"] if wide else []))
-    frames = [state.result.table(name, geolevel="tract", level=0.8, wide=wide) for name in (SURE, UNSURE)]
+    frames = [state.result.table(name, geolevel="tract", confidence_level=0.8, wide=wide) for name in (SURE, UNSURE)]
     expected = pl.concat([frames[0], frames[1].drop("geoid")], how="horizontal") if wide else pl.concat(frames)
     assert said == f"written    {out}, {expected.height} rows\n"
     if suffix == ".csv":
@@ -135,12 +135,21 @@ def test_places_come_from_a_list_of_blocks(state: SmallState, tmp_path: Path, ca
 def test_comparisons_are_written_as_the_library_answers(
     state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, suffix: str, how: str
 ) -> None:
-    out, result = tmp_path / f"out{suffix}", state.result
+    out, result, level = tmp_path / f"out{suffix}", state.result, {"confidence_level": 0.9}
     options, expected = {
-        "share": (["--over", "H10_001N"], result.ratios("H10_002N", "H10_001N", geolevel="block", level=0.9)),
-        "base": (["--over", "--base", "01003"], result.ratios("H10_002N", None, None, "block", "01003", level=0.9)),
-        "minus": (["--minus", "H10_010N"], result.differences("H10_002N", "H10_010N", geolevel="block", level=0.9)),
-        "rank": (["--rank"], result.ranks("H10_002N", geolevel="block", level=0.9)),
+        "share": (
+            ["--over", "H10_001N"],
+            result.ratios("H10_002N", "H10_001N", geolevel="block", **level),
+        ),
+        "base": (
+            ["--over", "--base", "01003"],
+            result.ratios("H10_002N", None, None, "block", "01003", **level),
+        ),
+        "minus": (
+            ["--minus", "H10_010N"],
+            result.differences("H10_002N", "H10_010N", geolevel="block", **level),
+        ),
+        "rank": (["--rank"], result.ranks("H10_002N", geolevel="block", **level)),
     }[how]
     arguments = ["query", str(result.folder), "--table", "H10_002N", *options, "--geolevel", "block", "--level", "0.9"]
     assert shown(capsys, *arguments, "--out", str(out)) == f"written    {out}, 5 rows\n"

@@ -12,8 +12,8 @@ from scipy.linalg import null_space, sqrtm
 
 from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit, kronecker
 from blue_solvers.components.tree.messages import (
+    LinearMeasurement,
     Message,
-    Telling,
     add,
     combine,
     complement,
@@ -207,7 +207,7 @@ def test_the_best_estimate_from_several_sources(seed: int) -> None:
         W = (rng.random((int(rng.integers(1, 5)), m)) < 0.5).astype(float)
         exact = bool(rng.random() < 0.25)
         precision = 0.0 if exact else float(10 ** rng.uniform(-1, 1))
-        sources.append(Telling.measured(W, np.array([precision]), np.array([exact])))
+        sources.append(LinearMeasurement.measured(W, np.array([precision]), np.array([exact])))
         rows.append((W, np.sqrt(precision) * np.eye(len(W)), exact))
     message, found = combine(sources)
     gains, covariance, E = best(rows, m)

@@ -16,10 +16,10 @@ from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, n
 from blue_solvers.nonnegative.active_set import polish
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated, tightened
 from blue_solvers.nonnegative.duality_gap import certify
-from blue_solvers.nonnegative.programme import Programme, Solution, csc
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, csc
 from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve
 from constraint_builders import Problem, Schema, Spine
-from tests.blue_solvers.nonnegative.exact_programmes import LeastSquares
+from tests.blue_solvers.nonnegative.exact_quadratic_programs import LeastSquares
 from tests.helpers.effort import examples, first_of
 
 PROVED = 1e-8  # of 1 and the objective: the gap that is allowed
@@ -194,8 +194,8 @@ def test_large_fits_are_proved_too(shape: tuple[int, ...]) -> None:
         assert fit.objective <= LeastSquares(M, y, problem.variances).objective(counts)
 
 
-def small_programme(seed: int) -> tuple[Programme, LeastSquares]:
-    """A programme with weights, without, and with exact rows, as rationals know it too."""
+def small_program(seed: int) -> tuple[QuadraticProgram, LeastSquares]:
+    """A program with weights, without, and with exact rows, as rationals know it too."""
     rng = np.random.default_rng(seed)
     rows, cells = int(rng.integers(1, 6)), int(rng.integers(1, 5))
     M = (rng.random((rows, cells)) < 0.6).astype(float)
@@ -205,7 +205,7 @@ def small_programme(seed: int) -> tuple[Programme, LeastSquares]:
     own = 10 ** rng.uniform(-4, 4, cells)
     answer = M @ counts + np.sqrt(v) * rng.standard_normal(rows)
     target = np.where(weighted, counts + np.sqrt(own) * rng.standard_normal(cells), 0.0)
-    p = Programme(
+    p = QuadraticProgram(
         M=csc(M),
         target=target,
         weight=np.where(weighted, 1 / own, 0.0),
@@ -226,7 +226,7 @@ def small_programme(seed: int) -> tuple[Programme, LeastSquares]:
 @examples(150)
 def test_no_cells_and_multipliers_are_proved_better_than_they_are(seed: int, size: float, error: float) -> None:
     """Weak duality for anything: the gap is never less than what the objective exceeds the optimum by."""
-    p, reference = small_programme(seed)
+    p, reference = small_program(seed)
     optimum = reference.optimum()
     if optimum is None:
         return
@@ -245,7 +245,7 @@ def test_no_cells_and_multipliers_are_proved_better_than_they_are(seed: int, siz
 @given(st.integers(0, 10**6))
 @examples(150)
 def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
-    p, reference = small_programme(seed)
+    p, reference = small_program(seed)
     optimum = reference.optimum()
     if optimum is None:
         return
@@ -257,7 +257,7 @@ def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
 
 def test_rows_with_a_radius_are_kept_by_the_active_set_method() -> None:
     """One cell, measured twice: its own value says 9, the row 0 with a radius of 2."""
-    p = Programme(
+    p = QuadraticProgram(
         M=csc(np.ones((1, 1))),
         target=np.array([9.0]),
         weight=np.array([1.0]),
@@ -291,7 +291,7 @@ def test_bounds_that_follow_never_cut_off_cells_that_may_be(seed: int) -> None:
 
 
 def test_parts_of_an_exact_zero_are_held() -> None:
-    p = small_programme(0)[0]
+    p = small_program(0)[0]
     p = replace(
         p,
         M=csc(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]])),

@@ -135,7 +135,7 @@ def test_coverage_of_unbiased_intervals_holds_and_of_fitted_ones_does_not():
     unbiased = coverage(problem, problem.truth, ols, 200, np.random.default_rng(1))
     np.testing.assert_allclose(unbiased.refined, unbiased.fitted)
     with pytest.raises(ValueError, match="level"):
-        coverage(problem, problem.truth, nnls, 5, np.random.default_rng(0), level=95)
+        coverage(problem, problem.truth, nnls, 5, np.random.default_rng(0), confidence_level=95)
 
 
 def test_movements_tell_how_far_tables_moved():

@@ -10,16 +10,16 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.newton import NewtonSystem, dense, descend, evaluate, factored, iterated
-from blue_solvers.nonnegative.programme import Programme, Solution, csc, kkt_residual
 from blue_solvers.nonnegative.proximal import approach
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, csc, kkt_residual
 from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Schema, gallery
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 
 
-def random_programme(seed, exact=True, bounded=True):
-    """A feasible programme: the cells that the answers are sums of lie within all bounds."""
+def random_program(seed, exact=True, bounded=True):
+    """A feasible program: the cells that the answers are sums of lie within all bounds."""
     rng = np.random.default_rng(seed)
     rows, cells = int(rng.integers(1, 8)), int(rng.integers(1, 15))
     M = csc(sparse.csc_array((rng.random((rows, cells)) < 0.5).astype(float)))
@@ -30,7 +30,7 @@ def random_programme(seed, exact=True, bounded=True):
     noise = rng.normal(size=rows) * np.sqrt(variance)
     radius = np.where(bounded & (rng.random(rows) < 0.3), 1.5 * abs(noise), np.inf)
     upper = np.where(bounded & (rng.random(cells) < 0.3), inside + rng.integers(0, 3, cells), np.inf)
-    return Programme(
+    return QuadraticProgram(
         M=M,
         target=inside + 3 * rng.normal(size=cells),
         weight=10 ** rng.uniform(-3, 1, cells),
@@ -44,8 +44,8 @@ def random_programme(seed, exact=True, bounded=True):
 
 @given(seed=st.integers(0, 2**32 - 1))
 @examples(150)
-def test_programmes_are_solved(seed):
-    p = random_programme(seed)
+def test_programs_are_solved(seed):
+    p = random_program(seed)
     solution, error = descend(p, np.zeros(p.answer.size))
     assert error < 1e-9 * p.scale
     assert kkt_residual(p, solution) < 1e-8 * p.scale
@@ -55,7 +55,7 @@ def test_programmes_are_solved(seed):
 @examples(80)
 def test_no_feasible_cells_are_better(seed):
     """Weak duality in the primal: random steps towards feasible cells never lower the objective."""
-    p = random_programme(seed, exact=False, bounded=False)
+    p = random_program(seed, exact=False, bounded=False)
     x = descend(p, np.zeros(p.answer.size))[0].cells
 
     def objective(cells):
@@ -70,7 +70,7 @@ def test_no_feasible_cells_are_better(seed):
 @given(seed=st.integers(0, 2**32 - 1))
 @examples(40)
 def test_the_residual_is_minus_the_gradient_of_the_dual(seed):
-    p = random_programme(seed)
+    p = random_program(seed)
     rng = np.random.default_rng(seed)
     at, direction = rng.normal(size=(2, p.answer.size))
     step = 1e-6
@@ -85,7 +85,7 @@ def test_all_ways_of_solving_newton_systems_agree(way, tables):
     problem = gallery.cube(5, 3)
     rng = np.random.default_rng(0)
     model = FittingModel(problem)
-    p = model.programme(model.M @ np.where(rng.random(243) < 0.3, 9.0, 0.0) + rng.normal(size=problem.observed.size))
+    p = model.program(model.M @ np.where(rng.random(243) < 0.3, 9.0, 0.0) + rng.normal(size=problem.observed.size))
     assert p.products is p.tables
     p = p if tables else replace(p, tables=None)
     state = evaluate(p, rng.normal(size=p.answer.size))
@@ -125,7 +125,7 @@ def test_tables_are_their_matrix_and_precondition_with_its_inverse_for_all_cells
 @pytest.mark.parametrize("change", ["cells", "multipliers"])
 def test_the_certificate_notices_what_is_wrong(change):
     """Moving a cell or, where a row is held exactly, a multiplier shows in the KKT residual."""
-    p = random_programme(1)
+    p = random_program(1)
     p = replace(p, variance=np.zeros_like(p.variance), radius=np.full_like(p.radius, np.inf))
     p = replace(p, answer=p.M @ np.full(p.target.size, 4.0), upper=np.full_like(p.upper, np.inf))
     solution = approach(p)

@@ -81,7 +81,7 @@ def test_zeros_and_equalities_refine_too() -> None:
         expected[j] = min(holding)
     np.testing.assert_allclose(refined_everything(problem, y), expected)
     assert (expected == 0).any()
-    # what the linear programme says is the largest each cell can be is never cut off
+    # what the linear program says is the largest each cell can be is never cut off
     known = np.vstack([M[problem.exact], E @ M])
     right = np.concatenate([y[problem.exact], b])
     bounds = [(0, 0 if e else None) for e in empty]

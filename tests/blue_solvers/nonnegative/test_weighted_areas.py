@@ -1,6 +1,6 @@
 """Areas of any weights, overlapping, exact and unmeasured, with zeros and equalities: fits and bounds by other means.
 
-Matrices are written out from descriptions; optima are worked out in rationals, bounds by linear programmes.
+Matrices are written out from descriptions; optima are worked out in rationals, bounds by linear programs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from blue_solvers.nonnegative import (
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.price.bounds import PureDP, conflicts
 from constraint_builders import Areas, Problem, Schema
-from tests.blue_solvers.nonnegative.exact_programmes import LeastSquares
+from tests.blue_solvers.nonnegative.exact_quadratic_programs import LeastSquares
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Invented, Kind, invent
@@ -59,8 +59,8 @@ def is_taken(one: Invented) -> bool:
     return True
 
 
-def programme(one: Invented, y: np.ndarray, signed: bool = False) -> LeastSquares:
-    """The least squares over all cells that are not known to be empty."""
+def program(one: Invented, y: np.ndarray, signed: bool = False) -> LeastSquares:
+    """The least squares over all cells that are no structural zeros."""
     d = one.description
     M, v = d.marginal_matrix()[:, ~d.empty_cells()], d.variances
     rows, answers, variances = [M[np.isfinite(v)]], [y[np.isfinite(v)]], [v[np.isfinite(v)]]
@@ -104,7 +104,7 @@ def require_consistent(one: Invented, y: np.ndarray, fit: NonnegativeFit, q: Lea
 def test_least_squares_are_the_optimum_worked_out_in_rationals(method, signed) -> None:
     done = 0
     for one in invented():
-        q = programme(one, one.y, signed)
+        q = program(one, one.y, signed)
         best = q.optimum()
         if best is None:
             with pytest.raises((NotConvergedError, ValueError), match="known exactly"):
@@ -135,7 +135,7 @@ def test_without_noise_the_measurements_come_back(method) -> None:
 @pytest.mark.few(0)
 def test_max_fit_has_the_least_largest_deviation() -> None:
     for one in invented():
-        q = programme(one, one.y)
+        q = program(one, one.y)
         noisy, (A, b) = q.v > 0, known(q)
         M, a, sd = q.M[noisy], q.a[noisy], np.sqrt(q.v[noisy])[:, None]
         best = linprog(
@@ -157,7 +157,7 @@ def test_max_fit_has_the_least_largest_deviation() -> None:
 def test_anchored_fits_hold_the_unbiased_sum_where_there_is_one() -> None:
     held = 0
     for one in invented():
-        q, ones = programme(one, one.y), None
+        q, ones = program(one, one.y), None
         if q.optimum() is None:
             continue
         ones = np.ones(q.M.shape[1])
@@ -249,12 +249,12 @@ def test_a_model_that_misreads_weights_gives_no_fit(method, what, monkeypatch) -
     assert method(problem, y).gap <= 1e-8
     wrong.__dict__[what] = 3 * getattr(wrong, what)
     monkeypatch.setattr(FittingModel, "of", lambda problem: wrong)
-    if method is sequential_fit:  # whose programmes are made of labels
+    if method is sequential_fit:  # whose programs are made of labels
         wrong.__dict__["_labels"] = {"total": np.array([0, 0]), "sex": np.array([1, 0])}
     with pytest.raises(
         NotConvergedError, match="please report" if method is not max_fit else "please report|no fit that"
     ):
-        method(problem, y)  # max_fit has found by M what no programme allows
+        method(problem, y)  # max_fit has found by M what no program allows
 
 
 def test_what_no_cells_sum_to_is_refused_by_its_sign_and_other_differences_are_fitted() -> None:
@@ -284,12 +284,12 @@ def test_the_objective_of_cells_that_are_all_empty_is_that_of_the_measurements()
 
 @pytest.mark.few(0)
 def test_refined_intervals_leave_every_possible_value_in() -> None:
-    """Limits are never narrower than a linear programme's, and intervals that hold the truth hold it still."""
+    """Limits are never narrower than a linear program's, and intervals that hold the truth hold it still."""
     cut = 0
     for one in invented()[::2]:
         problem = one.description.problem()
         D = one.description.desired_matrix()[:, ~one.description.empty_cells()]
-        q, y = programme(one, one.y), one.y
+        q, y = program(one, one.y), one.y
         slack = 1e-7 * max(1.0, abs(one.truth).max())
         nowhere = np.full(len(D), np.inf)
         low, high = refine_intervals(problem, y, -nowhere, nowhere)
@@ -321,7 +321,7 @@ def test_inverted_intervals_end_where_the_test_does() -> None:
     ends = 0
     for one in invented()[::9]:
         problem, D = one.description.problem(), one.description.desired_matrix()[:, ~one.description.empty_cells()]
-        q = programme(one, one.truth)
+        q = program(one, one.truth)
         place = len(D) - 1
         found = inverted_intervals(problem, one.truth, [place], 0.9, draws=3, rng=1)
         P = blue(problem)

@@ -58,7 +58,7 @@ def test_quantiles_are_sorted_and_named(ax):
 def test_band_holds_its_share_of_normal_residuals(ax):
     """Each order statistic is in its band in 80 % of samples."""
     samples = np.sort(np.random.default_rng(1).normal(size=(4000, 15)), axis=1)
-    pictures.normal_quantiles(ax, samples[0], level=0.8)
+    pictures.normal_quantiles(ax, samples[0], confidence_level=0.8)
     outline = ax.collections[0].get_paths()[0].vertices
     for k, x in enumerate(ax.lines[-1].get_xdata()):
         low, high = np.sort(np.unique(outline[np.isclose(outline[:, 0], x), 1]))[[0, -1]]
@@ -70,7 +70,7 @@ def test_band_holds_its_share_of_normal_residuals(ax):
     ("arguments", "message"),
     [
         ({"residuals": [np.nan]}, "nothing checks"),
-        ({"residuals": [1.0], "level": 1.0}, "level is 1"),
+        ({"residuals": [1.0], "confidence_level": 1.0}, "level is 1"),
         ({"residuals": [1.0], "named": 1}, "names must be given"),
     ],
 )

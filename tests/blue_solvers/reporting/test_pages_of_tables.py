@@ -188,7 +188,7 @@ def test_exact_suppressed_and_undetermined_cells(tmp_path: Path) -> None:
         variance=pl.when(pl.col("table") == "total").then(pl.col("variance")).otherwise(float("inf"))
     )
     lost = page(tmp_path, frame)
-    assert "Left empty: 11 cells that nothing determines" in section(lost, "made").text
+    assert "Left empty: 11 cells that cannot be estimated" in section(lost, "made").text
     body = section(lost, "estimates").all("tbody")[0].all("tr")
     assert [row.all("td")[2].text for row in body[1:]] == ["–"] * 11
 

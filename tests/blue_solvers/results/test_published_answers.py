@@ -108,7 +108,7 @@ P12 = [
 @pytest.mark.few(4)
 @pytest.mark.parametrize("place", PLACES)
 def test_p12_of_every_place_is_its_sum_with_its_exact_error(ages: SmallState, place: str) -> None:
-    frame = ages.result.table("P12", [place], level=0.9)
+    frame = ages.result.table("P12", [place], confidence_level=0.9)
     estimate, covariance = ages.expected(*(weight(ages, place, cells) for cells in P12))
     assert frame["geoid"].to_list() == [place] * 49
     np.testing.assert_allclose(frame["estimate"], estimate, atol=1e-8)
@@ -214,7 +214,7 @@ def test_differences_and_ratios_have_the_joint_covariance(
 def test_ranks_compare_every_two_places(ages: SmallState) -> None:
     blocks = sorted(LEVELS["block"])
     PLACES["010030108001001"] = ["010030108001001"]
-    found = ages.result.ranks("P12_003N", geolevel="block", level=0.8)
+    found = ages.result.ranks("P12_003N", geolevel="block", confidence_level=0.8)
     x, V = ages.expected(*(weight(ages, block, of_ages([0], range(5))) for block in blocks))
     z = 1.959963984540054  # of 0.95: 0.8 with four differences each
     for row in found.iter_rows(named=True):

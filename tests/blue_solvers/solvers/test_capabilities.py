@@ -9,9 +9,9 @@ from scipy.sparse.linalg import aslinearoperator
 import blue_solvers
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
+from tests.feature_support.capabilities import as_markdown, capabilities
 from tests.helpers.every import every
 from tests.helpers.places import README
-from tests.honours.capabilities import as_markdown, capabilities
 
 CAPABILITIES = capabilities()
 SCHEMA = Schema({"a": 2, "b": 3}, recodes={"b": {"low": [0, 0, 1]}})
@@ -94,7 +94,11 @@ def test_each_solver_is_exact_for_what_the_table_says(name: str) -> None:
 @every("capability", CAPABILITIES)
 def test_the_call_makes_the_solver(capability: object) -> None:
     call = capability.call  # type: ignore[attr-defined]
-    solver = eval(call, vars(blue_solvers)) if "(" in call else blue_solvers.SOLVERS[call]()
+    solver = (
+        eval(call, {own.__name__: own for own in blue_solvers.SOLVERS.values()})
+        if "(" in call
+        else blue_solvers.SOLVERS[call]()
+    )
     assert solver == capability.solver  # type: ignore[attr-defined]
 
 

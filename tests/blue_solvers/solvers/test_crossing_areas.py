@@ -163,7 +163,7 @@ def determined_part(described: Description, rng: np.random.Generator) -> Invente
 
 
 def alike(seed: int) -> Invented | None:
-    """Leaves of which many share their areas and all were measured alike; None where nothing can be estimated."""
+    """Leaves of which many share areas, all of the same tables and variances; None where nothing can be estimated."""
     rng = np.random.default_rng(seed)
     kinds = int(rng.integers(1, 4))
     of_leaf = np.sort(rng.integers(0, kinds, int(rng.integers(4, 9))))
@@ -187,7 +187,7 @@ def alike(seed: int) -> Invented | None:
     if not observed:
         return None
     described = replace(shell, observed=tuple(observed), desired=tuple(desired))
-    if rng.random() < 0.4:  # the same cells of all leaves are known to be empty, or others
+    if rng.random() < 0.4:  # the same cells of all leaves are structural zeros, or others
         factors = tables[rng.integers(len(tables))]
         flags = rng.random((1 if rng.random() < 0.8 else of_leaf.size, *shell.shape(factors))) < 0.3
         described = replace(described, zeros=(Block(1, factors, np.repeat(flags, of_leaf.size // len(flags), axis=0)),))
@@ -416,13 +416,13 @@ def test_fit_of_areas() -> None:
     problem = crossing()
     truth = problem.marginal_matrix() @ rng.poisson(30, problem.domain.size)
     y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
-    fit = estimate(problem, y).fit()
+    fit = estimate(problem, y).goodness_of_fit()
     assert fit.degrees_of_freedom == problem.rank == np.linalg.matrix_rank(problem.constraint_matrix("all").toarray())
     assert fit.p_value > 1e-4
     assert set(fit.by_geolevel) == {"Region", "Product", "Leaf"}
     y[problem.observed.slice(("Region", "a"))][0] += 40
-    assert estimate(problem, y).fit().p_value < 1e-9
-    assert estimate(problem, y).fit().outliers(1)[0].table[0] == "Region"
+    assert estimate(problem, y).goodness_of_fit().p_value < 1e-9
+    assert estimate(problem, y).goodness_of_fit().outliers(1)[0].table[0] == "Region"
 
 
 def test_areas_with_correlated_noise_are_refused_by_name_and_answered_by_others() -> None:

@@ -1,4 +1,4 @@
-"""The adjoint of two passes where cells are known to be empty and others are known exactly."""
+"""The adjoint of two passes where cells are structural zeros and others are known exactly."""
 
 from __future__ import annotations
 

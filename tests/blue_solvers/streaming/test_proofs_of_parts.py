@@ -178,8 +178,8 @@ def test_a_combination_that_is_not_kept_is_not_certified(tmp_path: Path, monkeyp
         return replace(claim, multipliers=0.9 * claim.multipliers)
 
     assert (recorded.again(parts, forgotten).certificate.bound or 1) > 1e-3
-    other = replace(parts.design.ties, equal_to=tuple(own + 1e-6 for own in parts.design.ties.equal_to))
-    shifted = replace(parts, design=replace(parts.design, ties=other))
+    other = replace(parts.design.combinations, equal_to=tuple(own + 1e-6 for own in parts.design.combinations.equal_to))
+    shifted = replace(parts, design=replace(parts.design, combinations=other))
     found = recorded.again(shifted, lambda name, claim: claim).certificate
     assert found.bound is None
     assert "x contradicts equality" in found.reason

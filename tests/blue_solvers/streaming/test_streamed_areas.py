@@ -283,7 +283,7 @@ def test_what_parts_of_areas_do_not_take_is_refused_by_name(tmp_path: Path) -> N
     rows[0, :2] = 1
     tied = invented(equalities=(rows, np.array([2.0])))
     cellwise = invented(measured={**MEASURED, "Tract": {"sex": np.arange(1.0, 9).reshape(4, 2)}})
-    for problem, reason in [(empty, "cells known to be empty"), (tied, "equalities"), (cellwise, "variances differ")]:
+    for problem, reason in [(empty, "structural zeros"), (tied, "equalities"), (cellwise, "variances differ")]:
         with pytest.raises(UnsupportedProblemError, match=f"cannot be streamed: .*{reason}"):
             partition(tmp_path / "in", problem, np.ones(problem.observed.size), at="Tract")
     wide = Schema({f"v{i}": 2 for i in range(13)})

@@ -64,7 +64,7 @@ class Feature:
     arguments : dict
         Of `Problem`.
     streamed, stored : str
-        Why it is refused; empty if it is honoured.
+        Why it is refused; empty if it is supported.
     """
 
     name: str
@@ -89,7 +89,7 @@ FEATURES = [
         stored="it has equalities",
     ),
     Feature(
-        "cells that nothing determines",
+        "cells that are not estimable",
         {
             "observed": {"State": {"detailed": 1.0}, "Tract": {"total": 1.0, "detailed": [np.inf, np.inf, 1.0]}},
             "undetermined": "nan",
@@ -108,7 +108,7 @@ FEATURES = [
         CORRELATED,
     ),
     Feature(
-        "noise that cells share",
+        "low-rank correlated noise",
         {"observed": BARE, "covariance": LowRankPlusDiagonal(np.ones(CELLS), np.ones((CELLS, 1)))},
         CORRELATED,
         CORRELATED,
@@ -135,7 +135,7 @@ def problem_of(feature: Feature) -> tuple[Problem, np.ndarray]:
 @pytest.mark.few(9)
 @pytest.mark.parametrize("feature", FEATURES, ids=NAMES)
 @pytest.mark.parametrize("at", ["State", "County"])
-def test_streaming_honours_it_or_refuses_it_by_name(feature: Feature, at: str, tmp_path: Path) -> None:
+def test_streaming_supports_it_or_refuses_it_by_name(feature: Feature, at: str, tmp_path: Path) -> None:
     problem, y = problem_of(feature)
     if feature.streamed:
         with pytest.raises(ValueError, match=f"^this problem cannot be streamed: {feature.streamed}"):
@@ -150,7 +150,7 @@ def test_streaming_honours_it_or_refuses_it_by_name(feature: Feature, at: str, t
 @pytest.mark.few(11)
 @pytest.mark.parametrize("feature", FEATURES, ids=NAMES)
 @pytest.mark.parametrize("solver", ["auto", "cg"])
-def test_results_honour_it_or_refuse_it_by_name(feature: Feature, solver: str, tmp_path: Path) -> None:
+def test_results_support_it_or_refuse_it_by_name(feature: Feature, solver: str, tmp_path: Path) -> None:
     problem, y = problem_of(feature)
     P = blue(problem, solver)
     estimate, errors = P @ y + P.offset, np.sqrt(np.maximum(P.variances(), 0))

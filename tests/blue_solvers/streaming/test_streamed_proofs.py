@@ -115,7 +115,7 @@ def test_a_streamed_release_is_proved_and_tested(tmp_path: Path, seed: int) -> N
     assert result.description["exact"]
     release = read_noisy_measurements(tmp_path / "release", settings)
     est = blue(release.problem).estimate(release.y)
-    fit, found = est.fit(draws=0), result.proof.fit
+    fit, found = est.goodness_of_fit(draws=0), result.proof.fit
     assert found.degrees_of_freedom == fit.degrees_of_freedom
     assert found.statistic == pytest.approx(fit.statistic, rel=1e-8)
     largest = fit.outliers(1)[0]

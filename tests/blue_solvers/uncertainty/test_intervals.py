@@ -169,8 +169,8 @@ def test_too_few_draws_are_refused(level, draws, least):
 @every(
     ("options", "message"),
     [
-        ({"level": 1.0}, "level must lie between 0 and 1"),
-        ({"level": 95}, "level must lie between 0 and 1"),
+        ({"confidence_level": 1.0}, "level must lie between 0 and 1"),
+        ({"confidence_level": 95}, "level must lie between 0 and 1"),
         ({"method": "bootstrap"}, "method must be one of 'z', 't', 'distribution_free': got 'bootstrap'"),
         ({"method": "t"}, "say how many, draws=199"),
         ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),

@@ -424,7 +424,7 @@ def test_where_every_cell_is_known_to_be_empty_all_is_zero(tables: tuple[str, ..
     assert not est.values.any()
     assert not est.std_errors.any()
     assert est.certificate().is_proved
-    assert est.fit().degrees_of_freedom == problem.observed.size
+    assert est.goodness_of_fit().degrees_of_freedom == problem.observed.size
 
 
 def test_tables_may_be_named_in_any_order() -> None:

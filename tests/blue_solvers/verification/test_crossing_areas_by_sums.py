@@ -23,7 +23,9 @@ KINDS = {
     "equal variances": Kind(areas="weights", zeros=False, equalities=False, exact=False, unmeasured=False, decades=2.0),
     "what is known exactly": Kind(areas="weights", unmeasured=False, decades=2.0),
     "a variance for every cell": Kind(areas="sets", cellwise=True, unmeasured=False, decades=2.0),
-    "noise that cells share": Kind(areas="sets", covariance="shared", zeros=False, equalities=False, unmeasured=False),
+    "low-rank correlated noise": Kind(
+        areas="sets", covariance="shared", zeros=False, equalities=False, unmeasured=False
+    ),
 }
 
 

@@ -41,7 +41,7 @@ def residuals_of(surveys: Surveys) -> tuple[np.ndarray, np.ndarray, int]:
 def test_it_is_that_of_all_measurements_stacked(seed: int, geography: bool, exact: bool) -> None:
     surveys = invented_surveys(seed, geography, exact)
     problem, y = problem_of_sources(SCHEMA, surveys.sources, spine=SPINE if geography else None)
-    fit = estimate(problem, y).fit(draws=0)
+    fit = estimate(problem, y).goodness_of_fit(draws=0)
     left, share, degrees = residuals_of(surveys)
     assert fit.degrees_of_freedom == degrees
     assert fit.statistic == pytest.approx(np.nansum(left**2), rel=1e-8, abs=1e-9)
@@ -129,7 +129,7 @@ def test_sources_within_a_product_are_told_apart_in_a_joint_estimate() -> None:
     one, y_1 = problem_of_sources(schema, [({"sex": 1.0}, {"sex": [9.0, 12.0]}), ({"sex": 2.0}, {"sex": [4.0, 15.0]})])
     two = Problem(schema, {"total": 4.0, "sex": 3.0})
     both, y = joint(one, two, names=["one", "two"]), np.concatenate([y_1, [25.0, 11.0, 13.0]])
-    fit = estimate(both, y).fit()
+    fit = estimate(both, y).goodness_of_fit()
     M = np.vstack([np.eye(2), np.eye(2), np.ones((1, 2)), np.eye(2)])
     values, v = np.array([9, 12, 4, 15, 25, 11, 13.0]), np.array([1, 1, 2, 2, 4, 3, 3.0])
     W = M / np.sqrt(v)[:, None]
@@ -167,7 +167,7 @@ def test_cells_that_nothing_determines_are_no_measurements() -> None:
     cells = np.array([[3.0, 4.0], [np.nan, np.nan]])
     sources = [({"a * b": holes}, {"a * b": cells}), ({"a * b": 2 * holes}, {"a * b": cells + 1})]
     problem, y = problem_of_sources(schema, sources, undetermined="nan")
-    fit = estimate(problem, y).fit()
+    fit = estimate(problem, y).goodness_of_fit()
     assert fit.residuals.size == 4
     assert fit.degrees_of_freedom == 2
     assert fit.statistic == pytest.approx(2 / 3)

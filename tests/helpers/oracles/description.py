@@ -131,7 +131,7 @@ class Description:
         return np.vstack([self.rows(block) for block in self.desired])
 
     def empty_cells(self) -> np.ndarray:
-        """Detailed cells of leaves that are known to be empty."""
+        """Detailed cells of leaves that are structural zeros."""
         empty = np.zeros(self.leaves.size * prod(self.detailed_shape), dtype=bool)
         for block in self.zeros:
             empty |= (self.rows(block)[block.values.ravel()] != 0).any(axis=0)

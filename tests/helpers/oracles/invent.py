@@ -356,7 +356,7 @@ def with_equalities(described: Description) -> bool:
 
 
 def with_zeros(described: Description) -> bool:
-    """Whether cells are known to be empty."""
+    """Whether cells are structural zeros."""
     return bool(described.zeros)
 
 

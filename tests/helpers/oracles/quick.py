@@ -186,7 +186,7 @@ def _least_squares(
 
 
 def _precision(description: Description, noisy: np.ndarray) -> tuple[Callable[[arb_mat], arb_mat], np.ndarray]:
-    """What multiplies by the inverse of the covariance, and the noise that cells share as columns."""
+    """What multiplies by the inverse of the covariance, and the low-rank correlated noise as columns."""
     if description.covariance is not None and description.shared is None:
         Sigma = _balls(description.covariance[np.ix_(noisy, noisy)])
         return (lambda V: Sigma.solve(V) if noisy.size else V), np.zeros((noisy.size, 0))

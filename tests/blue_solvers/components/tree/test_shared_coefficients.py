@@ -15,7 +15,7 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import coefficients, splitting
 from blue_solvers.components.tree import projected_work as projection
 from blue_solvers.components.tree.coefficients import Coefficients, solve_components
-from blue_solvers.components.tree.messages import Message, Telling, combine
+from blue_solvers.components.tree.messages import LinearMeasurement, Message, combine
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
@@ -132,7 +132,7 @@ def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.Mo
     problem = dhc([-1, 0, 0, 1, 1, 1, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6)
     work = []
 
-    def counted(sources: Sequence[Telling]) -> tuple[Message, list[np.ndarray]]:
+    def counted(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[np.ndarray]]:
         message, gains = combine(sources)
         work.append(message.root.size * message.root.shape[-1])
         return message, gains
@@ -183,7 +183,7 @@ def test_much_work_is_called_large() -> None:
     observed = dict.fromkeys(spine.levels, tables)
     large = projected_work(Problem(Schema({"a": 34, "b": 34}, recodes=recodes), observed, spine=spine))
     assert large.is_large
-    assert "s of processor and" in str(large)
+    assert "CPU s and" in str(large)
 
 
 def test_only_two_passes_are_projected() -> None:
@@ -202,4 +202,4 @@ def test_the_command_says_so_before_it_works(
     assert "projected" not in capsys.readouterr().err
     monkeypatch.setattr(projection, "FIRST_SECONDS", -1.0)
     assert main(arguments) == 0
-    assert "projected  about 0 s of processor and" in capsys.readouterr().err
+    assert "projected  about 0 CPU s and" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from blue_solvers.components.orthogonal import kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import splitting
 from blue_solvers.components.tree.covariances import PlaceCovariances
-from blue_solvers.components.tree.splitting import alike_spaces, split
+from blue_solvers.components.tree.splitting import isotypic_components, split
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.streaming import partition, stream
 from tests.helpers.effort import examples
@@ -138,11 +138,11 @@ def test_pieces_say_together_what_tables_say(seed: int, how: tuple[int, int]) ->
     assert not basis[kinds < 0].any()
     told = {name: np.zeros((len(kronecker(axes)), kinds.size)) for name, axes in tables.items()}
     for piece in pieces:
-        own = piece.basis.toarray().reshape(kinds.size, piece.size, piece.copies)
+        own = piece.basis.toarray().reshape(kinds.size, piece.size, piece.multiplicity)
         assert not any(abs(own[kinds != kind, b]).max(initial=0.0) > 1e-10 for b, kind in enumerate(piece.kinds))
         for name, rows in piece.rows.items():
-            frame = piece.frames[name].toarray().reshape(-1, len(rows), piece.copies)
-            for copy in range(piece.copies):
+            frame = piece.frames[name].toarray().reshape(-1, len(rows), piece.multiplicity)
+            for copy in range(piece.multiplicity):
                 np.testing.assert_allclose(frame[:, :, copy].T @ frame[:, :, copy], np.eye(len(rows)), atol=1e-9)
                 told[name] += frame[:, :, copy] @ rows @ own[:, :, copy].T
     for name, axes in tables.items():
@@ -160,9 +160,9 @@ def test_levels_that_rules_and_recodes_treat_alike_are_copies() -> None:
     kinds = np.where(np.outer([True, False], groups == 0), -1, 0).ravel()
     division = split(tables, kinds)
     assert not division.coordinates.are_numbers
-    assert sum(piece.size * piece.copies for piece in division.pieces) == 50
+    assert sum(piece.size * piece.multiplicity for piece in division.pieces) == 50
     assert max(piece.size for piece in division.pieces) <= 3
-    assert sum(piece.size for piece in division.pieces if piece.copies > 1) <= 2
+    assert sum(piece.size for piece in division.pieces if piece.multiplicity > 1) <= 2
 
 
 def test_a_block_whose_links_do_not_commute_stays_whole() -> None:
@@ -173,6 +173,6 @@ def test_a_block_whose_links_do_not_commute_stays_whole() -> None:
     for one, other, link in ((0, 1, np.eye(2)), (1, 2, np.eye(2)), (0, 2, turn)):
         gram[2 * one : 2 * one + 2, 2 * other : 2 * other + 2] = 0.3 * link
         gram[2 * other : 2 * other + 2, 2 * one : 2 * one + 2] = 0.3 * link.T
-    (found,) = alike_spaces(kinds, gram[None])
+    (found,) = isotypic_components(kinds, gram[None])
     assert found.vectors.shape == (6, 6, 1)
     np.testing.assert_allclose(found.vectors[:, :, 0] @ found.grams[0] @ found.vectors[:, :, 0].T, gram, atol=1e-12)

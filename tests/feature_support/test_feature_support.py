@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.feature_support.instances import FEATURES, Instance
+from tests.feature_support.parts import PARTS, with_client
+from tests.feature_support.refusals import as_markdown, refusal, refused
+from tests.feature_support.written import PAGE
 from tests.helpers.every import every
-from tests.honours.instances import FEATURES, Instance
-from tests.honours.parts import PARTS, with_client
-from tests.honours.refusals import as_markdown, refusal, refused
-from tests.honours.written import PAGE
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def client() -> Iterator[Any]:
 
 @pytest.mark.parametrize("part", PARTS)
 @every("feature", FEATURES)
-def test_every_part_honours_every_feature_or_refuses_it_by_name(
+def test_every_part_supports_every_feature_or_refuses_it_by_name(
     part: str, feature: str, request: pytest.FixtureRequest
 ) -> None:
     check = with_client(request.getfixturevalue("client")) if part == "cluster" else PARTS[part]

@@ -9,7 +9,7 @@ from scipy.optimize import linprog, lsq_linear
 from scipy.optimize import nnls as scipy_nnls
 from scipy.stats import laplace, norm
 
-from tests.honours.instances import Instance
+from tests.feature_support.instances import Instance
 
 Matrix = np.ndarray
 SLACK = 0.01  # of max_fit, in standard deviations
@@ -77,7 +77,7 @@ def require_ols(instance: Instance, cells: Matrix) -> None:
 
 
 def require_max(instance: Instance, cells: Matrix) -> None:
-    """The least largest deviation, by a linear programme; least squares with no deviation above it and the slack."""
+    """The least largest deviation, by a linear program; least squares with no deviation above it and the slack."""
     q = LeastSquares.of(instance)
     deviations = q.deviations[:, None]
     above = np.vstack([np.hstack([q.A, -deviations]), np.hstack([-q.A, -deviations])])

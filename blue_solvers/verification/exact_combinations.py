@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.known_exactly import LeafSums
-from blue_solvers.verification.placed_tables import LevelTable, PlacedTables
+from blue_solvers.verification.placed_tables import PlacedTables, TableAtLevel
 from blue_solvers.verification.weighed_noise import EXACT_TO, NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
@@ -28,7 +28,7 @@ MOVES = 1e-3  # of a count: a figure that moves by less is treated as if it were
 SAMPLED = 4096  # counts that are tried, for a figure that holds some of those that are moved
 
 
-def finest_known(schema: Schema, known: Iterable[LevelTable]) -> LevelTable | None:
+def finest_known(schema: Schema, known: Iterable[TableAtLevel]) -> TableAtLevel | None:
     """The table of those known exactly that all others are sums of; None without any.
 
     Raises
@@ -58,7 +58,7 @@ def _groups(schema: Schema, table: Table, axis: int, name: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Ties:
+class ExactCombinations:
     """What combinations that are known exactly leave free.
 
     Attributes
@@ -90,20 +90,20 @@ class Ties:
     fixed: tuple[str, ...]
 
     def are_sound(self, equal_to: tuple[float, ...]) -> bool:
-        """Whether these can be ties of combinations that are known to be so much."""
+        """Whether these can be of combinations that are known to be so much."""
         k, chosen = len(equal_to), {*self.chosen}
         square = len(self.inverse) == len(self.chosen) and all(len(row) == len(self.chosen) for row in self.inverse)
         fit = self.equal_to == equal_to and len(self.units) == k and len(chosen) == len(self.chosen)
         lengths = all(0 < own < np.inf for own in (self.length, self.least, 1 + self.reach))
         return fit and square and chosen <= {*range(k)} and lengths
 
-    def moved(self, tied: Long, corrected: float, scale: float) -> float:
+    def moved(self, combined: Long, corrected: float, scale: float) -> float:
         """By how much counts have to be moved at most for every combination of them to be what it is known to be.
 
         Parameters
         ----------
-        tied : ndarray of longdouble, (k, 3), or (1, 3) of no figure at all
-            The combinations of figures; see `TiedCells.sums`.
+        combined : ndarray of longdouble, (k, 3), or (1, 3) of no figure at all
+            The combinations of figures; see `CombinedCells.sums`.
         corrected : float
             By how much counts are moved already.
         scale : float
@@ -114,7 +114,7 @@ class Ties:
         NotCertifiedError
             If figures contradict what is known by more than rounding.
         """
-        values, slack, size = tied.T
+        values, slack, size = combined.T
         gap = abs(values - np.array(self.equal_to)).astype(float)
         off = gap + slack.astype(float) + self.reach * corrected
         wrong = ~(off <= EXACT_TO * np.maximum(scale * np.array(self.units), size))
@@ -125,8 +125,8 @@ class Ties:
         return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())
 
     @classmethod
-    def of(cls, problem: Problem, places: PlacedTables, figures: Mapping[str, LevelTable]) -> Ties:
-        """The ties of a problem on a spine.
+    def of(cls, problem: Problem, places: PlacedTables, figures: Mapping[str, TableAtLevel]) -> ExactCombinations:
+        """Those of a problem on a spine.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Ties:
 class _Counts:
     """The counts behind a problem: the cells of the tables that hold all others, of all leaves.
 
-    Those are moved alone that are not known to be empty; where a table is known exactly, two of one of its cells, in
+    Those are moved alone that are no structural zeros; where a table is known exactly, two of one of its cells, in
     opposite directions. `spread` is by how much each, moved by one, changes combinations E of observed cells,
     (k, counts + 1): the last, or -1, is no count.
     """
@@ -182,7 +182,7 @@ class _Counts:
         for row in range(E.shape[0]):
             shares[row, :-1] = self._sums.shares_of(E[[row]].toarray().ravel())
         self.spread = sparse.csr_array(shares)
-        tables = [(sheet.level, sheet.table) for sheet in places.sheets if exact[sheet.place].any()]
+        tables = [(placed.level, placed.table) for placed in places.level_tables if exact[placed.place].any()]
         self._known = finest_known(schema, tables)
         every = np.arange(self._sums.size)[None]
         group = np.zeros(every.size, dtype=np.intp) if self._known is None else self.cells_of(self._known, every)[0]
@@ -240,7 +240,7 @@ class _Counts:
             pairs = pairs[:, self._group[pairs[0]] == self._group[pairs[1]]]
         return np.concatenate([moves, pairs], axis=1)
 
-    def cells_of(self, table: LevelTable, counts: Index) -> Index:
+    def cells_of(self, table: TableAtLevel, counts: Index) -> Index:
         """The cells of a table, of all its places, that hold counts; -1 where none does."""
         places, found = self._places, np.full(counts.shape, -1)
         schema, (level, own) = places.schema, table

@@ -43,9 +43,9 @@ from blue_solvers.uncertainty import (
 )
 from constraint_builders.geography import Entities
 from noise_mechanisms import add_noise, draw_noise
+from tests.feature_support import optimality
+from tests.feature_support.instances import Instance
 from tests.helpers.partitioned import read_estimates
-from tests.honours import optimality
-from tests.honours.instances import Instance
 
 Check = Callable[[Instance], None]
 CLOSE = 1e-8  # of a standard error, and of 1e-6 of the largest count

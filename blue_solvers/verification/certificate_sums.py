@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blue_solvers.verification.placed_tables import LevelTable, added
-from blue_solvers.verification.ties import Ties, finest_known, holds_whole_cells
+from blue_solvers.verification.exact_combinations import ExactCombinations, finest_known, holds_whole_cells
+from blue_solvers.verification.placed_tables import TableAtLevel, added
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
@@ -37,7 +37,7 @@ def judge_in_numpy(
     figures : (x, y), ndarray (G, cells)
         What is claimed, NaN where nothing is, and what was measured.
     noise : (variance, least), ndarray (G, 1) or (G, cells)
-        As of a `Sheet`.
+        As of a `LevelTable`.
     sums : (high, low), ndarray (rows, cells)
         NaN where these are not known, and what they lose by rounding.
     places : ndarray, (3, G) or (3, 1)
@@ -45,11 +45,11 @@ def judge_in_numpy(
     error : ndarray, (rows,)
         By how much sums may be off.
     empty : ndarray of bool, (rows, cells) or (0, 0)
-        Cells that are known to be empty.
+        Cells that are structural zeros.
     rho : ndarray, (rows, cells)
         Where to put (y - x) / variance of what was measured with noise.
     found : (ndarray (7,), ndarray (4,))
-        As of a `Tally`, and of its table, added to; the last of the former is 1 if sums are not known of a figure.
+        As of a `CertificateSums`, and of its table; the last of the former is 1 if sums are not known of a figure.
     """
     (x, y), places = (own[rows] for own in figures), np.broadcast_to(places, (3, len(figures[0])))
     weight, alone, squares = places[:, rows]
@@ -138,7 +138,7 @@ ARE_SUMS = np.arange(7) // 3 == 1  # of what is found the sums
 
 
 @dataclass
-class Tally:
+class CertificateSums:
     """Sums and maxima over cells; those of several parts are added by `+`.
 
     Attributes
@@ -153,9 +153,9 @@ class Tally:
     rounded : float
         Squares of what rounding may have added in moving residuals.
     has_empty : bool
-        Whether cells are known to be empty.
-    tied : ndarray of longdouble, (k, 3), or (1, 3) of none
-        Of every combination of cells that is known exactly what `TiedCells.sums` says.
+        Whether cells are structural zeros.
+    combined : ndarray of longdouble, (k, 3), or (1, 3) of none
+        Of every combination of cells that is known exactly what `CombinedCells.sums` says.
     found : ndarray, (7,)
         The largest figure; what cells known exactly are off by at most; squares of what tables disagree by, in
         variances, at most; what cells known exactly are off by, together; squares of what tables disagree by, in
@@ -170,18 +170,20 @@ class Tally:
     returned: dict[str, float] = field(default_factory=dict)
     rounded: float = 0.0
     has_empty: bool = False
-    tied: Long = field(default_factory=lambda: np.zeros((1, 3), dtype=np.longdouble))
+    combined: Long = field(default_factory=lambda: np.zeros((1, 3), dtype=np.longdouble))
     found: Float = field(default_factory=lambda: np.zeros(7))
     tables: dict[str, Float] = field(default_factory=dict)
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: CertificateSums) -> CertificateSums:
         cells, left, rounded = self.cells + other.cells, self.left + other.left, self.rounded + other.rounded
         both = {**self.returned, **other.returned}
         returned = {key: self.returned.get(key, 0.0) + other.returned.get(key, 0.0) for key in both}
         found = np.where(ARE_SUMS, self.found + other.found, np.maximum(self.found, other.found))
         tables = {key: np.maximum(self.of(key), other.of(key)) for key in {**self.tables, **other.tables}}
         has_empty = self.has_empty or other.has_empty
-        return Tally(cells, left, returned, rounded, has_empty, added(self.tied, other.tied), found, tables)
+        return CertificateSums(
+            cells, left, returned, rounded, has_empty, added(self.combined, other.combined), found, tables
+        )
 
     def of(self, key: str) -> Float:
         """What is known of a table."""
@@ -205,7 +207,13 @@ class Tally:
         """All that is left of the residuals, in standard errors."""
         return float(np.sqrt(self.left)) + self.moved()
 
-    def bound(self, tables: Mapping[str, LevelTable], schema: Schema, left: float, ties: Ties | None = None) -> float:
+    def bound(
+        self,
+        tables: Mapping[str, TableAtLevel],
+        schema: Schema,
+        left: float,
+        combinations: ExactCombinations | None = None,
+    ) -> float:
         """The bound, from what is left of the residuals.
 
         Of one count alone, or of two where a nested family of tables is known exactly, the information says from
@@ -220,11 +228,14 @@ class Tally:
         if wrong > EXACT_TO * scale:
             raise DisprovedError(f"x contradicts what is known exactly by {wrong:.3g}")
         known = finest_known(schema, (tables[key] for key, own in self.tables.items() if own[3]))
-        fixed, precision = set(() if ties is None else ties.fixed), sum(self.of(key)[2] for key in tables)
+        fixed, precision = (
+            set(() if combinations is None else combinations.fixed),
+            sum(self.of(key)[2] for key in tables),
+        )
         off, longest = max((own[0] for own in self.tables.values()), default=0.0), np.sqrt(2.0) if known else 1.0
-        if ties is not None:
-            longest = ties.length / ties.least
-            off += (1 + 1 / longest) * ties.moved(self.tied, corrected, scale)
+        if combinations is not None:
+            longest = combinations.length / combinations.least
+            off += (1 + 1 / longest) * combinations.moved(self.combined, corrected, scale)
         holds_known = False
         for key, (level, table) in tables.items():
             figures, alone, measured, _ = self.of(key)

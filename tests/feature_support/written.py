@@ -1,11 +1,11 @@
-"""Write the tables that documents hold: ``python -m tests.honours.written`` after what they are made from changed."""
+"""Write the tables that documents hold: ``python -m tests.feature_support.written`` after a change."""
 
 from __future__ import annotations
 
 import re
 
+from tests.feature_support import capabilities, refusals
 from tests.helpers.places import DOCS, README
-from tests.honours import capabilities, refusals
 
 PAGE = DOCS / "feature_support.md"
 

@@ -1,10 +1,10 @@
-"""An invented nation with the real numbers of geounits, whose counts and noise are made a piece at a time from seeds.
+"""An synthetic nation with the real numbers of geounits, whose counts and noise are made a piece at a time from seeds.
 
 Known of 2020 are the persons of every state, and of the nation how many counties, tracts, block groups and blocks it
 has. Each of these is shared out among the states in proportion to their persons, by largest remainder; inside a state
 every geounit has one child, and the others fall to parents by chance. A state is cut into the largest subtrees that
-keep to a limit of memory, and the crown above them. Noise is Gaussian and has the variances of the 2020 redistricting
-release; the nation's total is known exactly. Nothing is bypassed and no cell is known to be empty.
+keep to a limit of memory, and the top above them. Noise is Gaussian and has the variances of the 2020 redistricting
+release; the nation's total is known exactly. Nothing is bypassed and no cell is a structural zero.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Cut:
     members : list of ndarray of int
         Geounits of the spine that every piece has, its root first.
     top : ndarray of int
-        Geounits of the crown, the roots of all pieces among them; of a state that is whole itself.
+        Geounits of the top, the roots of all pieces among them; of a state that is whole itself.
     """
 
     state: State
@@ -119,7 +119,7 @@ class Cut:
 
     @property
     def leaves(self) -> Index:
-        """Position of every piece's root within the crown."""
+        """Position of every piece's root within the top."""
         return np.searchsorted(self.top, [own[0] for own in self.members])
 
 
@@ -202,7 +202,7 @@ class Nation:
         counts[members.size :] = self._persons(rng, int(fan_outs.sum()), state.persons / state.blocks)
         return self._measured(f"{state.code}-{number}", rng, parent, level_of, counts)
 
-    def crown(self, cut: Cut, cells: Sequence[Float]) -> Measured:
+    def state_top(self, cut: Cut, cells: Sequence[Float]) -> Measured:
         """What is above the pieces of a state, of whose roots these are the true counts."""
         parent = np.searchsorted(cut.top, cut.spine.parent[cut.top])
         parent[0] = -1

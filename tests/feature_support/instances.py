@@ -406,11 +406,11 @@ _MADE: dict[str, Callable[[], Instance]] = {
     ).instance,
     "correlated noise, sparse": Description(PLAIN, ["a", "detailed"], covariance=correlated).instance,
     "a spine with correlated noise": Description(ON_SPINE, ["total", "a"], SPINE, covariance=correlated).instance,
-    "a spine with noise that cells share": Description(ON_SPINE, ["total", "a"], SPINE, covariance=shared).instance,
+    "a spine with low-rank correlated noise": Description(ON_SPINE, ["total", "a"], SPINE, covariance=shared).instance,
     "correlated noise, an operator": Description(
         PLAIN, ["a", "detailed"], covariance=lambda n: WithInverse(correlated(n))
     ).instance,
-    "noise that cells share": Description(PLAIN, ["a", "detailed"], covariance=shared).instance,
+    "low-rank correlated noise": Description(PLAIN, ["a", "detailed"], covariance=shared).instance,
     "Laplace noise": Description(PLAIN, ["a", "detailed"], noise="laplace").instance,
     "discrete Gaussian noise": Description(PLAIN, ["a", "detailed"], noise="discrete_gaussian").instance,
     "equations A x = b": _equations,

@@ -21,7 +21,7 @@ class NotConvergedError(ConvergenceError):
 
 
 @dataclass(frozen=True)
-class Programme:
+class QuadraticProgram:
     """A separable quadratic in cells x and in rows z = M x, with bounds on both.
 
     Minimise ``sum_j weight_j / 2 (x_j - target_j)^2 + sum_i (z_i - answer_i)^2 / (2 variance_i)`` subject to ``z = M
@@ -36,7 +36,7 @@ class Programme:
     answer, variance, radius : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
     tables : TabularRows or None
-        The first of the rows as tables of all cells, where they are: for large programmes the closed form is faster.
+        The first of the rows as tables of all cells, where they are: for large programs the closed form is faster.
     """
 
     M: sparse.csc_array
@@ -88,8 +88,8 @@ class Programme:
         """Absolute values of M."""
         return self.plain if (self.M.data >= 0).all() else abs(self.plain)
 
-    def with_rows(self, rows: Any, answer: Any, variance: Any) -> Programme:
-        """The same programme with further rows, (k, d), and what they are measured as; without bounds of their own."""
+    def with_rows(self, rows: Any, answer: Any, variance: Any) -> QuadraticProgram:
+        """The same program with further rows, (k, d), and what they are measured as; without bounds of their own."""
         rows = sparse.csr_array(np.atleast_2d(rows) if isinstance(rows, np.ndarray) else rows, dtype=np.float64)
         return replace(
             self,
@@ -117,7 +117,7 @@ class Programme:
 
 
 def csc(matrix: sparse.sparray) -> sparse.csc_array:
-    """Columns of floats with sorted indices: what programmes are made of."""
+    """Columns of floats with sorted indices: what programs are made of."""
     result = sparse.csc_array(matrix, dtype=np.float64)
     result.sort_indices()
     return result
@@ -125,30 +125,30 @@ def csc(matrix: sparse.sparray) -> sparse.csc_array:
 
 @dataclass(frozen=True)
 class Solution:
-    """Cells and row multipliers that solve a programme, and the Newton steps that it took."""
+    """Cells and row multipliers that solve a program, and the Newton steps that it took."""
 
     cells: Float
     multipliers: Float
     iterations: int
 
 
-def kkt_residual(programme: Programme, solution: Solution) -> float:
+def kkt_residual(program: QuadraticProgram, solution: Solution) -> float:
     """How far a solution is from satisfying the optimality conditions, in counts.
 
     Computed from the cells and the multipliers of bounded or exact rows alone: the largest of the distances that one
-    projected gradient step (scaled by `Programme.curvature`) would move a cell, that a row is from its bounds or its
-    exact answer, and that it is from the bound that its multiplier pushes against. It is zero exactly at a solution.
+    projected gradient step (scaled by `QuadraticProgram.curvature`) would move a cell, that a row is from its bounds or
+    its exact answer, and that it is from the bound that its multiplier pushes against. It is zero only at a solution.
 
     Parameters
     ----------
-    programme : Programme
+    program : QuadraticProgram
     solution : Solution
 
     Returns
     -------
     float
     """
-    x, p = solution.cells, programme
+    x, p = solution.cells, program
     deviation = p.plain @ x - p.answer
     noisy, pull = p.variance > 0, deviation * p.precision
     bounded = np.isfinite(p.radius) | ~noisy

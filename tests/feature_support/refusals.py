@@ -6,15 +6,15 @@ from functools import cache
 
 from blue_solvers import SOLVERS, Solver
 from blue_solvers.contract import Refusal, plain_problem
-from tests.honours.instances import FEATURES
-from tests.honours.parts import PARTS, part_of
+from tests.feature_support.instances import FEATURES
+from tests.feature_support.parts import PARTS, part_of
 
 NO_SPINE = [feature for feature in FEATURES if "spine" not in feature]
 SPINE = [feature for feature in FEATURES if "spine" in feature]
 AREAS = [feature for feature in FEATURES if feature.startswith("areas")]
 SUMS = ["a tree of sums", "crossed sums"]
 EQUATIONS = ["equations A x = b", *SUMS]
-CORRELATED = [feature for feature in FEATURES if "correlated" in feature or "share" in feature]
+CORRELATED = [feature for feature in FEATURES if "correlated" in feature]
 OPERATOR = ["correlated noise, an operator"]
 UNEVEN_CELLS = ["a variance for every cell", "cells known exactly", "cells not measured"]
 KNOWN_SUMS = [f for f in NO_SPINE if f == "structural zeros" or f.startswith("equalities")]
@@ -28,7 +28,7 @@ PARTITION = {"is no partition of the cells": ["areas with weights"]}
 
 Refusals = dict[str, list[str]]
 
-# For every part but solvers, which say it themselves, the features that it refuses; all others it honours.
+# For every part but solvers, which say it themselves, the features that it refuses; all others it supports.
 REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     'intervals(method="t")': {DRAWN: OPERATOR},
     'intervals(method="distribution_free")': {DRAWN: OPERATOR},
@@ -44,7 +44,7 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
     },
     'variances(method="selected_inversion")': {
         "selected inversion needs the entries of the covariance": [
-            f for f in CORRELATED if "operator" in f or "share" in f
+            f for f in CORRELATED if "operator" in f or "low-rank" in f
         ]
     },
     **{
@@ -102,9 +102,9 @@ REFUSED: dict[str, Refusals] = {part: {} for part in PARTS} | {
             "only a problem on a spine, or of areas, can be cut into parts": [f for f in NO_SPINE if f not in AREAS],
             "cut at a layer that holds it": ["areas that cross"],
             "whose areas do not hold every leaf once": ["areas with weights"],
-            "it has cells known to be empty, over areas": ["areas that cross, with zeros and equalities"],
+            "it has structural zeros, over areas": ["areas that cross, with zeros and equalities"],
             "variances differ within a table": ["a spine, a variance for every cell"],
-            "its noise is correlated": ["a spine with correlated noise", "a spine with noise that cells share"],
+            "its noise is correlated": ["a spine with correlated noise", "a spine with low-rank correlated noise"],
         }
         for part in ("streaming", "cluster")
     },
@@ -134,7 +134,7 @@ def refused() -> dict[str, Refusals]:
 
 
 def refusal(part: str, feature: str) -> str | None:
-    """What the refusal of a pair says; None where it is honoured."""
+    """What the refusal of a pair says; None where it is supported."""
     said = [message for message, features in refused()[part].items() if feature in features]
     assert len(said) <= 1, (part, feature, said)
     return said[0] if said else None
@@ -155,7 +155,7 @@ def as_markdown() -> str:
         "# Feature support",
         "",
         "A problem can have many features besides tables of equal variance. Every function either supports a",
-        "feature or raises an error that names it; no input is ignored silently. The tests in `tests/honours`",
+        "feature or raises an error that names it; no input is ignored silently. The tests in `tests/feature_support`",
         "check every pair: where a feature is supported, the result is compared with dense algebra written out",
         "from the problem's description; elsewhere a `ValueError` with the text below is required. This page is",
         "generated from those tests. Which features can be streamed, run on a cluster and stored is in",
