@@ -100,7 +100,6 @@ def invented(seed: int, *, exact: bool = True) -> Invented:
     return Invented(problems, measurements, np.vstack(rows), np.vstack(wanted), [])
 
 
-@pytest.mark.few(0)
 @examples(60, 4)
 @given(seed=st.integers(0, 100_000))
 def test_beside_dense_least_squares(seed: int) -> None:
@@ -117,7 +116,6 @@ def test_beside_dense_least_squares(seed: int) -> None:
     assert (found.certificate().bound or 0.0) < 1e-9
 
 
-@pytest.mark.few(0)
 @examples(40, 6)
 @given(seed=st.integers(0, 100_000))
 def test_zeros_and_equalities_go_along(seed: int) -> None:
@@ -141,26 +139,6 @@ def test_zeros_and_equalities_go_along(seed: int) -> None:
     P = blue(joint(*own.problems))
     np.testing.assert_allclose(P @ np.concatenate(own.measurements) + P.offset, values, rtol=1e-7, atol=1e-6)
     np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-8)
-
-
-@examples(40, 8)
-@given(seed=st.integers(0, 100_000))
-def test_no_standard_error_is_above_those_of_either_product_or_their_combination(seed: int) -> None:
-    """Counts of the county by group, which both products can tell."""
-    coarse, fine = invented(seed).problems
-    alone = []
-    for own in (coarse, fine):
-        tables: dict[str, dict[str, float]] = {}
-        for (level, table), v in zip(own.observed.names, own.geounit_variances, strict=True):
-            tables.setdefault(level, {})[table] = float(v[0])
-        asked = {"County": ["group"], "Block": ["group"]}
-        alone.append(Problem(own.schema, tables, asked, areas=own.areas))
-    together = blue(joint(*alone)).variances()
-    first, second = (blue(own).variances() for own in alone)
-    with np.errstate(divide="ignore"):
-        combined = 1 / (1 / first + 1 / second)
-    assert (np.concatenate([combined, combined]) - together >= -1e-9).all()
-    assert (np.minimum(first, second) - combined >= -1e-9).all()
 
 
 def test_spines_that_differ_below_the_county_over_the_same_blocks() -> None:
@@ -264,33 +242,6 @@ def test_the_schemas_that_are_shipped() -> None:
     variances = blue(problem).variances()
     assert (variances[:3] < blue(coarse).variances()).all()
     assert (variances[3:] < blue(fine).variances()).all()
-
-
-def test_both_products_of_an_invented_state() -> None:
-    """Twenty blocks in groups that cross, measured as in a release, of 1.2 million cells each by the finer schema."""
-    number = np.arange(20)
-    small = ["age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "hispanic * sex", "popSehsdTargetsRelship"]
-    asked = ["hispanic", "total"]
-    alone = []
-    for name, tables, shift in (("pl94_us_persons", None, 0), ("dhc_us_persons", small, 2)):
-        settings = production_settings(name)
-        variances = settings.variances()
-        layers = {"State": number * 0, "County": number // 10, "Group": (number + shift) // 5}
-        levels = {"State": "State", "County": "County", "Group": "Block_Group", "Leaf": "Block"}
-        observed = {
-            own: {t: v for t, v in variances[level].items() if tables is None or t in tables}
-            for own, level in levels.items()
-        }
-        areas = Areas([f"block {i}" for i in number], layers)
-        alone.append(Problem(settings.schema, observed, {"State": asked, "County": asked}, areas=areas))
-    together = joint(*alone, recodes={"hhgq": "hhgq8lev", "votingage": "votingage"}, names=["PL94", "DHC"])
-    first, second = (blue(own).variances() for own in alone)
-    combined = 1 / (1 / first + 1 / second)
-    P = blue(together)
-    assert P.info.solver == "areas"
-    for both in np.split(P.variances(), 2):
-        assert (both <= combined * (1 + 1e-9)).all()
-        assert (both < np.minimum(first, second)).all()
 
 
 @examples(40, 8)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.helpers.every import every
+from tests.helpers.places import ROOT
 from tests.honours.instances import FEATURES, Instance
+from tests.honours.invariants import INVARIANTS
 from tests.honours.parts import PARTS, with_client
 from tests.honours.refusals import as_markdown, refusal, refused
 from tests.honours.written import PAGE
@@ -42,6 +44,12 @@ def test_the_table_names_parts_and_features_that_there_are() -> None:
     assert set(refused()) == set(PARTS)
     named = {feature for refusals in refused().values() for features in refusals.values() for feature in features}
     assert named <= set(FEATURES)
+
+
+def test_every_invariant_has_its_test() -> None:
+    for held in INVARIANTS.values():
+        for file, test in held.values():
+            assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text(), (file, test)
 
 
 def test_the_page_is_this_table() -> None:

@@ -1,0 +1,125 @@
+"""Every solver on invented problems of every feature: values, variances, transpose, functionals, proofs and fits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from tests.helpers.effort import lengths
+from tests.helpers.oracles.compare import Tolerance
+from tests.helpers.oracles.description import Description
+from tests.helpers.oracles.invent import Kind, some_with
+from tests.helpers.oracles.quick import answer
+from tests.soak.__main__ import EVERY
+from tests.soak.judge import judged
+from tests.soak.problems import Posed, RefusedError, by_matrix
+
+DIRECT = {"auto", "areas", "cholesky", "dense", "sea_blue", "two_pass"}
+CLOSE, NEAR = Tolerance(estimate=1e-9, variance=1e-9), Tolerance(estimate=1e-8, variance=1e-8)  # the iterations stop
+
+FLAT = Kind(spine=False, nested=True, turned=True)
+TREE = Kind(nested=True, turned=True)
+SETS = Kind(areas="sets", nested=True, turned=True)
+WEIGHED = Kind(areas="weights")
+
+
+def in_a_tree(described: Description) -> bool:
+    return described.parent is not None
+
+
+def with_zeros_alone(described: Description) -> bool:
+    return bool(described.zeros) and described.equalities is None
+
+
+def with_both(described: Description) -> bool:
+    return bool(described.zeros) and described.equalities is not None
+
+
+def exact_in_part(described: Description) -> bool:
+    """Whether some table is known exactly in some of its cells and measured with noise in others."""
+    return any((own.values == 0).any() and (own.values > 0).any() for own in described.observed)
+
+
+def with_an_empty_place(described: Description) -> bool:
+    """Whether all cells of a leaf are known to be empty, and not those of all leaves."""
+    empty = described.empty_cells().reshape(described.leaves.size, -1).all(axis=1)
+    return bool(empty.any()) and not bool(empty.all())
+
+
+FEATURES: dict[str, tuple[Kind, Callable[[Description], bool]]] = {
+    "tables": (FLAT, lambda own: True),
+    "variances of cells": (replace(FLAT, cellwise=True), lambda own: True),
+    "over eight decades": (replace(FLAT, cellwise=True, decades=8.0, count=1e6), lambda own: True),
+    "exact in part": (replace(FLAT, cellwise=True, decades=2.0), exact_in_part),
+    "zeros": (FLAT, with_zeros_alone),
+    "equalities": (FLAT, lambda own: own.equalities is not None),
+    "correlated": (replace(FLAT, covariance="sparse", decades=2.0), lambda own: True),
+    "shared noise": (replace(FLAT, covariance="shared", decades=2.0), lambda own: True),
+    "a spine": (TREE, in_a_tree),
+    "a spine, variances of cells": (replace(TREE, cellwise=True), in_a_tree),
+    "a spine, exact in part": (TREE, lambda own: in_a_tree(own) and exact_in_part(own)),
+    "a spine, zeros": (TREE, lambda own: in_a_tree(own) and with_zeros_alone(own)),
+    "a spine, zeros and equalities": (TREE, lambda own: in_a_tree(own) and with_both(own)),
+    "a spine, zeros and equalities, variances of cells": (
+        replace(TREE, cellwise=True, decades=2.0),
+        lambda own: in_a_tree(own) and with_both(own),
+    ),
+    "a spine, correlated": (replace(TREE, covariance="sparse", decades=2.0), in_a_tree),
+    "a spine, shared noise": (replace(TREE, covariance="shared", decades=2.0), in_a_tree),
+    "areas": (SETS, lambda own: own.equalities is None),
+    "areas, an empty one": (SETS, with_an_empty_place),
+    "areas, zeros": (WEIGHED, with_zeros_alone),
+    "areas, equalities": (WEIGHED, lambda own: own.equalities is not None),
+    "areas, zeros and equalities": (WEIGHED, with_both),
+    "areas, variances of cells": (replace(WEIGHED, cellwise=True, decades=2.0), lambda own: True),
+    "areas, correlated": (replace(WEIGHED, covariance="sparse", decades=2.0), lambda own: True),
+    "areas, shared noise": (replace(SETS, covariance="shared", decades=2.0), lambda own: True),
+    "areas inside others": (Kind(areas="cut", nested=True), lambda own: True),
+}
+MATRICES = {  # of which kinds: sums of counts, and equations between them
+    "a tree of sums": ("summing", replace(TREE, equalities=False), in_a_tree),
+    "sums that cross": ("summing", replace(WEIGHED, equalities=False), lambda own: True),
+    "equations": ("equations", FLAT, lambda own: True),
+    "correlated equations": ("equations", replace(FLAT, covariance="sparse", decades=2.0), lambda own: True),
+}
+
+
+def require_right(posed: Posed) -> None:
+    """No solver is wrong in anything, and some solver calls its answer exact."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outcomes = {
+            name: judged(posed, solver, name == "auto", CLOSE if name in DIRECT else NEAR)
+            for name, solver in EVERY.items()
+        }
+    wrong = {name: outcome.wrong for name, outcome in outcomes.items() if outcome.wrong}
+    assert not wrong, wrong
+    assert any(outcome.exact for outcome in outcomes.values()), outcomes
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@lengths("number", 1, 12)
+def test_every_solver_on_every_feature(number: int, feature: str) -> None:
+    for seed in range(number):
+        found = some_with(1_000 * seed, *FEATURES[feature], answer)
+        require_right(Posed("tables", found.description.problem(), found))
+
+
+@pytest.mark.parametrize("feature", MATRICES)
+@lengths("number", 2, 12)
+def test_every_solver_on_matrices(number: int, feature: str) -> None:
+    how, kind, wanted = MATRICES[feature]
+    tried = 0
+    for seed in range(200):
+        found = some_with(50 * seed, kind, wanted, answer)
+        with suppress(RefusedError):
+            for posed in by_matrix(found, how):
+                require_right(posed)
+                tried += 1
+        if tried == number:
+            return
+    pytest.fail("few inventions are matrices")
