@@ -14,6 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import blue, estimate
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
 from constraint_builders.files.settings import production_settings
+from tests.helpers.dense import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 
@@ -40,20 +41,11 @@ class Invented:
     known: list[tuple[np.ndarray, float]]  # linear combinations of detailed counts, and their values
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        """The best linear unbiased estimate of D counts and its variances, in the null space of what is exact."""
-        y = np.concatenate(self.measurements)
+        """The best linear unbiased estimate of D counts, and its variances."""
         v = np.concatenate([own.variances for own in self.problems])
-        measured, exact = np.isfinite(v) & (v > 0), v == 0
-        C = np.vstack([self.M[exact], *(row[None] for row, _ in self.known)])
-        c = np.concatenate([y[exact], [value for _, value in self.known]])
-        start = np.linalg.lstsq(C, c, rcond=None)[0] if len(C) else np.zeros(self.M.shape[1])
-        rank = np.linalg.matrix_rank(C) if len(C) else 0
-        N = np.linalg.svd(C)[2][rank:].T if len(C) else np.eye(self.M.shape[1])
-        W = (self.M[measured] @ N) / np.sqrt(v[measured])[:, None]
-        covariance = np.linalg.pinv(W.T @ W, rcond=1e-11)
-        pulls = W.T @ ((y[measured] - self.M[measured] @ start) / np.sqrt(v[measured]))
-        spread = self.D @ N
-        return self.D @ start + spread @ covariance @ pulls, np.einsum("ij,jk,ik->i", spread, covariance, spread)
+        C, c = [row for row, _ in self.known], [value for _, value in self.known]
+        known = (np.array(C), np.array(c)) if C else None
+        return least_squares(self.M, v, np.concatenate(self.measurements), self.D, known)
 
 
 def cells(factors: tuple[int, int], group: np.ndarray, pair: np.ndarray | None = None) -> np.ndarray:
@@ -265,20 +257,10 @@ def test_correlated_noise_beside_dense_least_squares(seed: int, kind: str, both:
     problem, y = joint(*own.problems), np.concatenate(own.measurements)
     Sigma = np.block([[covariances[0], np.zeros((len(covariances[0]), len(covariances[1])))],
                       [np.zeros((len(covariances[1]), len(covariances[0]))), covariances[1]]])  # fmt: skip
-    exact = Sigma.diagonal() == 0
-    C = own.M[exact]
-    start = np.linalg.lstsq(C, y[exact], rcond=None)[0] if len(C) else np.zeros(own.M.shape[1])
-    N = np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T if len(C) else np.eye(own.M.shape[1])
-    W = own.M[~exact] @ N
-    weighed = np.linalg.solve(Sigma[np.ix_(~exact, ~exact)], W)
-    covariance = np.linalg.pinv(W.T @ weighed, rcond=1e-11)
-    values = own.D @ (start + N @ covariance @ weighed.T @ (y[~exact] - own.M[~exact] @ start))
+    values, variances = least_squares(own.M, Sigma, y, own.D)
     P = blue(problem, "cholesky")
     np.testing.assert_allclose(P @ y + P.offset, values, rtol=1e-7, atol=1e-6)
-    spread = own.D @ N
-    np.testing.assert_allclose(
-        P.variances(), np.einsum("ij,jk,ik->i", spread, covariance, spread), rtol=1e-6, atol=1e-8
-    )
+    np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-8)
 
 
 def test_truth_goes_along() -> None:

@@ -40,8 +40,13 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-def judged(posed: Posed, solver: Solver, fit: bool = True, tolerance: Tolerance = TOLERANCE) -> Outcome:
-    """Values, variances, transpose, proof and report of one solver; with `fit`, how well it fits and planted errors."""
+def judged(
+    posed: Posed, solver: Solver, fit: bool = True, tolerance: Tolerance = TOLERANCE, proof: bool = True
+) -> Outcome:
+    """Values, variances, transpose and functionals of one solver; with `proof`, that and what it reports.
+
+    With `fit` as well, how well the measurements fit, and planted errors.
+    """
     try:
         P = blue(posed.problem, solver)
     except (UnsupportedProblemError, ConvergenceError) as refusal:
@@ -50,22 +55,32 @@ def judged(posed: Posed, solver: Solver, fit: bool = True, tolerance: Tolerance 
     if reason := solver.supports(posed.problem):
         return Outcome(wrong=[f"said to be refused, and taken: {reason}"])
     try:
-        return _asked(posed, P, fit, tolerance)
+        return _asked(posed, P, fit, tolerance, proof)
     except (UnsupportedProblemError, ConvergenceError) as refusal:
         return Outcome(refused=f"when asked, {without_numbers(refusal)}")
 
 
-def _asked(posed: Posed, P: BlueOperator, fit: bool, tolerance: Tolerance) -> Outcome:
+def _asked(posed: Posed, P: BlueOperator, fit: bool, tolerance: Tolerance, proof: bool) -> Outcome:
     invented, reference = posed.invented, posed.invented.reference
     assert isinstance(reference, Answer)
     x, info = P.apply(invented.y)
-    estimate = P.estimate(invented.y, certify=True)
     x = x + P.offset
     wrong, floor = [], np.maximum(rounding(posed), ROUNDING * EPSILON * (reference.moved + abs(P.offset)))
     floor[reference.variances == 0] += KNOWN * largest(invented)
     if info.exact:
         wrong += wrong_estimates(info, x, invented, tolerance, floor) + wrong_variances(P, invented, tolerance)
         wrong += _wrong_transpose(P, posed, x) + _wrong_functionals(P, posed, tolerance.variance)
+    if proof:
+        wrong += _wrong_proof(P, posed, fit, tolerance, floor)
+    beyond = np.maximum(abs(x - reference.estimate) - floor, 0)
+    off = float((beyond / np.where(reference.variances > 0, reference.std_errors, np.inf)).max(initial=0.0))
+    return Outcome("", info.exact, off if info.exact else 0.0, wrong)
+
+
+def _wrong_proof(P: BlueOperator, posed: Posed, fit: bool, tolerance: Tolerance, floor: np.ndarray) -> list[str]:
+    """What is proved of an estimate that is proved, and what it reports."""
+    invented, reference, wrong = posed.invented, posed.invented.reference, []
+    estimate = P.estimate(invented.y, certify=True)
     if estimate.info.exact:
         wrong += [
             f"proved {own}" for own in wrong_estimates(estimate.info, estimate.values, invented, tolerance, floor)
@@ -75,9 +90,7 @@ def _asked(posed: Posed, P: BlueOperator, fit: bool, tolerance: Tolerance) -> Ou
     bound = estimate.certificate().bound
     if bound is not None and not bound * (1 + 1e-6) >= reference.error(estimate.values):
         wrong.append(f"proved to {bound:.3g} standard errors, {reference.error(estimate.values):.3g} off")
-    beyond = np.maximum(abs(x - reference.estimate) - floor, 0)
-    off = float((beyond / np.where(reference.variances > 0, reference.std_errors, np.inf)).max(initial=0.0))
-    return Outcome("", info.exact, off if info.exact else 0.0, wrong)
+    return wrong
 
 
 def rounding(posed: Posed) -> float:
