@@ -14,7 +14,7 @@ from blue_solvers import blue, estimate
 from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.schema import Recode
-from tests.helpers.dense import least_squares
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import blue, estimate
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
 from constraint_builders.files.settings import production_settings
-from tests.helpers.dense import least_squares
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from blue_solvers import SOLVERS, Solver
 from blue_solvers.contract import Refusal, plain_problem
-from tests.honours import invariants
+from tests.honours import kept_by_rooms
 from tests.honours.instances import FEATURES
 from tests.honours.parts import PARTS, part_of
 
@@ -176,7 +176,7 @@ def as_markdown() -> str:
         "",
         *(f"- {', '.join(f'`{part}`' for part in parts)}: {said}" for said, parts in alike.items()),
     ]
-    return "\n".join(lines) + "\n" + invariants.as_markdown()
+    return "\n".join(lines) + "\n" + kept_by_rooms.as_markdown()
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
 from tests.honours.instances import FEATURES, Instance
-from tests.honours.invariants import INVARIANTS
+from tests.honours.kept_by_rooms import INVARIANTS
 from tests.honours.parts import PARTS, with_client
 from tests.honours.refusals import as_markdown, refusal, refused
 from tests.honours.written import PAGE
