@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -25,6 +25,8 @@ class NothingExactError(AssertionError):
 
 
 DIRECT = {"auto", "areas", "cholesky", "dense", "sea_blue", "two_pass"}
+STRUCTURED = ("auto", "areas", "sea_blue", "two_pass")
+EQUATIONS = [name for name in EVERY if name not in STRUCTURED]
 CLOSE, NEAR = Tolerance(estimate=1e-9, variance=1e-9), Tolerance(estimate=1e-8, variance=1e-8)  # the iterations stop
 
 FLAT = Kind(spine=False, nested=True, turned=True)
@@ -111,14 +113,16 @@ def tolerance_of(kind: Kind) -> Tolerance:
     return Tolerance(estimate=1e-6 if hard else 1e-7 if uneven else 1e-8)
 
 
-def require_right(posed: Posed, close: Tolerance = CLOSE, near: Tolerance = NEAR) -> None:
+def require_right(
+    posed: Posed, close: Tolerance = CLOSE, near: Tolerance = NEAR, names: Collection[str] = tuple(EVERY)
+) -> None:
     """No solver is wrong in anything, and some solver calls its answer exact."""
-    proved = {"auto", list(EVERY)[posed.problem.observed.size % len(EVERY)]}  # a proof takes as long as all else
+    proved = {"auto", list(names)[posed.problem.observed.size % len(names)]}  # a proof takes as long as all else
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         outcomes = {
-            name: judged(posed, solver, name == "auto", close if name in DIRECT else near, name in proved)
-            for name, solver in EVERY.items()
+            name: judged(posed, EVERY[name], name == "auto", close if name in DIRECT else near, name in proved)
+            for name in names
         }
     wrong = {name: outcome.wrong for name, outcome in outcomes.items() if outcome.wrong}
     assert not wrong, wrong
@@ -129,9 +133,12 @@ def require_right(posed: Posed, close: Tolerance = CLOSE, near: Tolerance = NEAR
 @pytest.mark.parametrize("feature", FEATURES)
 @lengths("number", 1, 12)
 def test_every_solver_on_every_feature(number: int, feature: str) -> None:
+    """By default two of the solvers on the constraint matrix take turns."""
+    turn = list(FEATURES).index(feature)
+    names = (*STRUCTURED, EQUATIONS[turn % 5], EQUATIONS[(turn + 2) % 5]) if number == 1 else EVERY
     for seed in range(number):
         found = some_with(1_000 * seed, *FEATURES[feature], answer)
-        require_right(Posed("tables", found.description.problem(), found))
+        require_right(Posed("tables", found.description.problem(), found), names=names)
 
 
 @pytest.mark.parametrize("feature", MATRICES)
