@@ -20,6 +20,8 @@ def test_every_law_of_the_contract_with_exact_and_unmeasured_cells_in_one_table(
     a = [1.0, 0.0, 2.0]
     problem = Problem(Schema({"a": 3, "b": 4}), {"total": 1.0, "a": a, "detailed": variances}, ["a", "b"])
     assert exact_in_part(problem).tolist() == [2, 5, 15]
+    whole = Problem(problem.schema, {"total": 0.0, "a": a, "detailed": variances}, ["a", "b"])
+    assert exact_in_part(whole).tolist() == [2, 5, 15]  # not of a table that is exact as a whole
     check_solver(SOLVER, problem)
     assert blue(problem, SOLVER).info.error_bound is None
 
