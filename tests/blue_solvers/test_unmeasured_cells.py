@@ -32,7 +32,7 @@ KINDS = {
 TO = 1e-6  # standard errors
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("open_cells", [False, True], ids=["determined", "NaN where not"])
 @pytest.mark.parametrize("kind", KINDS)
 @lengths("number", 6, 120)
