@@ -12,14 +12,17 @@ from tests.helpers.exact_reference import rational_rank
 
 
 @every("names", [("a * b", "a * b"), ("b * a", "a * b"), ("b * a", "b * a")])
-def test_children_add_up_in_tables_of_some_of_several_variables(names: tuple[str, str]) -> None:
-    """Nothing but the sums over children relates two levels: 6 independent rows, and these again among all."""
-    schema, spine = Schema({"a": 2, "b": 3, "c": 2}), Spine([-1, 0, 0], ["S", "C", "C"])
-    problem = Problem(schema, {"S": {names[0]: 1.0}, "C": {names[1]: 2.0}}, spine=spine)
+@every("counties", [1, 2, 3])
+def test_children_add_up_in_tables_of_some_of_several_variables(counties: int, names: tuple[str, str]) -> None:
+    """Nothing but the sums over children relates two levels: 6 independent rows a county, and these again among all."""
+    schema = Schema({"a": 2, "b": 3, "c": 2})
+    parent = [-1, *[0] * counties, *np.repeat(np.arange(counties) + 1, 2)]
+    spine = Spine(parent, ["S", *["C"] * counties, *["T"] * (2 * counties)])
+    problem = Problem(schema, {"C": {names[0]: 1.0}, "T": {names[1]: 2.0}}, spine=spine)
     A, M = problem.constraint_matrix("all"), problem.marginal_matrix()
-    assert problem.constraint_matrix().shape[0] == problem.rank == 6
-    assert A.shape[0] == 12
-    assert rational_rank((A.T @ A).toarray()) == 6
+    assert problem.constraint_matrix().shape[0] == problem.rank == 6 * counties
+    assert A.shape[0] == 12 * counties
+    assert rational_rank((A.T @ A).toarray()) == 6 * counties
     assert not (A @ M).nnz or abs(A @ M).max() == 0
 
 
