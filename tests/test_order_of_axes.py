@@ -5,27 +5,20 @@ The reference is dense least squares over the detailed cells, with every array w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import combinations
-from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import sparse
-from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers import SOLVERS, SeaBlue, blue, functionals
+from blue_solvers import SeaBlue, blue
 from blue_solvers.nonnegative import nnls
 from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.streaming import partition, partition_source, stream
-from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.files import measurements_frame, read_long_table, read_noisy_measurements
@@ -35,188 +28,13 @@ from constraint_builders.geography import Entities
 from tests.helpers.every import every
 from tests.helpers.partitioned import assert_same
 
-VARIABLES = "abc"
-KINDS = ("equal", "unequal", "covariance", "shared", "operator", "zeros", "equalities")
-
-
-@dataclass(frozen=True)
-class World:
-    """Tables as sets of axes, with values and variances in the order of the axes' letters."""
-
-    sizes: tuple[int, ...]
-    observed: list[str]
-    desired: list[str]
-    values: dict[str, Float]
-    variances: dict[str, Float]
-
-    def schema(self) -> Schema:
-        return Schema(dict(zip(VARIABLES, self.sizes, strict=False)))
-
-    def rows(self, axes: str) -> Float:
-        """0/1 rows over the detailed cells of the table of these axes, in that order."""
-        cells = np.indices(self.sizes).reshape(len(self.sizes), -1)
-        lengths = [self.sizes[VARIABLES.index(axis)] for axis in axes]
-        place = np.zeros(cells.shape[1], dtype=int)
-        for axis, length in zip(axes, lengths, strict=True):
-            place = place * length + cells[VARIABLES.index(axis)]
-        rows = np.zeros((prod(lengths), cells.shape[1]))
-        rows[place, np.arange(cells.shape[1])] = 1
-        return rows
-
-
-@st.composite
-def worlds(draw) -> World:
-    count = draw(st.integers(2, 3))
-    sizes = tuple(draw(st.lists(st.integers(2, 3), min_size=count, max_size=count)))
-    tables = ["".join(chosen) for k in range(count + 1) for chosen in combinations(VARIABLES[:count], k)]
-    finest = tables[-1]
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    observed = [table for table in tables[:-1] if rng.random() < 0.6]
-    observed.insert(int(rng.integers(len(observed) + 1)), finest)
-    desired = [table for table in tables if rng.random() < 0.6] or [finest]
-    shapes = {table: tuple(sizes[VARIABLES.index(axis)] for axis in table) for table in tables}
-    values = {table: rng.normal(10, 5, shapes[table]) for table in observed}
-    variances = {table: rng.uniform(0.5, 3, shapes[table]) for table in observed}
-    return World(sizes, observed, desired, values, variances)
-
-
-def named(axes: str) -> str:
-    return " * ".join(axes) or "total"
-
 
 def turned(array: Float, axes: str, order: str) -> Float:
     """An array over `axes` with its axes in another order."""
     return np.asarray(array).transpose([axes.index(axis) for axis in order])
 
 
-def shuffled(draw, tables: list[str]) -> dict[str, str]:
-    return {table: "".join(draw(st.permutations(list(table)))) for table in tables}
-
-
-@given(worlds(), st.sampled_from(KINDS), st.data())
-def test_any_order_of_the_names_is_the_estimate_of_dense_least_squares(world: World, kind: str, data) -> None:
-    own, wanted = shuffled(data.draw, world.observed), shuffled(data.draw, world.desired)
-    spelled = shuffled(data.draw, world.observed)  # values may be given under other names than variances
-    rng = np.random.default_rng(0)
-    variances = {table: turned(world.variances[table], table, own[table]) for table in world.observed}
-    if kind in ("equal", "shared"):
-        variances = {table: np.full_like(cells, cells.mean()) for table, cells in variances.items()}
-    y = np.concatenate([turned(world.values[table], table, own[table]).ravel() for table in world.observed])
-    M = np.vstack([world.rows(own[table]) for table in world.observed])
-    D = np.vstack([world.rows(wanted[table]) for table in world.desired])
-    Sigma, arguments = np.diag(np.concatenate([variances[table].ravel() for table in world.observed])), {}
-    if kind in ("covariance", "operator"):
-        half = rng.normal(size=Sigma.shape)
-        Sigma = half @ half.T + len(half) * np.eye(len(half))
-        given_ = sparse.csr_array(Sigma) if kind == "covariance" else WithInverse(Sigma)
-        arguments["covariance"] = given_
-    if kind == "shared":
-        U = rng.normal(size=(len(y), 2))
-        arguments["covariance"] = LowRankPlusDiagonal(Sigma.diagonal().copy(), U)
-        Sigma = Sigma + U @ U.T
-    C, c = np.zeros((0, M.shape[1])), np.zeros(0)
-    if kind == "zeros":
-        table = data.draw(st.sampled_from(world.desired))
-        empty = rng.random(turned(np.zeros(shape_of(world, table)), table, wanted[table]).shape) < 0.3
-        arguments["zeros"] = {named(wanted[table]): empty}
-        cells = world.rows(wanted[table])[empty.ravel()].any(axis=0)
-        C, c = np.eye(M.shape[1])[cells], np.zeros(int(cells.sum()))
-    if kind == "equalities":
-        E = rng.normal(size=(1, len(y)))
-        arguments["equalities"] = (E, [7.0])
-        C, c = E @ M, np.array([7.0])
-    exact_variances = {named(own[t]): None if "covariance" in arguments else variances[t] for t in world.observed}
-    problem = Problem(world.schema(), exact_variances, [named(wanted[t]) for t in world.desired], **arguments)
-    assert problem.desired.names == tuple(named(wanted[table]) for table in world.desired)
-    laid_out = problem.vector(
-        {named(spelled[table]): turned(world.values[table], table, spelled[table]) for table in world.observed}
-    )
-    assert np.array_equal(laid_out, y)
-    expected, covariance = least_squares(M, Sigma, D, y, C, c)
-    scale = abs(expected).max() + 1
-    tried = 0
-    for name in SOLVERS:
-        try:
-            P = blue(problem, name)
-        except ValueError:
-            continue
-        if not P.info.exact:
-            continue
-        tried += 1
-        assert np.allclose(P @ y + P.offset, expected, rtol=0, atol=1e-6 * scale), name
-        assert np.allclose(P.variances(), covariance.diagonal(), rtol=1e-6, atol=1e-8), name
-        weights = rng.normal(size=(len(D), 2))
-        assert np.allclose(P.T @ weights, (P @ np.eye(len(y))).T @ weights, atol=1e-6 * scale), name
-        found = functionals(P, y, weights)
-        assert np.allclose(found.covariance, weights.T @ covariance @ weights, rtol=1e-6, atol=1e-7), name
-    assert tried >= 2
-    back = problem.desired.tables(expected)
-    for table in world.desired:
-        rows = world.rows(table)
-        solution = least_squares(M, Sigma, rows, y, C, c)[0].reshape(shape_of(world, table))
-        assert np.allclose(back[named(wanted[table])], turned(solution, table, wanted[table]), atol=1e-8 * scale)
-        assert problem.desired.shape(named(table)) == shape_of(world, table)
-
-
-class WithInverse(type(aslinearoperator(np.eye(1)))):
-    """A covariance that solves itself."""
-
-    def __init__(self, matrix: Float) -> None:
-        super().__init__(matrix)
-        self._matrix = matrix
-
-    def solve(self, V: Float) -> Float:
-        return np.linalg.solve(self._matrix, V)
-
-
-def shape_of(world: World, axes: str) -> tuple[int, ...]:
-    return tuple(world.sizes[VARIABLES.index(axis)] for axis in axes)
-
-
-def least_squares(M: Float, Sigma: Float, D: Float, y: Float, C: Float, c: Float) -> tuple[Float, Float]:
-    """D x for the x that minimises (y - M x)' Sigma^-1 (y - M x) with C x = c, and its covariance."""
-    precision = np.linalg.inv(Sigma)
-    k = len(C)
-    system = np.block([[M.T @ precision @ M, C.T], [C, np.zeros((k, k))]])
-    inverse = np.linalg.pinv(system, rcond=1e-12)
-    x = (inverse @ np.concatenate([M.T @ precision @ y, c]))[: M.shape[1]]
-    return D @ x, D @ inverse[: M.shape[1], : M.shape[1]] @ D.T
-
-
 SPINE = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
-
-
-@every("orders", [("a * b", "b * a"), ("b * a", "a * b"), ("b * a", "b * a")])
-@every("scalar", [True, False])
-def test_geographies_follow_the_names(orders: tuple[str, str], scalar: bool) -> None:
-    schema, (measured, wanted) = Schema({"a": 2, "b": 3}), orders
-    rng = np.random.default_rng(1)
-    letters, asked = measured.replace(" * ", ""), wanted.replace(" * ", "")
-    values = {"State": rng.normal(9, 3, (1, 2, 3)), "County": rng.normal(5, 3, (2, 2, 3))}
-    spread = {
-        level: np.full(cells.shape, 2.0) if scalar else rng.uniform(1, 3, cells.shape)
-        for level, cells in values.items()
-    }
-    along = [0, *(1 + "ab".index(axis) for axis in letters)]
-    observed = {level: {measured: 2.0 if scalar else cells.transpose(along)} for level, cells in spread.items()}
-    problem = Problem(schema, observed, {"State": [wanted], "County": [wanted, "b"]}, spine=SPINE)
-    y = problem.vector({(level, measured): cells.transpose(along) for level, cells in values.items()})
-    assert np.array_equal(y, np.concatenate([values[level].transpose(along).ravel() for level in observed]))
-    M = np.vstack([np.hstack([np.eye(6), np.eye(6)]), np.eye(12)])
-    Sigma = np.diag(np.concatenate([spread["State"].ravel(), spread["County"].ravel()]))
-    flat = np.concatenate([values["State"].ravel(), values["County"].ravel()])
-    none = np.zeros((0, 12)), np.zeros(0)
-    cells, covariance = least_squares(M, Sigma, M, flat, *none)
-    back = [0, *(1 + "ab".index(axis) for axis in asked)]
-    for name in ("two_pass", "cholesky", "dense"):
-        if name == "two_pass" and not scalar:
-            continue
-        P = blue(problem, name)
-        tables, variances = problem.desired.tables(P @ y), problem.desired.tables(P.variances())
-        for own, reference in ((tables, cells), (variances, covariance.diagonal())):
-            assert np.allclose(own["State", wanted], reference[:6].reshape(1, 2, 3).transpose(back))
-            assert np.allclose(own["County", wanted], reference[6:].reshape(2, 2, 3).transpose(back))
-        assert np.allclose(tables["County", "b"], cells[6:].reshape(2, 2, 3).sum(axis=1))
 
 
 def test_streaming_turns_tables_to_the_order_of_its_files(tmp_path: Path) -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from blue_solvers import ConvergenceError, UnsupportedProblemError, blue, certify, estimate, estimates
+from blue_solvers import blue, certify, estimate, estimates
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
-from tests.helpers.oracles.compare import largest
-from tests.helpers.oracles.invent import Invented, Kind, all_kinds, invent
 
-TOLERANCE = 1e-8  # standard errors
-ROUNDING = 64 * float(np.finfo(float).eps)
-SOLVERS = ("auto", "two_pass", "cholesky", "cg", "multigrid")
 CASES = {
     "closed form": gallery.berkeley,
     "two passes": lambda: Problem(
@@ -26,42 +20,6 @@ CASES = {
     ),
     "iterations": lambda: Problem(Schema({"a": 3, "b": 2}), {"detailed": np.arange(1.0, 7).reshape(3, 2), "a": 1.0}),
 }
-
-
-def verdict(invented: Invented, solver: str) -> str:
-    """Whether an estimate is exact, marked or refused; fails where it is wrong and says otherwise."""
-    try:
-        problem = invented.description.problem()
-        est = estimate(problem, invented.y, solver)
-    except (UnsupportedProblemError, ConvergenceError):
-        return "refused"
-    except ValueError as error:
-        if "not estimable" not in str(error) and "nearly a combination" not in str(error):
-            raise
-        return "refused"
-    if not est.info.exact:
-        return "marked"
-    reference = invented.reference
-    floor = ROUNDING * largest(invented)
-    errors = abs(est.values - reference.estimate)
-    assert (errors <= TOLERANCE * reference.std_errors + floor).all(), est
-    return "exact"
-
-
-@pytest.mark.few(0)
-@every("solver", SOLVERS)
-@every("kind", [kind for kind in all_kinds() if kind.decades != 6])
-def test_what_is_called_exact_is(kind: Kind, solver: str) -> None:
-    said = Counter(verdict(found, solver) for seed in range(500, 506) if (found := invent(seed, kind)) is not None)
-    assert said["exact"] or kind.decades * kind.count > 1e3 or (solver == "two_pass" and kind.covariance == "sparse")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("kind", all_kinds(), ids=str)
-def test_what_is_called_exact_is_at_length(kind: Kind, solver: str) -> None:
-    said = Counter(verdict(found, solver) for seed in range(5_000, 5_100) if (found := invent(seed, kind)) is not None)
-    assert said["exact"] >= said["refused"] or solver != "auto"
 
 
 @every("case", CASES)

@@ -11,7 +11,7 @@ import polars
 import pytest
 from scipy.special import ndtri
 
-from blue_solvers import SOLVERS, ConvergenceError, Estimate, UnsupportedProblemError, blue
+from blue_solvers import SOLVERS, ConvergenceError, Estimate, UnsupportedProblemError, blue, functionals
 from blue_solvers.estimates import is_exact
 from constraint_builders import Problem
 from tests.helpers.effort import lengths
@@ -32,7 +32,7 @@ KINDS = {
 TO = 1e-6  # standard errors
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("open_cells", [False, True], ids=["determined", "NaN where not"])
 @pytest.mark.parametrize("kind", KINDS)
 @lengths("number", 6, 120)
@@ -125,6 +125,10 @@ class Told:
             wrong.append("values")
         if not _agree(est.variances, right.variances, TO * right.variances + EPSILON):
             wrong.append("variances")
+        if np.isfinite(functionals(est.operator, self.y, np.ones(est.values.size)).covariance).all() != (
+            right.determined.all()
+        ):
+            wrong.append("functionals")
         if est.observed is not None:
             said = ~np.isnan(est.observed)
             if not said[~self.problem.unmeasured].all():

@@ -14,6 +14,7 @@ from blue_solvers import blue, estimate
 from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.schema import Recode
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 
@@ -108,21 +109,14 @@ def test_beside_dense_least_squares(seed: int, with_zeros: bool, with_equality: 
     np.testing.assert_array_equal(together.variances, v)
     y = np.concatenate(values) + np.sqrt(v) * rng.standard_normal(v.size)
     whole, wanted = np.vstack(M), np.vstack(D)
-    exact = v == 0
-    C = np.vstack([whole[exact], *(own[None] for own in known)]) if exact.any() or known else np.zeros((0, 240))
-    start, N = np.zeros(240), np.eye(240)
-    if len(C):
-        start = np.linalg.lstsq(C, C @ truth.ravel(), rcond=None)[0]
-        N = np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T
-    W = whole[~exact] @ N / np.sqrt(v[~exact])[:, None]
-    gain = wanted @ N @ np.linalg.pinv(W.T @ W, rcond=1e-10) @ W.T
-    expected = wanted @ start + gain @ ((y[~exact] - whole[~exact] @ start) / np.sqrt(v[~exact]))
+    C = np.array(known) if known else None
+    expected, variances = least_squares(whole, v, y, wanted, None if C is None else (C, C @ truth.ravel()))
     P = blue(together)
     assert P.info.exact
     assert with_equality or P.info.solver in ("areas", "two_pass")
     order = positions(together, problems)
     np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
-    np.testing.assert_allclose(P.variances()[order], np.einsum("ij,ij->i", gain, gain), atol=1e-7)
+    np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
 
 
 def positions(together: Problem, problems: list[Problem]) -> np.ndarray:
@@ -323,11 +317,8 @@ def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -
     np.testing.assert_array_equal(together.variances, v)
     whole, wanted = np.vstack(M), np.vstack(D)
     y = whole @ truth.ravel() + np.sqrt(v) * rng.standard_normal(v.size)
-    N = np.eye(truth.size)
-    if known:
-        N = np.linalg.svd(np.array(known))[2][np.linalg.matrix_rank(np.array(known)) :].T
-    W = whole @ N / np.sqrt(v)[:, None]
-    gain = wanted @ N @ np.linalg.pinv(W.T @ W, rcond=1e-10) @ W.T
+    none = (np.array(known), np.zeros(len(known))) if known else None
+    expected, variances = least_squares(whole, v, y, wanted, none)
     P = blue(together)
     assert P.info.exact
     order = np.concatenate([
@@ -335,8 +326,8 @@ def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -
         for problem, name in zip(problems, ("persons", "units"), strict=True)
         for level, table in problem.desired.names
     ])  # fmt: skip
-    np.testing.assert_allclose((P @ y + P.offset)[order], gain @ (y / np.sqrt(v)), atol=1e-6)
-    np.testing.assert_allclose(P.variances()[order], np.einsum("ij,ij->i", gain, gain), atol=1e-7)
+    np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
+    np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
 
 
 def _layer_and_table(name: str, level: str, table: str) -> tuple[str, str]:

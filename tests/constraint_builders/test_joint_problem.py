@@ -14,6 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import blue, estimate
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
 from constraint_builders.files.settings import production_settings
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 
@@ -40,20 +41,11 @@ class Invented:
     known: list[tuple[np.ndarray, float]]  # linear combinations of detailed counts, and their values
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        """The best linear unbiased estimate of D counts and its variances, in the null space of what is exact."""
-        y = np.concatenate(self.measurements)
+        """The best linear unbiased estimate of D counts, and its variances."""
         v = np.concatenate([own.variances for own in self.problems])
-        measured, exact = np.isfinite(v) & (v > 0), v == 0
-        C = np.vstack([self.M[exact], *(row[None] for row, _ in self.known)])
-        c = np.concatenate([y[exact], [value for _, value in self.known]])
-        start = np.linalg.lstsq(C, c, rcond=None)[0] if len(C) else np.zeros(self.M.shape[1])
-        rank = np.linalg.matrix_rank(C) if len(C) else 0
-        N = np.linalg.svd(C)[2][rank:].T if len(C) else np.eye(self.M.shape[1])
-        W = (self.M[measured] @ N) / np.sqrt(v[measured])[:, None]
-        covariance = np.linalg.pinv(W.T @ W, rcond=1e-11)
-        pulls = W.T @ ((y[measured] - self.M[measured] @ start) / np.sqrt(v[measured]))
-        spread = self.D @ N
-        return self.D @ start + spread @ covariance @ pulls, np.einsum("ij,jk,ik->i", spread, covariance, spread)
+        C, c = [row for row, _ in self.known], [value for _, value in self.known]
+        known = (np.array(C), np.array(c)) if C else None
+        return least_squares(self.M, v, np.concatenate(self.measurements), self.D, known)
 
 
 def cells(factors: tuple[int, int], group: np.ndarray, pair: np.ndarray | None = None) -> np.ndarray:
@@ -100,7 +92,6 @@ def invented(seed: int, *, exact: bool = True) -> Invented:
     return Invented(problems, measurements, np.vstack(rows), np.vstack(wanted), [])
 
 
-@pytest.mark.few(0)
 @examples(60, 4)
 @given(seed=st.integers(0, 100_000))
 def test_beside_dense_least_squares(seed: int) -> None:
@@ -117,7 +108,6 @@ def test_beside_dense_least_squares(seed: int) -> None:
     assert (found.certificate().bound or 0.0) < 1e-9
 
 
-@pytest.mark.few(0)
 @examples(40, 6)
 @given(seed=st.integers(0, 100_000))
 def test_zeros_and_equalities_go_along(seed: int) -> None:
@@ -141,26 +131,6 @@ def test_zeros_and_equalities_go_along(seed: int) -> None:
     P = blue(joint(*own.problems))
     np.testing.assert_allclose(P @ np.concatenate(own.measurements) + P.offset, values, rtol=1e-7, atol=1e-6)
     np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-8)
-
-
-@examples(40, 8)
-@given(seed=st.integers(0, 100_000))
-def test_no_standard_error_is_above_those_of_either_product_or_their_combination(seed: int) -> None:
-    """Counts of the county by group, which both products can tell."""
-    coarse, fine = invented(seed).problems
-    alone = []
-    for own in (coarse, fine):
-        tables: dict[str, dict[str, float]] = {}
-        for (level, table), v in zip(own.observed.names, own.geounit_variances, strict=True):
-            tables.setdefault(level, {})[table] = float(v[0])
-        asked = {"County": ["group"], "Block": ["group"]}
-        alone.append(Problem(own.schema, tables, asked, areas=own.areas))
-    together = blue(joint(*alone)).variances()
-    first, second = (blue(own).variances() for own in alone)
-    with np.errstate(divide="ignore"):
-        combined = 1 / (1 / first + 1 / second)
-    assert (np.concatenate([combined, combined]) - together >= -1e-9).all()
-    assert (np.minimum(first, second) - combined >= -1e-9).all()
 
 
 def test_spines_that_differ_below_the_county_over_the_same_blocks() -> None:
@@ -266,33 +236,6 @@ def test_the_schemas_that_are_shipped() -> None:
     assert (variances[3:] < blue(fine).variances()).all()
 
 
-def test_both_products_of_an_invented_state() -> None:
-    """Twenty blocks in groups that cross, measured as in a release, of 1.2 million cells each by the finer schema."""
-    number = np.arange(20)
-    small = ["age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "hispanic * sex", "popSehsdTargetsRelship"]
-    asked = ["hispanic", "total"]
-    alone = []
-    for name, tables, shift in (("pl94_us_persons", None, 0), ("dhc_us_persons", small, 2)):
-        settings = production_settings(name)
-        variances = settings.variances()
-        layers = {"State": number * 0, "County": number // 10, "Group": (number + shift) // 5}
-        levels = {"State": "State", "County": "County", "Group": "Block_Group", "Leaf": "Block"}
-        observed = {
-            own: {t: v for t, v in variances[level].items() if tables is None or t in tables}
-            for own, level in levels.items()
-        }
-        areas = Areas([f"block {i}" for i in number], layers)
-        alone.append(Problem(settings.schema, observed, {"State": asked, "County": asked}, areas=areas))
-    together = joint(*alone, recodes={"hhgq": "hhgq8lev", "votingage": "votingage"}, names=["PL94", "DHC"])
-    first, second = (blue(own).variances() for own in alone)
-    combined = 1 / (1 / first + 1 / second)
-    P = blue(together)
-    assert P.info.solver == "areas"
-    for both in np.split(P.variances(), 2):
-        assert (both <= combined * (1 + 1e-9)).all()
-        assert (both < np.minimum(first, second)).all()
-
-
 @examples(40, 8)
 @given(seed=st.integers(0, 100_000), kind=st.sampled_from(["matrix", "shared"]), both=st.booleans())
 def test_correlated_noise_beside_dense_least_squares(seed: int, kind: str, both: bool) -> None:
@@ -314,20 +257,10 @@ def test_correlated_noise_beside_dense_least_squares(seed: int, kind: str, both:
     problem, y = joint(*own.problems), np.concatenate(own.measurements)
     Sigma = np.block([[covariances[0], np.zeros((len(covariances[0]), len(covariances[1])))],
                       [np.zeros((len(covariances[1]), len(covariances[0]))), covariances[1]]])  # fmt: skip
-    exact = Sigma.diagonal() == 0
-    C = own.M[exact]
-    start = np.linalg.lstsq(C, y[exact], rcond=None)[0] if len(C) else np.zeros(own.M.shape[1])
-    N = np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T if len(C) else np.eye(own.M.shape[1])
-    W = own.M[~exact] @ N
-    weighed = np.linalg.solve(Sigma[np.ix_(~exact, ~exact)], W)
-    covariance = np.linalg.pinv(W.T @ weighed, rcond=1e-11)
-    values = own.D @ (start + N @ covariance @ weighed.T @ (y[~exact] - own.M[~exact] @ start))
+    values, variances = least_squares(own.M, Sigma, y, own.D)
     P = blue(problem, "cholesky")
     np.testing.assert_allclose(P @ y + P.offset, values, rtol=1e-7, atol=1e-6)
-    spread = own.D @ N
-    np.testing.assert_allclose(
-        P.variances(), np.einsum("ij,jk,ik->i", spread, covariance, spread), rtol=1e-6, atol=1e-8
-    )
+    np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-8)
 
 
 def test_truth_goes_along() -> None:

@@ -6,6 +6,7 @@ from functools import cache
 
 from blue_solvers import SOLVERS, Solver
 from blue_solvers.contract import Refusal, plain_problem
+from tests.feature_support import kept_by_rooms
 from tests.feature_support.instances import FEATURES
 from tests.feature_support.parts import PARTS, part_of
 
@@ -175,7 +176,7 @@ def as_markdown() -> str:
         "",
         *(f"- {', '.join(f'`{part}`' for part in parts)}: {said}" for said, parts in alike.items()),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + kept_by_rooms.as_markdown()
 
 
 def _ranges(numbers: list[int]) -> str:

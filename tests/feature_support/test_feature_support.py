@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from tests.feature_support.instances import FEATURES, Instance
+from tests.feature_support.kept_by_rooms import INVARIANTS
 from tests.feature_support.parts import PARTS, with_client
 from tests.feature_support.refusals import as_markdown, refusal, refused
 from tests.feature_support.written import PAGE
 from tests.helpers.every import every
+from tests.helpers.places import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,12 @@ def test_the_table_names_parts_and_features_that_there_are() -> None:
     assert set(refused()) == set(PARTS)
     named = {feature for refusals in refused().values() for features in refusals.values() for feature in features}
     assert named <= set(FEATURES)
+
+
+def test_every_invariant_has_its_test() -> None:
+    for held in INVARIANTS.values():
+        for file, test in held.values():
+            assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text(), (file, test)
 
 
 def test_the_page_is_this_table() -> None:

@@ -40,42 +40,57 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-def judged(posed: Posed, solver: Solver, fit: bool = True) -> Outcome:
-    """Values, variances, transpose, proof and report of one solver; with `fit`, how well it fits and planted errors."""
+def judged(
+    posed: Posed, solver: Solver, fit: bool = True, tolerance: Tolerance = TOLERANCE, proof: bool = True
+) -> Outcome:
+    """Values, variances, transpose and functionals of one solver; with `proof`, that and what it reports.
+
+    With `fit` as well, how well the measurements fit, and planted errors.
+    """
     try:
         P = blue(posed.problem, solver)
     except (UnsupportedProblemError, ConvergenceError) as refusal:
         wrong = [] if solver.supports(posed.problem) else [f"said to be taken: {refusal}"]
         return Outcome(refused=without_numbers(refusal), wrong=wrong)
+    if reason := solver.supports(posed.problem):
+        return Outcome(wrong=[f"said to be refused, and taken: {reason}"])
     try:
-        return _asked(posed, P, fit)
+        return _asked(posed, P, fit, tolerance, proof)
     except (UnsupportedProblemError, ConvergenceError) as refusal:
         return Outcome(refused=f"when asked, {without_numbers(refusal)}")
 
 
-def _asked(posed: Posed, P: BlueOperator, fit: bool) -> Outcome:
+def _asked(posed: Posed, P: BlueOperator, fit: bool, tolerance: Tolerance, proof: bool) -> Outcome:
     invented, reference = posed.invented, posed.invented.reference
     assert isinstance(reference, Answer)
     x, info = P.apply(invented.y)
-    estimate = P.estimate(invented.y, certify=True)
     x = x + P.offset
     wrong, floor = [], np.maximum(rounding(posed), ROUNDING * EPSILON * (reference.moved + abs(P.offset)))
     floor[reference.variances == 0] += KNOWN * largest(invented)
     if info.exact:
-        wrong += wrong_estimates(info, x, invented, TOLERANCE, floor) + wrong_variances(P, invented, TOLERANCE)
-        wrong += _wrong_transpose(P, posed, x) + _wrong_functionals(P, posed)
+        wrong += wrong_estimates(info, x, invented, tolerance, floor) + wrong_variances(P, invented, tolerance)
+        wrong += _wrong_transpose(P, posed, x) + _wrong_functionals(P, posed, tolerance.variance)
+    if proof:
+        wrong += _wrong_proof(P, posed, fit, tolerance, floor)
+    beyond = np.maximum(abs(x - reference.estimate) - floor, 0)
+    off = float((beyond / np.where(reference.variances > 0, reference.std_errors, np.inf)).max(initial=0.0))
+    return Outcome("", info.exact, off if info.exact else 0.0, wrong)
+
+
+def _wrong_proof(P: BlueOperator, posed: Posed, fit: bool, tolerance: Tolerance, floor: np.ndarray) -> list[str]:
+    """What is proved of an estimate that is proved, and what it reports."""
+    invented, reference, wrong = posed.invented, posed.invented.reference, []
+    estimate = P.estimate(invented.y, certify=True)
     if estimate.info.exact:
         wrong += [
-            f"proved {own}" for own in wrong_estimates(estimate.info, estimate.values, invented, TOLERANCE, floor)
+            f"proved {own}" for own in wrong_estimates(estimate.info, estimate.values, invented, tolerance, floor)
         ]
         wrong += _wrong_fit(estimate, posed) if fit else []
     wrong += _wrong_violation(estimate, posed) + (_wrong_bounds(P, posed, estimate) if fit else [])
     bound = estimate.certificate().bound
     if bound is not None and not bound * (1 + 1e-6) >= reference.error(estimate.values):
         wrong.append(f"proved to {bound:.3g} standard errors, {reference.error(estimate.values):.3g} off")
-    beyond = np.maximum(abs(x - reference.estimate) - floor, 0)
-    off = float((beyond / np.where(reference.variances > 0, reference.std_errors, np.inf)).max(initial=0.0))
-    return Outcome("", info.exact, off if info.exact else 0.0, wrong)
+    return wrong
 
 
 def rounding(posed: Posed) -> float:
@@ -98,7 +113,7 @@ def _wrong_transpose(P: BlueOperator, posed: Posed, x: np.ndarray) -> list[str]:
     return [f"transpose {apart / size:.3g} of its size off"] if apart > allowed else []
 
 
-def _wrong_functionals(P: BlueOperator, posed: Posed) -> list[str]:
+def _wrong_functionals(P: BlueOperator, posed: Posed, tolerance: float) -> list[str]:
     """Covariance of some cells as functionals, and its columns."""
     expected = posed.invented.reference.variances
     cells = np.random.default_rng(0).permutation(expected.size)[:FUNCTIONALS]
@@ -107,11 +122,11 @@ def _wrong_functionals(P: BlueOperator, posed: Posed) -> list[str]:
     W[cells, np.arange(cells.size)] = 1
     covariance, expected = P.functional_covariance(W), expected[cells]
     wrong = []
-    if (abs(covariance.diagonal() - expected) > TOLERANCE.variance * expected).any():  # what is known exactly has none
+    if (abs(covariance.diagonal() - expected) > tolerance * expected).any():  # what is known exactly has none
         wrong.append(f"variances of functionals {covariance.diagonal().tolist()} for {expected.tolist()}")
     largest = max(P.problem.variances[~P.problem.unmeasured].max(), expected.max())
     rounding_of_sums = EPSILON * P.shape[1] * largest  # a column adds as many products as there are cells
-    allowed = TOLERANCE.variance * np.sqrt(expected.max() * expected) + rounding_of_sums
+    allowed = tolerance * np.sqrt(expected.max() * expected) + rounding_of_sums
     if (abs((P.covariance @ W)[cells] - covariance) > allowed).any():
         wrong.append("columns of the covariance are not those of functionals")
     return wrong

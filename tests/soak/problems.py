@@ -81,7 +81,7 @@ def posed(seed: int, size: str | None = None) -> Iterator[Posed]:
     yield Posed("tables", _made(found.description.problem), found)
     way = np.random.default_rng([seed, 2]).random()
     if way < 0.5:
-        yield from _by_matrix(found, "summing" if way < 0.3 else "equations")
+        yield from by_matrix(found, "summing" if way < 0.3 else "equations")
 
 
 def _tried(number: int, kind: Kind) -> Invented | None:
@@ -98,8 +98,8 @@ def _made(make: Callable[..., Problem], *given: Any, **options: Any) -> Problem:
         raise RefusedError(str(error)) from error
 
 
-def _by_matrix(found: Invented, how: str) -> Iterator[Posed]:
-    """Sums of cells, or the equations between them, without the tables."""
+def by_matrix(found: Invented, how: str) -> Iterator[Posed]:
+    """Sums of cells ("summing"), or the "equations" between them, without the tables; nothing where these are none."""
     d = found.description
     M = d.marginal_matrix()[:, ~d.empty_cells()]
     A = _equations(M) if how == "equations" else None

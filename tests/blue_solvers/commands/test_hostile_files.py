@@ -208,17 +208,19 @@ def test_hostile_measurement_folders_are_refused_in_one_line(name: str, made: Pa
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("who", OF_RESULTS)
-def test_hostile_results_are_refused_in_one_line(who: str, made: Path, command: LimitedCommand) -> None:
+@lengths("every", 3, 1)
+def test_hostile_results_are_refused_in_one_line(every: int, who: str, made: Path, command: LimitedCommand) -> None:
+    """Of the files of a result each by itself; by default what stands in their place takes turns."""
     good = read_sealed_json(made / "result" / "result.json")
     arguments = ["forged" if word == "result" else word for word in OF_RESULTS[who]]
     nested = hostile.nested_parquet(500)
     found: list[str] = []
     unread: set[str] = set()
-    for name in ["result.json", *(good["files"] if who in READ_WHOLE else ())]:
+    for number, name in enumerate(["result.json", *(good["files"] if who in READ_WHOLE else ())]):
         places = {what: place for what, place in hostile.ENDLESS.items() if name == "result.json" or "hole" not in what}
         if name.endswith(".parquet"):
             places["500 records within one another"] = partial(Path.write_bytes, data=nested)
-        for what, place in places.items():
+        for what, place in list(places.items())[number % every :: every]:
             folder = made / "forged"
             shutil.copytree(made / "result", folder)
             (folder / name).unlink()

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from blue_solvers import blue
 from blue_solvers.cli import main
 from blue_solvers.results import Result
 from blue_solvers.results.store import read_description
@@ -119,69 +118,6 @@ def test_what_is_stored_is_the_best_estimate_of_both(pair: CensusPair, stored: P
             np.testing.assert_allclose(error[rank], expected, rtol=1e-7, atol=1e-7)
 
 
-def test_questions_have_exact_errors(pair: CensusPair, stored: Path, dense: Dense) -> None:
-    """Of single blocks, and of the block groups of either product."""
-    result = Result(stored)
-    for level, name in ((-1, "DHC"), (-2, "DHC"), (-2, "PL94")):
-        codes = [block.codes[level] for block in pair.written[name].blocks]
-        for code in dict.fromkeys(codes):
-            inside = np.array([own == code for own in codes])
-            geoids = [geoid for geoid, own in zip(pair.geoids, inside, strict=True) if own]
-            geounits = result.geounits("Block", geoids)
-            answer = result.ask("Block", geounits, [{}, {"hispanic": ["hispanic"]}])
-            weights = [weights_of(inside), weights_of(inside, np.array([[0, 1], [0, 1]]))]
-            expected = [float((own * dense.estimate).sum()) for own in weights]
-            np.testing.assert_allclose(answer.estimate, expected, atol=1e-7)
-            np.testing.assert_allclose(answer.std_errors, list(map(dense.std_error, weights)), atol=1e-6)
-            covariance = weights[0].ravel() @ dense.covariance @ weights[1].ravel()
-            assert answer.covariance[0, 1] == pytest.approx(covariance, abs=1e-6)
-
-
-def test_published_tables_are_asked_and_compared(
-    pair: CensusPair, stored: Path, dense: Dense, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    rows = tmp_path / "rows.parquet"
-    assert main(["query", str(stored), "--table", "P4", "--geolevel", "block", "--out", str(rows)]) == 0
-    frame = pl.read_parquet(rows).filter(pl.col("line") == "P4_003N")
-    assert frame["geoid"].to_list() == pair.geoids
-    hispanic = np.array([[0, 1], [0, 1]])
-    np.testing.assert_allclose(frame["estimate"], dense.estimate[:, :, 1].sum(axis=1), atol=1e-6)
-    errors = [dense.std_error(weights_of(own, hispanic)) for own in np.eye(len(pair.geoids))]
-    np.testing.assert_allclose(frame["std_error"], errors, atol=1e-6)
-    assert [frame["std_error"][i] for i in EMPTY] == [0.0, 0.0]
-    assert main(["query", str(stored), "--table", "P4_003N", "--minus", "P4_002N", "--geoid", *pair.geoids[:2]]) == 0
-    first = dense.estimate[0, :, 1].sum() - dense.estimate[0, :, 0].sum()
-    error = dense.std_error(weights_of(np.eye(len(pair.geoids))[0], np.array([[-1, 1], [-1, 1]])))
-    said = capsys.readouterr().out
-    assert f"{first:,.4f}" in said
-    assert f"{error:,.4f}" in said
-    page = tmp_path / "page.html"
-    for words in (["tables"], ["info"], ["report", "--out", str(page)]):
-        assert main([words[0], str(stored), *words[1:]]) == 0
-    assert "P4" in capsys.readouterr().out
-    assert page.exists()
-
-
-def test_no_standard_error_is_above_that_of_either_product(
-    pair: CensusPair, stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    errors = []
-    for name, folder, settings, kept in (
-        ("first", pair.folders[0], "pl94_us_persons", "hispanic"),
-        ("second", pair.folders[1], "dhc_us_persons", "sex,hispanic"),
-    ):
-        out = str(tmp_path / name)
-        words = ["--settings", settings, "--variables", kept, "--desired", "hispanic", "--out", out]
-        assert main(["estimate", folder, *words]) == 0
-        errors.append(asked(out, pair))
-    together = asked(str(stored), pair)
-    assert (together <= np.minimum(*errors) + 1e-9).all()
-    with np.errstate(divide="ignore"):
-        combined = (errors[0] ** -2.0 + errors[1] ** -2.0) ** -0.5
-    assert (together <= combined + 1e-9).all()
-    assert (together[: OF_ORIGIN * 2] < 0.99 * np.minimum(*errors)[: OF_ORIGIN * 2]).all()
-
-
 def asked(out: str, pair: CensusPair) -> np.ndarray:
     """Standard errors by origin of single blocks, of all together, and of the block groups of either product."""
     result, places = Result(out), [[geoid] for geoid in pair.geoids] + [pair.geoids]
@@ -201,33 +137,6 @@ def read(pair: CensusPair, **options: object) -> JoinedReleases:
     settings = {name: production_settings(f"{name.lower()}_us_persons") for name in names}
     recodes = {"hhgq": "hhgq8lev", "votingage": "votingage"}
     return read_joined_releases(folders, settings, recodes=recodes, **options)  # type: ignore[arg-type]
-
-
-def test_intervals_cover_the_truth(pair: CensusPair) -> None:
-    """Of 500 replicates of the noise that the files claim, in joint estimates of every block by sex."""
-    joined = read(pair, variables=["sex", "hispanic"], desired=["sex"])
-    P = blue(joined.problem)
-    assert P.info.solver == "areas"
-    variances = joined.problem.variances
-    noisy = np.isfinite(variances) & (variances > 0)
-    draws = np.random.default_rng(8).standard_normal((variances.size, 500))
-    error = P @ np.where(noisy[:, None], draws * np.sqrt(np.where(noisy, variances, 0))[:, None], 0.0)
-    std_errors = np.sqrt(P.variances())
-    free = std_errors > 1e-6
-    assert np.abs(error[~free]).max() < 1e-6
-    covered = np.abs(error[free]) <= 1.96 * std_errors[free, None]
-    assert abs(covered.mean() - 0.95) < 0.01
-    assert np.abs(covered.mean(axis=1) - 0.95).max() < 0.05
-
-
-def test_rows_are_accounted_for_by_product(pair: CensusPair, stored: Path) -> None:
-    said = read_description(stored)
-    assert said["format"] == 2
-    of_both = {"DHC": said["read"], said["joined"]["others"][0]["name"]: said["joined"]["others"][0]["read"]}
-    for name, rows in of_both.items():
-        counted = {(level, kind): found for level, kind, found, used, unused in rows["rows"] if found == used + unused}
-        assert counted == {key: count for key, count in pair.written[name].rows.items() if count}
-        assert len(counted) == len(rows["rows"])
 
 
 def test_the_command_says_what_became_of_the_rows_of_both(

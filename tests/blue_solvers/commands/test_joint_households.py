@@ -9,15 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from blue_solvers import blue
 from blue_solvers.cli import main
 from blue_solvers.results import Result
 from blue_solvers.results.store import read_description
-from constraint_builders import Schema, joint
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_settings, write_schema_file
-from constraint_builders.files.noisy_measurements import read_noisy_measurements
-from constraint_builders.geography import by_tabulation
 from tests.helpers.census_units import BLOCKS, LEVELS, MEASURED, Place, cells, codes, geoids, write_place
 
 PRODUCTS = ("persons", "households", "units")
@@ -88,80 +84,6 @@ def test_questions_have_exact_errors(name: str, counts: dict, place: Place, stor
             W = np.array(rows)
             np.testing.assert_allclose(answer.estimate, W @ x, atol=1e-8)
             np.testing.assert_allclose(answer.covariance, W @ covariance @ W.T, atol=1e-8)
-
-
-def test_householders_are_households_and_occupied_units(stored: dict[str, Path]) -> None:
-    """At every block, whichever product is asked; vacant units are beside them."""
-    told = []
-    for name, count in (("persons", {"relgq": ["0", "1"]}), ("households", {}), ("units", {"h1": ["occupied"]})):
-        result = Result(stored[name])
-        blocks = [result.ask("Block", result.geounits("Block", [geoid]), [count]) for geoid in geoids()]
-        told.append([(own.estimate[0], own.std_errors[0]) for own in blocks])
-    np.testing.assert_allclose(told[1], told[0], atol=1e-9)
-    np.testing.assert_allclose(told[2], told[0], atol=1e-9)
-    sizes = Result(stored["households"])
-    counts = [{"size": [label]} for label in ("one", "two", "three")]
-    for block, (estimate, _) in zip(geoids(), told[0], strict=True):
-        by_size = sizes.ask("Block", sizes.geounits("Block", [block]), counts)
-        assert by_size.estimate.sum() == pytest.approx(estimate, abs=1e-9)
-
-
-def test_no_standard_error_is_above_that_of_one_product_or_of_both_combined(
-    place: Place, stored: dict[str, Path], tmp_path: Path
-) -> None:
-    """Of every stored cell; of occupied units, which all products count, also that of estimates combined."""
-    occupied = {"persons": {"relgq": ["0", "1"]}, "households": {}, "units": {"h1": ["occupied"]}}
-    precision, together = np.zeros(BLOCKS), []
-    for name in PRODUCTS:
-        out = tmp_path / name
-        assert main(["estimate", *place.inputs(name), "--out", str(out)]) == 0
-        alone, both = Result(out), Result(stored[name])
-        for level in LEVELS:
-            ranks = np.arange(alone.members(level).size)
-            for table in alone.stored_tables(level):
-                assert (both.stored(level, table, ranks)[1] <= alone.stored(level, table, ranks)[1] + 1e-12).all()
-        for i, geoid in enumerate(geoids()):
-            errors = [
-                own.ask("Block", own.geounits("Block", [geoid]), [occupied[name]]).std_errors[0]
-                for own in (alone, both)
-            ]
-            precision[i] += errors[0] ** -2
-            together.append(errors[1])
-            assert errors[1] < 0.95 * errors[0]
-    combined = np.tile(precision**-0.5, len(PRODUCTS))
-    assert (np.array(together) <= combined + 1e-12).all()
-
-
-def test_the_library_gives_the_same_numbers(place: Place, stored: dict[str, Path]) -> None:
-    releases = {}
-    for name in PRODUCTS:
-        settings = read_settings(place.folder / name / "settings.toml")
-        releases[name] = read_noisy_measurements(place.folder / name, settings, desired=["total"])
-    schema = Schema(
-        {
-            "relgq": 4,
-            "sex": ["male", "female"],
-            "h1": ["vacant", "occupied"],
-            "size": ["one", "two", "three"],
-        }
-    )
-    problem = joint(
-        *(own.problem.replace(spine=by_tabulation(own.problem.domain.spine)) for own in releases.values()),
-        schema=schema,
-        names=PRODUCTS,
-        desired={f"{level} (households)": ["total", "size", "sex * size"] for level in LEVELS},
-        only={"households": {"relgq": ["0", "1"]}, "units": {"relgq": ["0", "1"]}},
-        beside={"units": {"h1": ["vacant"]}},
-    )
-    est = blue(problem).estimate(np.concatenate([own.y for own in releases.values()]))
-    tables, result = est.tables, Result(stored["households"])
-    errors = problem.desired.tables(est.std_errors)
-    for level in LEVELS:
-        for table in result.stored_tables(level):
-            ranks = np.arange(result.members(level).size)
-            key = (f"{level} (households)", "sex * size" if table.name == "detailed" else table.name)
-            for found, own in zip(result.stored(level, table, ranks), (tables[key], errors[key]), strict=True):
-                np.testing.assert_array_equal(found, own.reshape(found.shape))
 
 
 def test_rows_are_accounted_for_and_every_command_takes_the_result(

@@ -21,7 +21,6 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_block_counts, read_noisy_measurements, read_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms.budgeted import noise_variances
-from tests.helpers.places import RHODE_ISLAND
 from tests.helpers.refused_commands import refusal
 
 SETTINGS = """
@@ -131,22 +130,6 @@ def test_neither_the_seed_nor_the_truth_is_in_the_release(
     assert set(tmp_path.iterdir()) - before == {tmp_path / "out"}
 
 
-def test_stored_estimates_are_those_of_the_library(release: str, result: str, settings: str) -> None:
-    read = read_noisy_measurements(release, read_settings(settings))
-    P = blue(read.problem, Dense())
-    estimate = read.problem.desired.tables(P @ read.y + P.offset)
-    std_error = read.problem.desired.tables(np.sqrt(P.variances()))
-    found = 0
-    for path in sorted((Path(result) / "estimates").iterdir()):
-        for table, geocode, values, errors in pl.read_parquet(path).iter_rows():
-            assert read.problem.spine is not None
-            number = read.problem.spine.rank_in_level[read.problem.spine.position(path.stem, geocode)]
-            assert np.allclose(values, estimate[path.stem, table][number].ravel(), rtol=0, atol=1e-8)
-            assert np.allclose(errors, std_error[path.stem, table][number].ravel(), rtol=1e-8)
-            found += len(values)
-    assert found == read.problem.desired.size
-
-
 def test_answers_are_those_of_one_dense_least_squares(release: str, result: str, settings: str) -> None:
     stored = Result(result)
     geounits = stored.geounits("Block", [BLOCKS[0], BLOCKS[4], WHOLE])
@@ -214,16 +197,6 @@ def test_levels_with_no_table_for_a_count_are_composed_of_others(settings: str, 
     asked = stored.geounits("Block", BLOCKS[:2])
     with pytest.raises(ValueError, match="no table stored at 'Block' counts race=white: there are 'votingage'"):
         stored.ask("Block", asked, [adults, {"race": ["white"]}])
-
-
-@pytest.mark.parametrize("count", [{}, {"votingage": ["adult"]}, {"race": ["aian"]}])
-def test_a_question_alone_has_the_same_answer_as_among_others(result: str, count: dict[str, list[str]]) -> None:
-    stored = Result(result)
-    geounits = stored.geounits("Block", BLOCKS[2:9])
-    alone = stored.ask("Block", geounits, [count])
-    among = stored.ask("Block", geounits, [{"votingage": ["under18"], "race": ["hisp"]}, count])
-    assert np.allclose(alone.estimate, among.estimate[1:], rtol=1e-9)
-    assert np.allclose(alone.covariance, among.covariance[1:, 1:], rtol=1e-9)
 
 
 def test_the_answer_is_printed_with_its_interval(result: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
@@ -413,17 +386,6 @@ def test_wrong_counts_are_refused_by_file_and_place(text: str, message: str, tmp
     assert str(error.value).startswith(f"{path}: ")
 
 
-def test_true_tables_are_those_of_the_marginal_matrix() -> None:
-    schema = Schema({"sex": 2, "age": 3}, {"age": {"odd": [0, 1, 0]}})
-    spine = Spine([-1, 0, 0, 0, 1, 1, 2], ["US", "State", "State", "Block", "Block", "Block", "Block"])
-    tables = {"total": 1.0, "odd": 1.0, "sex * odd": 1.0, "detailed": 1.0}
-    problem = Problem(schema, dict.fromkeys(spine.levels, tables), spine=spine)
-    counts = np.random.default_rng(0).integers(0, 9, (4, 2, 3))
-    assert np.array_equal(true_vector(problem, counts), problem.marginal_matrix() @ counts.ravel())
-    with pytest.raises(ValueError, match=r"counts must have shape \(4, 2, 3\), one row a leaf: got \(3, 2, 3\)"):
-        true_vector(problem, counts[:3])
-
-
 def test_a_root_above_one_state_is_left_out_and_above_two_is_not() -> None:
     widths = {"US": 0, "State": 2, "Block": 4}
     assert block_spine(["4401", "4402"], widths)[1] == "US"
@@ -451,28 +413,3 @@ def test_the_bar_is_shown_on_a_terminal_only(capsys: pytest.CaptureFixture, monk
     assert shown[1].split() == ["reading", "[", "]", "1/2", "State"]
     assert shown[2].split() == ["reading", "[############", "]", "2/2", "Block"]
     assert shown[3].strip() == shown[4] == ""
-
-
-@pytest.mark.few(0)
-@pytest.mark.skipif(not RHODE_ISLAND.exists(), reason=f"the counts of Rhode Island are not at {RHODE_ISLAND}")
-def test_a_tract_of_rhode_island(settings: str, tmp_path: Path) -> None:
-    whole = pl.read_csv(RHODE_ISLAND, infer_schema=False)
-    tract = whole.filter(pl.col("geoid").str.starts_with("44001030100"))
-    tract.write_csv(tmp_path / "tract.csv")
-    release, result = str(tmp_path / "release"), str(tmp_path / "result")
-    assert main(["simulate", str(tmp_path / "tract.csv"), "--settings", settings, "--seed", "1", "--out", release]) == 0
-    assert main(["estimate", release, "--out", result]) == 0
-    stored = Result(result)
-    counts = tract.drop("geoid").cast(pl.Int64)
-    adults = [name for name in counts.columns if name.startswith("adult")]
-    truth = np.stack([counts.sum_horizontal().to_numpy(), counts.select(adults).sum_horizontal().to_numpy()], axis=1)
-    rng = np.random.default_rng(2)
-    scores = []
-    for _ in range(6):
-        chosen = np.sort(rng.choice(tract.height, 20, replace=False))
-        geounits = stored.geounits("Block", tract["geoid"][chosen].to_list())
-        answer = stored.ask("Block", geounits, [{}, {"votingage": ["adult"]}])
-        scores.append((answer.estimate - truth[chosen].sum(axis=0)) / answer.std_errors)
-    assert abs(np.array(scores)).max() < 4
-    alone = 20 * 16 * noise_variances(stored.settings.budget, "discrete_gaussian")["Block"]["detailed"]
-    assert (answer.std_errors**2 < alone / 2).all()

@@ -137,25 +137,6 @@ def test_blocks_stand_below_their_geounits_though_groups_are_scattered():
         assert (stop[members][order][:-1] == start[members][order][1:]).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--plot", "{folder}/spine.txt"], "give a file that ends in .png, .svg, .pdf"),
-        (["--plot", "{folder}/none/spine.png"], "there is no folder"),
-        (["--out", "{folder}/none/spine.csv"], "there is no folder"),
-        (["--out", "{folder}/spine.txt"], "the name must end in .csv, .parquet, .arrow or .feather"),
-    ],
-)
-def test_outputs_that_cannot_be_written_are_refused_before_any_work(tmp_path, capsys, monkeypatch, options, message):
-    blocks = write_blocks(tmp_path / "blocks.csv")
-    monkeypatch.setattr("blue_solvers.commands.design_spine._read_columns", lambda *_: pytest.fail("work was begun"))
-    options = [option.format(folder=tmp_path) for option in options]
-    assert message in refusal(
-        capsys, "design", blocks, "--entity", "place", "--out", str(tmp_path / "ok.csv"), *options
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["blocks.csv"]
-
-
 def test_without_matplotlib_nothing_is_begun(tmp_path, capsys, monkeypatch):
     blocks = write_blocks(tmp_path / "blocks.csv")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

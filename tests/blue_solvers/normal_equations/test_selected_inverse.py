@@ -18,9 +18,8 @@ from blue_solvers.normal_equations.inverses import SelectedInverse
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery, memory
-from tests.blue_solvers.uncertainty.checks import problem_of
 from tests.helpers.effort import examples
-from tests.helpers.strategies import cases
+from tests.helpers.oracles.invent import plain_tables
 
 LIBRARIES = [None] if factorisation.cholmod is None else [None, factorisation.cholmod]  # None is scipy
 # Rounding of t' Sigma t - u' N^-1 u is relative to the first term and to the condition of N, up to about 1e7 with
@@ -87,11 +86,11 @@ def test_entries_that_cancel_stay_on_superlus_pattern():
     np.testing.assert_allclose(found, np.linalg.inv(matrix)[rows, columns], atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", ["equal", "unequal", "covariance"])
+@pytest.mark.parametrize("options", [{}, {"cellwise": True}, {"covariance": "sparse", "decades": 3.0}], ids=str)
 @examples(40)
-@given(data=st.data())
-def test_variances_agree_with_applies(kind, data):
-    problem = problem_of(data.draw(cases(kind, special=kind != "covariance", most_variables=4)))
+@given(seed=st.integers(0, 10**6))
+def test_variances_agree_with_applies(options, seed):
+    problem = plain_tables(seed, **options)
     T, Sigma = desired_sums(problem), problem.noise_covariance
     noise = np.einsum("ij,ji->i", T.toarray(), Sigma @ T.T.toarray())
     expected = variances(blue(problem, "dense"), "applies")

@@ -53,14 +53,16 @@ def reference(M: Float, F: Float, y: Float) -> tuple[Float, Float]:
     names=st.lists(st.sampled_from(["total", "a", "b"]), unique=True, min_size=1),
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 10**6),
+    power=st.sampled_from([0, -60, 60]),
 )
-def test_every_solver_is_right_or_refuses_it_by_name(names: list[str], kind: str, seed: int) -> None:
+def test_every_solver_is_right_or_refuses_it_by_name(names: list[str], kind: str, seed: int, power: int) -> None:
+    """In units of any size."""
     rng, tables = np.random.default_rng(seed), [*names, "a * b"]
     M = np.vstack([TABLES[name] for name in tables])
     F = factor_of(kind, M, rng)
-    problem = Problem(SCHEMA, dict.fromkeys(tables), covariance=sparse.csr_array(F @ F.T))
     y = M @ rng.integers(5, 50, 6) + F @ rng.normal(size=F.shape[1])
-    x, root = reference(M, F, y)
+    F, y, x, root = (2.0**power * own for own in (F, y, *reference(M, F, y)))
+    problem = Problem(SCHEMA, dict.fromkeys(tables), covariance=sparse.csr_array(F @ F.T))
     unit = np.linalg.norm(F, axis=1).max()
     taken = set()
     for name in SOLVERS:

@@ -39,3 +39,4 @@ def test_example_13_unequal_variances_give_the_total_at_most_three(solver: Solve
     np.testing.assert_allclose(heuristic.variances(), [8.0], rtol=1e-12)
     heuristic @ np.zeros(6)
     assert not heuristic.info.exact
+    assert "heuristic" in heuristic.info.reason

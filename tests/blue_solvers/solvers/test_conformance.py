@@ -8,19 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
 
-from blue_solvers import SOLVERS, ConjugateGradient, Multigrid, SeaBlue, Solver, UnsupportedProblemError, blue
+from blue_solvers import SOLVERS, ConjugateGradient, SeaBlue, Solver, UnsupportedProblemError, blue
 from blue_solvers.contract import Info, Prepared
-from blue_solvers.normal_equations.noisy_equations import EPSILON, ROUNDING, equations_of, variance_spread
-from blue_solvers.solvers.conjugate_gradient import WIDEST_SPREAD
-from blue_solvers.testing import check_solver, dot_test, problems
+from blue_solvers.testing import check_solver, problems
 from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
-from tests.helpers.effort import examples, first_of
+from tests.helpers.effort import first_of
 from tests.helpers.every import every
-from tests.helpers.exact_reference import ExactEstimate, estimable, exact_blue
-from tests.helpers.strategies import Case, cases
 
 TOLERANCE = 1e-9  # standard errors
 PROBLEMS = problems()
@@ -34,7 +29,6 @@ CONFIGURED = [
 ]
 CROSSING = {name for name in PROBLEMS if "areas that cross" in name}
 each_solver = pytest.mark.parametrize("solver", CONFIGURED, ids=repr)
-each_name = pytest.mark.parametrize("name", SOLVERS)
 
 
 def _keeps_the_contract(name: str, solver: Solver) -> None:
@@ -59,96 +53,6 @@ def test_contract(name: str, solver: Solver) -> None:
 @every("name", sorted(CROSSING))
 def test_contract_over_areas_that_cross(name: str, solver: Solver) -> None:
     _keeps_the_contract(name, solver)
-
-
-@each_name
-@examples(20)
-@given(case=cases("equal"))
-def test_equal_variances(name: str, case: Case) -> None:
-    compare(SOLVERS[name](), case)
-
-
-@each_name
-@examples(15)
-@given(case=cases("unequal"))
-def test_unequal_variances_and_cells(name: str, case: Case) -> None:
-    compare(SOLVERS[name](), case)
-
-
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "sea_blue"])
-@examples(10)
-@given(case=cases("covariance"))
-def test_correlated_noise(name: str, case: Case) -> None:
-    compare(SOLVERS[name](), case)
-
-
-def compare(solver: Solver, case: Case) -> None:
-    """One unit of noise in one measured cell after another, and noisy counts, against the exact operator."""
-    measured = np.isfinite(case.variances)
-    if not estimable(case.schema, list(case.observed), measured, case.desired):
-        with pytest.raises(ValueError, match="not estimable"):
-            case.problem()
-        return
-    problem = case.problem()
-    if solver.supports(problem) is not None:
-        return
-    P = blue(problem, solver)
-    deviations = np.sqrt(np.where(measured, case.variances, 0))
-    X, info = P.apply(np.diag(deviations))
-    if not P.info.exact:
-        assert problem.table_variances is None or variance_spread(problem) > WIDEST_SPREAD
-        dot_test(P)
-        return
-    if not info.exact:  # it says that it did not come as near as it wanted
-        assert hasattr(solver, "rtol")
-        dot_test(P, rtol=1e-6)
-        return
-    exact = exact_blue(case.schema, list(case.observed), case.variances, case.desired, case.covariance)
-    errors = np.sqrt(exact.variances)[:, None]
-    tolerance, largest = TOLERANCE, float(deviations.max(initial=0))
-    stored = (EPSILON * deviations.size) * largest  # matters to cells whose own standard error is zero or tiny
-    bound = tolerance * errors + iteration_bound(solver, problem, np.diag(deviations)) + stored
-    assert (abs(X - exact.operator * deviations) <= bound).all()
-    assert_variances(P.variances(), exact, bound.max(axis=1), tolerance)
-    if problem.desired.names == problem.observed.names:
-        assert np.allclose(abs(problem.constraint_matrix() @ X), 0, atol=bound.max() * problem.observed.size)
-
-
-def assert_variances(variances: Float, exact: ExactEstimate, bound: Float, tolerance: float) -> None:
-    """An operator in error by `bound` has variances in error by its square and by twice its product with the errors."""
-    n = exact.operator.shape[1]
-    slack = n * bound * (bound + 2 * np.sqrt(exact.variances)) + tolerance * exact.variances
-    assert (abs(variances - exact.variances) <= slack).all()
-
-
-def iteration_bound(solver: Solver, problem: Problem, Y: Float) -> Float | float:
-    """Largest error that an iterative solver's stopping rule permits, (m, columns).
-
-    A standardised residual r leaves Sigma A' N^+ r, whose squared size in the metric of the noise is at most
-    |r|^2 / smallest eigenvalue of the standardised N = A Sigma A'; a desired cell sees it times its unadjusted
-    deviation.
-    """
-    if isinstance(solver, Multigrid):
-        rows = "independent"
-    elif isinstance(solver, ConjugateGradient):
-        rows = solver.rows
-    else:
-        return 0.0
-    equations = equations_of(problem, rows)[-1]
-    if not equations.A.shape[0]:
-        return 0.0
-    rank = equations_of(problem, "independent")[-1].A.shape[0]
-    eigenvalues = np.linalg.eigvalsh(equations.normal_matrix().toarray())
-    smallest = eigenvalues[len(eigenvalues) - rank]
-    first = np.linalg.norm((equations.A @ Y) / equations.deviations[:, None], axis=0)
-    floor = np.linalg.norm((abs(equations.A) @ abs(Y)) / equations.deviations[:, None], axis=0)
-    residual = 2 * np.maximum((solver.rtol or 1e-15) * first, ROUNDING * EPSILON * floor)
-    tabulated = np.eye(problem.observed.size)
-    if problem.completion is not None:
-        tabulated = problem.completion[0] @ tabulated
-    D = problem.tabulate(tabulated)
-    unadjusted = np.sqrt(np.einsum("ij,ij->i", D, (problem.noise_covariance @ D.T).T))
-    return np.outer(unadjusted, residual) / np.sqrt(smallest)
 
 
 @pytest.mark.few(0)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers import ConjugateGradient, ConvergenceError, blue
-from blue_solvers.testing import check_solver, dot_test
-from constraint_builders import LowRankPlusDiagonal, Problem, Spine, gallery
+from blue_solvers.testing import check_solver
+from constraint_builders import LowRankPlusDiagonal, Problem, gallery
 from constraint_builders.arrays import Float
-from tests.helpers.correlated import dense_operator
-from tests.helpers.effort import examples
-from tests.helpers.exact_reference import exact_blue
-from tests.helpers.spines import SCHEMA, spine_problems
-from tests.helpers.strategies import Case, cases
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 
@@ -53,68 +46,6 @@ def within_tables(problem: Problem, seed: int = 0) -> Problem:
     """The same tables with correlated cells within every table."""
     covariance = blocks(problem.observed.sizes.tolist(), problem.variances, np.random.default_rng(seed))
     return Problem(problem.schema, dict.fromkeys(problem.observed.names), covariance=covariance)
-
-
-@examples(25)
-@given(case=cases("covariance"))
-def test_against_exact_rationals_within_its_own_bound(case: Case) -> None:
-    P = blue(case.problem(), SOLVER)
-    deviations = np.sqrt(case.covariance.diagonal())
-    X, info = P.apply(np.diag(deviations))
-    exact = exact_blue(case.schema, list(case.observed), deviations**2, case.desired, case.covariance)
-    errors = np.sqrt(exact.variances)[:, None]
-    assert (abs(X - exact.operator * deviations) <= info.error_bound * errors + 1e-13 * deviations.max()).all()
-    assert info.error_bound < 1e-8
-    np.testing.assert_allclose(P.variances(), exact.variances, rtol=1e-8)
-
-
-@examples(10)
-@given(invented=spine_problems(special=False), seed=st.integers(0, 99))
-def test_dense_blocks_of_the_geounits_of_any_spine(invented: Problem, seed: int) -> None:
-    """All tables of a geounit are correlated, those of different geounits are not."""
-    rng = np.random.default_rng(seed)
-    owner = np.concatenate(
-        [
-            np.repeat(invented.spine.members[level], table.size)
-            for level, table in zip(invented.observed_levels, invented.observed_tables, strict=True)
-        ]
-    )
-    order = np.argsort(owner, kind="stable")
-    sorted_blocks = blocks(np.unique(owner, return_counts=True)[1].tolist(), invented.variances[order], rng)
-    back = np.argsort(order)
-    problem = correlated_on_spine(invented, sparse.csr_array(sorted_blocks[back][:, back]))
-    expected, _, variances = dense_operator(problem)
-    deviations = np.sqrt(problem.variances)
-    P = blue(problem, SOLVER)
-    difference = abs(P @ np.diag(deviations) - expected * deviations)
-    assert (difference <= 1e-7 * np.sqrt(variances)[:, None] + 1e-11 * deviations.max()).all()
-    np.testing.assert_allclose(P.variances(), variances, rtol=1e-6)
-    dot_test(P)
-
-
-def correlated_on_spine(problem: Problem, covariance: object, **described) -> Problem:
-    observed: dict[str, dict[str, None]] = {}
-    for level, table in problem.observed.names:
-        observed.setdefault(level, {})[table] = None
-    return Problem(problem.schema, observed, spine=problem.spine, covariance=covariance, **described)
-
-
-def test_structural_zeros_and_equalities_with_a_right_hand_side() -> None:
-    spine = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
-    observed = {"S": {"total": 1.0, "detailed": 3.0}, "C": {"a": 1.0, "g": 2.0}, "T": {"detailed": 2.0}}
-    plain = Problem(SCHEMA, observed, spine=spine)
-    covariance = blocks(plain.observed.sizes.tolist(), plain.variances, np.random.default_rng(0))
-    zeros = {("S", "a"): np.array([[False, True]]), ("C", "h"): np.array([[True, False, False], [False, False, False]])}
-    E = np.zeros((2, plain.observed.size))
-    E[0, :3], E[1, -24] = 1, 1
-    for described in ({"zeros": zeros}, {"equalities": (E, [31.0, 4.0])}):
-        problem = correlated_on_spine(plain, covariance, **described)
-        expected, offset, variances = dense_operator(problem)
-        P = blue(problem, SOLVER)
-        np.testing.assert_allclose(P @ np.eye(problem.observed.size), expected, atol=1e-8)
-        np.testing.assert_allclose(P.offset, offset, atol=1e-8)
-        np.testing.assert_allclose(P.variances(), variances, atol=1e-8)
-        dot_test(P)
 
 
 def test_an_operator_needs_no_entries_and_has_no_bound() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
@@ -12,9 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy import sparse
 
-from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, UnsupportedProblemError, blue, estimate
+from blue_solvers import SOLVERS, AreaSolver, UnsupportedProblemError, blue, estimate
 from blue_solvers.crossing_areas import component_problem
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.testing import check_solver
@@ -24,11 +21,10 @@ from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Invented, Kind, invent, with_equalities
+from tests.helpers.oracles.invent import Invented, Kind, invent
 
 EQUAL = Kind(areas="sets", zeros=False, equalities=False)
 WEIGHED = replace(EQUAL, areas="weights")
-KNOWN = Kind(areas="weights")  # zeros and equalities too
 ANYTHING = Kind(areas="weights", cellwise=True)
 SEEDS = st.integers(0, 100_000)
 
@@ -41,107 +37,6 @@ def some(seed: int, kind: Kind) -> Invented:
 def require_right(invented: Invented, solver: object) -> None:
     found = differences(invented, solver)  # type: ignore[arg-type]
     assert found == [], found
-
-
-KNOWLEDGE: dict[str, Callable[[Description], bool]] = {
-    "zeros": lambda own: bool(own.zeros) and own.equalities is None,
-    "equalities": lambda own: not own.zeros and own.equalities is not None,
-    "both": lambda own: bool(own.zeros) and own.equalities is not None,
-    "either": lambda own: bool(own.zeros) or own.equalities is not None,
-    "any": lambda own: True,
-}
-
-
-def some_with(seed: int, kind: Kind, wanted: Callable[[Description], bool]) -> Invented:
-    """The first of a kind that is wanted and that the package takes: what equalities alone determine it refuses."""
-    for s in range(seed, seed + 300):
-        found = invent(s, kind, wanted)
-        if found is not None:
-            with suppress(ValueError):
-                found.description.problem()
-                return found
-    raise AssertionError("no invention is wanted")
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("kind", [EQUAL, WEIGHED], ids=["sets", "weights"])
-@pytest.mark.parametrize("solver", ["areas", "auto"])
-@examples(60, 4)
-@given(seed=SEEDS)
-def test_equal_variances_beside_exact_arithmetic(solver: str, kind: Kind, seed: int) -> None:
-    """Partitions, overlapping, empty, twice the same and single-leaf areas; recodes; exact and unmeasured tables."""
-    require_right(some(seed, kind), solver)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("solver", ["areas", "auto"])
-@pytest.mark.parametrize("what", ["zeros", "equalities", "both"])
-@examples(50, 2)
-@given(seed=SEEDS)
-def test_zeros_and_equalities_beside_exact_arithmetic(what: str, solver: str, seed: int) -> None:
-    """In layers that cross, with weights of any sign; of cells that were not measured too."""
-    require_right(some_with(seed, KNOWN, KNOWLEDGE[what]), solver)
-
-
-@examples(30, 3)
-@given(seed=SEEDS)
-def test_adjoint_with_zeros_and_equalities(seed: int) -> None:
-    """That of the equations, where what is known exactly leaves no choice."""
-    found = some_with(seed, KNOWN, with_equalities)
-    problem = found.description.problem()
-    P, other = blue(problem, "areas"), blue(problem, "cholesky")
-    V = np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
-    noisy = ~problem.exact
-    np.testing.assert_allclose((P.T @ V)[noisy], (other.T @ V)[noisy], atol=1e-7)
-
-
-@examples(25, 2)
-@given(seed=SEEDS)
-def test_zeros_and_equalities_of_geounits_taken_as_areas(seed: int) -> None:
-    found = some_with(seed, Kind(), KNOWLEDGE["either"])
-    require_right(found, "areas")
-
-
-@examples(25, 2)
-@given(seed=SEEDS)
-def test_iterations_around_zeros_equalities_and_cells_known_in_part(seed: int) -> None:
-    found = some_with(seed, replace(KNOWN, cellwise=True, decades=2.0), KNOWLEDGE["any"])
-    require_right(found, ConjugateGradient(preconditioner="two_pass", rtol=1e-12))
-
-
-@pytest.mark.parametrize("solver", ["dense", "cholesky", "auto"])
-@examples(40, 2)
-@given(seed=SEEDS)
-def test_general_solvers_take_any_areas(solver: str, seed: int) -> None:
-    """Zeros, equalities, a variance for every cell."""
-    found = some(seed, ANYTHING)
-    if found.description.equalities is None:
-        require_right(found, solver)
-        return
-    with suppress(ValueError):  # what equalities alone determine is refused, as on a spine
-        found.description.problem()
-        require_right(found, solver)
-
-
-@examples(30, 3)
-@given(seed=SEEDS)
-def test_iterations_around_areas(seed: int) -> None:
-    kind = replace(WEIGHED, cellwise=True, exact=False, decades=2.0)
-    require_right(some(seed, kind), ConjugateGradient(preconditioner="two_pass", rtol=1e-12))
-
-
-@examples(20, 4)
-@given(seed=SEEDS)
-def test_correlated_noise_around_areas(seed: int) -> None:
-    kind = replace(WEIGHED, covariance="sparse", decades=2.0)
-    require_right(some(seed, kind), ConjugateGradient(preconditioner="two_pass", rtol=1e-12))
-    require_right(some(seed, kind), "auto")
-
-
-@examples(20, 4)
-@given(seed=SEEDS)
-def test_noise_that_cells_share(seed: int) -> None:
-    require_right(some(seed, replace(EQUAL, covariance="shared", decades=2.0)), "areas")
 
 
 def determined_part(described: Description, rng: np.random.Generator) -> Invented | None:
@@ -333,32 +228,6 @@ def test_auto_takes_areas_that_cross_and_two_passes_where_they_nest() -> None:
     assert "areas" in blue(crossing(**known)).info.reason
 
 
-def test_a_spine_is_the_nested_case() -> None:
-    """Estimates, variances and functionals are those of the spine, to rounding; a layer more is a layer."""
-    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["State", "County", "County", *["Block"] * 5])
-    blocks = {"detailed": [1.0, 2.0, 1.0, np.inf, 3.0], "total": 1.0}
-    observed = {"State": {"total": 0.0}, "County": {"a": 1.0, "detailed": 2.0}, "Block": blocks}
-    desired = {"State": ["a"], "County": ["detailed"], "Block": ["total"]}
-    on_spine = Problem(SCHEMA, observed, desired, spine=spine)
-    of_areas = Problem(SCHEMA, observed, desired, areas=Areas.from_spine(spine))
-    rng = np.random.default_rng(3)
-    y, W = rng.standard_normal(on_spine.observed.size) + 9, rng.standard_normal((on_spine.desired.size, 3))
-    y[~np.isfinite(on_spine.variances)] = 0
-    P = blue(on_spine)
-    for solver in ("auto", "areas", "cholesky"):
-        Q = blue(of_areas, solver)  # type: ignore[arg-type]
-        np.testing.assert_allclose(Q @ y, P @ y, atol=1e-10)
-        np.testing.assert_allclose(Q.variances(), P.variances(), rtol=1e-9, atol=1e-14)
-        np.testing.assert_allclose(
-            Q.functional_covariance(sparse.csc_array(W)), P.functional_covariance(sparse.csc_array(W)), atol=1e-10
-        )
-    places = Areas.from_spine(spine).with_layer("Place", [[0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], names=["Aville", "Btown"])
-    measured = Problem(SCHEMA, {**observed, "Place": {"b": 0.1}}, {**desired, "Place": ["a"]}, areas=places)
-    more, before = blue(measured), blue(Problem(SCHEMA, observed, {**desired, "Place": ["a"]}, areas=places))
-    assert (more.variances() <= before.variances() * (1 + 1e-9)).all()
-    assert (more.variances() < before.variances() * 0.999).any()
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_geolevel_may_have_the_name_of_the_layer_of_leaves(whole: bool) -> None:
     """Where it is theirs; otherwise solver and joint problem say so."""
@@ -410,33 +279,6 @@ def test_what_cannot_be_proved_says_why() -> None:
     assert "too many to list, and no table that was measured in all leaves holds 'detailed'" in certificate.reason
 
 
-def test_fit_of_areas() -> None:
-    """The chi-square has as many degrees of freedom as there are independent equations; a wrong variance shows."""
-    rng = np.random.default_rng(8)
-    problem = crossing()
-    truth = problem.marginal_matrix() @ rng.poisson(30, problem.domain.size)
-    y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
-    fit = estimate(problem, y).goodness_of_fit()
-    assert fit.degrees_of_freedom == problem.rank == np.linalg.matrix_rank(problem.constraint_matrix("all").toarray())
-    assert fit.p_value > 1e-4
-    assert set(fit.by_geolevel) == {"Region", "Product", "Leaf"}
-    y[problem.observed.slice(("Region", "a"))][0] += 40
-    assert estimate(problem, y).goodness_of_fit().p_value < 1e-9
-    assert estimate(problem, y).goodness_of_fit().outliers(1)[0].table[0] == "Region"
-
-
-def test_areas_with_correlated_noise_are_refused_by_name_and_answered_by_others() -> None:
-    observed = {"Region": {"a": None, "detailed": None}, "Product": {"total": None}, "Leaf": {"detailed": None}}
-    covariance = sparse.csr_array(np.eye(66) + 0.01)
-    problem = Problem(SCHEMA, observed, areas=CROSSED, covariance=covariance)
-    with pytest.raises(UnsupportedProblemError, match="correlated"):
-        blue(problem, "areas")
-    y = np.arange(66.0)
-    P = blue(problem)
-    assert P.info.exact
-    np.testing.assert_allclose(P @ y, blue(problem, "dense") @ y, rtol=0, atol=1e-9)
-
-
 def test_other_solvers_say_what_takes_areas() -> None:
     for solver in ("sea_blue", "two_pass"):
         with pytest.raises(UnsupportedProblemError, match="'areas'"):
@@ -446,9 +288,3 @@ def test_other_solvers_say_what_takes_areas() -> None:
     unequal = Problem(SCHEMA, {"Region": {"a": [[1.0, 2.0]] * 2}, "Leaf": {"detailed": 1.0}}, areas=CROSSED)
     with pytest.raises(UnsupportedProblemError, match="variances differ"):
         blue(unequal, "areas")
-
-
-@examples(40, 6)
-@given(seed=SEEDS)
-def test_geounits_and_single_places_are_areas(seed: int) -> None:
-    require_right(some(seed, replace(EQUAL, areas="")), "areas")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -11,14 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
 
-from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, Dense, Solver, blue
+from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, Dense, Solver
 from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
 from blue_solvers.testing import check_solver, problems
-from blue_solvers.testing.conformance import PROPERTIES
 from blue_solvers.testing.possible_truths import PossibleTruths
-from constraint_builders import Areas, Problem, Schema
+from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.every import every
@@ -187,73 +184,3 @@ def test_possible_truths_satisfy_what_is_known(name: str) -> None:
     measured = ~problem.unmeasured
     reached = np.linalg.matrix_rank((truths.observed @ truths.directions)[measured])
     assert reached == measured.sum() - np.linalg.matrix_rank(A.toarray())
-
-
-def test_offsets_of_one_cell_by_hand() -> None:
-    """Two counts whose sum is known to be 10, both measured with variance 1."""
-    problem = Problem(Schema({"a": 2}), {"a": 1.0}, equalities=(np.ones((1, 2)), [10.0]))
-    for solver in SOLVERS.values():
-        if solver().supports(problem) is None:
-            check_solver(solver(), problem)
-            P = blue(problem, solver())
-            np.testing.assert_allclose(P.offset, [5.0, 5.0], atol=1e-9)
-            np.testing.assert_allclose(P @ np.array([4.0, 8.0]) + P.offset, [3.0, 7.0], atol=1e-9)
-
-
-def test_drawn_problems_are_of_every_kind() -> None:
-    """Areas that cross, that hold the same leaves, none or one, weights below 0; exact, unmeasured, zeros, spines."""
-    seen: dict[str, int] = {}
-    looked: dict[str, Callable[[Invented], bool]] = {
-        "exact": lambda own: bool((own.description.variances == 0).any()),
-        "unmeasured": lambda own: bool(np.isinf(own.description.variances).any()),
-        "zeros": lambda own: bool(own.description.zeros),
-        "spine": lambda own: own.description.parent is not None,
-        "several columns of E": lambda own: bool((np.count_nonzero(own.description.equalities[0], axis=1) > 1).any()),
-        "equalities that follow": lambda own: (
-            np.linalg.matrix_rank(own.description.equalities[0]) < len(own.description.equalities[0])
-        ),
-    }
-    of_areas: dict[str, Callable[[np.ndarray], bool]] = {
-        "empty area": lambda S: bool((S == 0).all(axis=1).any()),
-        "area of one leaf": lambda S: bool((np.count_nonzero(S[: -S.shape[1]], axis=1) == 1).any()),
-        "areas that are the same": lambda S: len(np.unique(S[: -S.shape[1]], axis=0)) < len(S) - S.shape[1],
-        "weight below 0": lambda S: bool((S < 0).any()),
-        "areas that cross": _crossing,
-    }
-    for kind in ("spine", "areas with weights"):
-        for seed in range(0, 480, 48):
-            found = drawn(seed, KINDS[kind])
-            if found is None:
-                continue
-            for what, holds in looked.items():
-                seen[what] = seen.get(what, 0) + holds(found[0])
-            if found[0].description.incidence is not None:
-                for what, of in of_areas.items():
-                    seen[what] = seen.get(what, 0) + of(found[0].description.incidence)
-    assert min(seen.get(what, 0) for what in (*looked, *of_areas)) >= 1, seen
-
-
-def _crossing(S: np.ndarray) -> bool:
-    sets = [frozenset(np.flatnonzero(row)) for row in S]
-    return any(one & other and not (one <= other or other <= one) for one in sets for other in sets)
-
-
-@pytest.mark.few(0)
-def test_areas_in_pieces_that_nothing_ties() -> None:
-    """Two geographies side by side, an empty area, twice the same, and weights below 0; an equality across both."""
-    incidence = [[1, 1, 0, 0], [1, 0, -1, 0], [0, 0, 0, 0], [1, 1, 0, 0]]
-    areas = Areas(["p", "q", "r", "s"], {"Region": [0, 0, 1, 1], "Odd": incidence})
-    schema = Schema({"a": 2, "b": 2})
-    observed = {"Region": {"a": 2.0, "total": 0.5}, "Odd": {"b": 3.0}, "Leaf": {"detailed": 4.0}}
-    plain = Problem(schema, observed, areas=areas, desired="all")
-    E = np.zeros((2, plain.observed.size))
-    E[0, [0, 5, -1]] = 1.0, 2.0, -1.0
-    E[1, -5] = 1.0
-    truth = plain.marginal_matrix() @ np.arange(1.0, plain.domain.size + 1)
-    problem = plain.replace(equalities=(sparse.csr_array(E), E @ truth))
-    taken = [solver for solver in CONFIGURED if solver.supports(problem) is None]
-    assert len(taken) >= 5
-    for solver in taken:
-        report = check_solver(solver, problem)
-        assert report.compared == report.problems
-        assert report.laws == PROPERTIES

@@ -2,76 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, Solver, UnsupportedProblemError, blue
-from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.every import every
-from tests.helpers.spines import SCHEMA, spine_problems
+from tests.helpers.spines import SCHEMA
 
 IN_TWO_PASSES = ["two_pass", ConjugateGradient(preconditioner="two_pass")]
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
-OBSERVED = {
-    "S": {"total": 1.0, "detailed": 3.0},
-    "C": {"a": [1.0, np.inf], "g": 2.0},
-    "T": {"total": 1.5, "detailed": 2.0},
-}
-
-
-@st.composite
-def zero_cells(draw, problem: Problem) -> dict:
-    """Some empty cells of a table or two."""
-    zeros = {}
-    for table in draw(st.lists(st.sampled_from(["a", "b", "g", "a * g", "h"]), min_size=1, max_size=2, unique=True)):
-        level = draw(st.sampled_from(problem.spine.levels))
-        names = Problem(SCHEMA, {level: {table: 1.0}}, spine=problem.spine).observed
-        rng = np.random.default_rng(draw(st.integers(0, 1000)))
-        zeros[level, table] = rng.random(names.shape((level, table))) < 0.3
-    return zeros
-
-
-def by_dense_least_squares(problem: Problem, y: np.ndarray) -> np.ndarray:
-    """Estimates of the observed cells from the possible detailed cells alone."""
-    leaves = np.flatnonzero(problem.spine.child_counts == 0)
-    M = problem.marginal_matrix().toarray()
-    if problem.zeros is not None:
-        M = M[:, ~problem.zeros.detailed(leaves)]
-    seen = ~problem.unmeasured
-    scaled = M[seen] / np.sqrt(problem.variances[seen])[:, None]
-    cells = np.linalg.lstsq(scaled, y[seen] / np.sqrt(problem.variances[seen]), rcond=1e-11)[0]
-    return M @ cells
-
-
-@given(spine_problems(special=False), st.data())
-def test_zeros_on_a_spine(invented: Problem, data: st.DataObject) -> None:
-    observed: dict = {}
-    for (level, table), variances in zip(invented.observed.names, invented.geounit_variances, strict=True):
-        observed.setdefault(level, {})[table] = variances
-    zeros = data.draw(zero_cells(invented))
-    wanted = {level: [t for own, t in invented.observed.names if own == level] for level in observed}
-    problem = Problem(SCHEMA, observed, spine=invented.spine, desired=wanted, zeros=zeros)
-    y = np.random.default_rng(0).normal(5, 2, problem.observed.size)
-    expected = problem.observed.tables(by_dense_least_squares(problem, y))
-    for solver in ("two_pass", "cholesky"):
-        P = blue(problem, solver)
-        for name, table in problem.desired.tables(P @ y).items():
-            np.testing.assert_allclose(table, expected[name], atol=1e-6)
-    np.testing.assert_allclose(blue(problem, "two_pass").variances(), P.variances(), rtol=1e-6, atol=1e-9)
-
-
-def test_zeros_hold_in_every_finer_cell_and_every_geounit_below() -> None:
-    zeros = {("S", "a * g"): np.array([[[False, True], [False, False]]])}
-    problem = Problem(SCHEMA, OBSERVED, spine=SPINE, desired="all", zeros=zeros)
-    P = blue(problem)
-    tables = problem.desired.tables(P @ np.random.default_rng(0).normal(5, 1, problem.observed.size))
-    variances = problem.desired.tables(P.variances())
-    for level in ("S", "C", "T"):
-        np.testing.assert_allclose(tables[level, "detailed"][:, 0, 1:], 0, atol=1e-13)
-        assert not variances[level, "detailed"][:, 0, 1:].any()
-        np.testing.assert_allclose(tables[level, "a * b"][:, 0, 1:], 0, atol=1e-12)
-    dot_test(P, rng=0)
 
 
 @pytest.mark.parametrize("solver", ["cholesky", ConjugateGradient(preconditioner="two_pass")])
@@ -89,52 +27,6 @@ def test_empty_cells_need_no_measurement(solver: str | Solver) -> None:
     first, second = 9.0 + 2 * apart[1], 4.0 + apart[0] + 5.0 + apart[1]
     P = blue(problem, solver)
     assert np.allclose(P @ y, [first, second, first + second])
-
-
-def test_equalities_over_several_geounits() -> None:
-    columns = np.zeros((2, Problem(SCHEMA, OBSERVED, spine=SPINE).observed.size))
-    layout = Problem(SCHEMA, OBSERVED, spine=SPINE).observed
-    columns[0, layout.slice(("C", "a"))] = 1  # the second county's cells were not measured
-    columns[1, layout.slice(("T", "total"))] = [1, 0, 1]
-    problem = Problem(SCHEMA, OBSERVED, spine=SPINE, desired="all", equalities=(columns, [100.0, 50.0]))
-    y = np.random.default_rng(0).normal(5, 1, problem.observed.size)
-    results = {}
-    for solver in ("two_pass", "cholesky", "dense", "cg"):
-        P = blue(problem, solver)
-        results[solver] = P @ y + P.offset
-        np.testing.assert_allclose(results[solver], results["two_pass"], atol=1e-6)
-        np.testing.assert_allclose(P.variances(), blue(problem, "dense").variances(), atol=1e-8)
-        dot_test(P, rng=0)
-    tables = problem.desired.tables(results["two_pass"])
-    assert tables["C", "a"].sum() == pytest.approx(100, rel=1e-12)
-    assert tables["T", "total"][[0, 2]].sum() == pytest.approx(50, rel=1e-12)
-
-
-def test_zeros_and_equalities_without_a_spine() -> None:
-    schema = Schema({"a": 2, "b": 3})
-    total = np.zeros((1, 9))
-    total[0, :2] = 1
-    zeros = {"detailed": np.array([[True, False, False], [False, False, True]])}
-    problem = Problem(schema, {"a": 1.0, "total": 2.0, "detailed": 3.0}, zeros=zeros, equalities=(total, [20.0]))
-    y = np.random.default_rng(0).normal(5, 1, 9)
-    P, reference = blue(problem), blue(problem, "dense")
-    assert "two_pass" in P.info.solver
-    x = P @ y + P.offset
-    np.testing.assert_allclose(x, reference @ y + reference.offset, atol=1e-10)
-    tables = problem.desired.tables(x)
-    assert tables["total"] == pytest.approx(20)
-    assert abs(tables["detailed"][zeros["detailed"]]).max() < 1e-12
-
-
-def test_an_equality_that_others_imply_changes_nothing() -> None:
-    schema = Schema({"a": 2})
-    implied = np.array([[1.0, 1.0, -1.0]])
-    problem = Problem(schema, {"a": 1.0, "total": 2.0}, equalities=(implied, [0.0]))
-    plain = Problem(schema, {"a": 1.0, "total": 2.0})
-    y = np.array([3.0, 4.0, 8.0])
-    for solver in ("two_pass", "cholesky", "dense", "cg"):
-        P = blue(problem, solver)
-        np.testing.assert_allclose(P @ y + P.offset, blue(plain, "dense") @ y, atol=1e-8)
 
 
 @every("solver", [*IN_TWO_PASSES, "cholesky", "dense"])

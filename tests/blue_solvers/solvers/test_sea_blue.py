@@ -16,7 +16,6 @@ from tests.helpers.every import every
 from tests.helpers.exact_reference import marginal_rows
 
 SQUARE = Schema({"A": 2, "B": 2})
-EXAMPLE_13 = {"A": [1.0, 11.0], "A * B": [[11.0, 11.0], [1.0, 1.0]]}
 
 
 def test_example_7() -> None:
@@ -26,26 +25,6 @@ def test_example_7() -> None:
     assert np.allclose(P @ np.array([6.0, 9, 17, 29]), [5.25, 8.25, 16.25, 29.75], rtol=0, atol=1e-14)
     assert np.allclose(P.variances(), 0.75, rtol=0, atol=1e-15)
     assert P.info.exact
-
-
-def test_example_12_correlated_noise_is_for_the_other_solvers() -> None:
-    """The BLUE of the total has variance 4, where the collection step has 4 + 8/25."""
-    to_margin = np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]])
-    covariance = np.block([[to_margin @ to_margin.T + np.eye(2), to_margin], [to_margin.T, np.eye(4)]])
-    problem = Problem(SQUARE, {"A": None, "A * B": None}, ["total"], covariance=covariance)
-    with pytest.raises(UnsupportedProblemError, match="correlated"):
-        blue(problem, "sea_blue")
-    assert blue(problem).variances()[0] == pytest.approx(4, abs=1e-12)
-
-
-def test_example_13_the_heuristic_is_not_the_blue() -> None:
-    problem = Problem(SQUARE, EXAMPLE_13, ["total"])
-    P = blue(problem, "sea_blue")
-    assert P.variances()[0] == pytest.approx(8, abs=1e-12)
-    P @ np.ones(6)
-    assert not P.info.exact
-    assert "heuristic" in P.info.reason
-    assert blue(problem).variances()[0] <= 3
 
 
 def algorithm_2(problem: Problem) -> np.ndarray:

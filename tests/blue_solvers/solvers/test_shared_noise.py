@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue, estimate
-from blue_solvers.testing import check_solver, dot_test
-from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
+from blue_solvers.testing import check_solver
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
 from noise_mechanisms.add_noise import draw_noise
-from tests.helpers.correlated import dense_operator
-from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.oracles.quick import answer
-from tests.helpers.spines import SCHEMA, spine_problems
-from tests.helpers.strategies import Case, cases
 
-MOST_JOINT_CELLS = 1000  # of the dense reference
 EXACT: list[Solver] = [
     *(solver() for solver in SOLVERS.values()),
     ConjugateGradient(preconditioner="two_pass"),
@@ -51,95 +43,11 @@ def with_covariance(problem: Problem, covariance: LowRankPlusDiagonal, **describ
     return Problem(problem.schema, tables[0], desired, spine=problem.spine, covariance=covariance, **described)
 
 
-def assert_dense(problem: Problem, solver: str | Solver = "auto", tolerance: float = 1e-8) -> None:
-    """P, adjoint, offset and variances, in standard errors but for what rounding makes of the largest deviation."""
-    expected, offset, variances = dense_operator(problem)
-    P = blue(problem, solver)
-    deviations = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
-    assert (offset != 0).any() == (problem.equalities is not None)
-    measured = deviations + problem.exact
-    allowed = tolerance * np.sqrt(variances)[:, None] + max(1e-11, 1e-4 * tolerance) * measured.max()
-    consistent = ~problem.exact  # redundant exact cells may share what they say in any way
-    assert (abs((P @ np.diag(measured) - expected * measured)[:, consistent]) <= allowed).all()
-    np.testing.assert_allclose(P.variances(), variances, rtol=1e-7, atol=1e-11 * deviations.max() ** 2)
-    assert (abs(P.offset - offset) <= allowed[:, 0]).all()
-    dot_test(P)
-
-
-@examples(30)
-@given(case=cases("equal"), sources=st.integers(1, 3), seed=st.integers(0, 99))
-def test_closed_form_of_any_tables(case: Case, sources: int, seed: int) -> None:
-    assume(prod(case.schema.shape) <= MOST_JOINT_CELLS)
-    assert_dense(shared(case.problem(), sources, seed))
-
-
-@examples(15, 3)
-@given(problem=spine_problems(), sources=st.integers(1, 3), seed=st.integers(0, 99))
-def test_two_passes_on_any_spine(problem: Problem, sources: int, seed: int) -> None:
-    assert_dense(shared(problem, sources, seed), "two_pass")
-
-
-SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
-
-
-def special_problems() -> dict[str, Problem]:
-    """Exact cells, cells that were not measured, structural zeros, equalities with b, alone and together."""
-    full = {"total": 0.0, "a": 2.0, "b": 3.0, "a * b": 4.0, "detailed": 5.0}
-    schema = Schema({"a": 3, "b": 2, "c": 4})
-    observed = {"S": {"total": 1.0, "detailed": 3.0}, "C": {"a": [1.0, np.inf], "g": 2.0}, "T": {"detailed": 2.0}}
-    zeros = {("S", "a"): np.array([[False, True]]), ("C", "h"): np.array([[True, False, False], [False, False, False]])}
-    E = np.zeros((2, Problem(SCHEMA, observed, spine=SPINE).observed.size))
-    E[0, :3], E[1, -24] = 1, 1
-    return {
-        "exact total": shared(Problem(schema, full), 2),
-        "a table that was not measured": shared(Problem(schema, full | {"a * b": np.inf}, ["a", "total"]), 2),
-        "nothing desired of a source": shared(Problem(schema, {"a * b": 1.0, "c": 4.0, "total": 1.0}, ["a"]), 1),
-        "undetermined": shared(Problem(schema, {"a * b": np.inf, "c": 4.0, "total": 1.0}, ["c", "total"]), 1),
-        "spine": shared(Problem(SCHEMA, observed, ["total"], spine=SPINE), 3),
-        "zeros": shared(Problem(SCHEMA, observed, spine=SPINE), 3, zeros=zeros),
-        "equalities": shared(Problem(SCHEMA, observed, spine=SPINE), 3, equalities=(E, [31.0, 4.0])),
-        "both": shared(Problem(SCHEMA, observed, spine=SPINE), 3, zeros=zeros, equalities=(E, [31.0, 4.0])),
-    }
-
-
-@pytest.mark.few(0)
-@every("solver", EXACT)
-@every("name", special_problems())
-def test_every_exact_solver_on_every_kind_of_knowledge(solver: Solver, name: str) -> None:
-    problem = special_problems()[name]
-    own = problem.with_variances(problem.covariance.diagonal)
-    if solver.supports(own) is not None:
-        pytest.skip(solver.supports(own))
-    assert_dense(problem, solver, 1e-6)
-
-
 @every("solver", EXACT)
 def test_every_law_of_the_contract(solver: Solver) -> None:
     problem = shared(gallery.cube(2, 3), 2)
     check_solver(solver, problem)
     assert "2 shared sources" in blue(problem, solver).info.reason
-
-
-def test_projects_onto_tables_that_agree() -> None:
-    problem = shared(gallery.cube(3, 3), 3)
-    P, A = blue(problem), problem.constraint_matrix("all")
-    Y = np.random.default_rng(0).standard_normal((problem.observed.size, 4))
-    np.testing.assert_allclose(P @ (P @ Y), P @ Y, atol=1e-12)
-    np.testing.assert_allclose(A @ (P @ Y), 0, atol=1e-12)
-    assert P.estimate(Y[:, 0]).info.violation < 1e-12
-    assert P.info.solver == "sea_blue"
-
-
-@every("solver", ["auto", "cholesky", "cg", "dense"])
-def test_equations_with_a_right_hand_side(solver: str) -> None:
-    rng = np.random.default_rng(0)
-    A, U = rng.standard_normal((2, 5)), rng.standard_normal((5, 1))
-    D, b, y = rng.uniform(1, 3, 5), np.array([3.0, -1.0]), rng.standard_normal(5)
-    P = blue(Problem.from_matrix(A, LowRankPlusDiagonal(D, U), b), solver)
-    Sigma = np.diag(D) + U @ U.T
-    gain = Sigma @ A.T @ np.linalg.inv(A @ Sigma @ A.T)
-    np.testing.assert_allclose(P @ y + P.offset, y - gain @ (A @ y - b), atol=1e-8)
-    np.testing.assert_allclose(P.variances(), np.diag(Sigma - gain @ A @ Sigma), atol=1e-8)
 
 
 def test_a_shift_of_a_whole_table_is_worth_nothing_at_last() -> None:

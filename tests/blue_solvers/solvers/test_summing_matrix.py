@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import SOLVERS, BlueOperator, UnsupportedProblemError, blue
-from blue_solvers.testing import dot_test
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
@@ -62,49 +61,6 @@ def crossed(draw: st.DrawFn) -> Float:
     return S[draw(st.permutations(range(len(S))))][draw(st.integers(0, 1)) :]
 
 
-def node_variances(draw: st.DrawFn, count: int, special: bool) -> Float:
-    """Variances of all nodes, some of them exact or not measured."""
-    choices = [0.0, np.inf, 1.0, 2.5] if special else [1.0, 0.5, 3.0]
-    return np.array(draw(st.lists(st.sampled_from(choices), min_size=count, max_size=count)))
-
-
-def consistent_where_exact(S: Float, variances: Float, rng: np.random.Generator) -> Float:
-    y = S @ rng.normal(10, 3, S.shape[1])
-    noisy = np.isfinite(variances)
-    return y + np.where(noisy, np.sqrt(np.where(noisy, variances, 0)) * rng.standard_normal(len(y)), 0)
-
-
-@examples(40)
-@given(data=st.data(), special=st.booleans())
-def test_trees_and_crossed_hierarchies_equal_least_squares(data: st.DataObject, special: bool) -> None:
-    S = data.draw(st.one_of(trees(), crossed()))
-    variances = node_variances(data.draw, len(S), special)
-    y = consistent_where_exact(S, variances, np.random.default_rng(0))
-    if np.linalg.matrix_rank(S[np.isfinite(variances)]) < np.linalg.matrix_rank(S):
-        with pytest.raises(ValueError, match="not estimable"):
-            Problem.from_summing_matrix(S, variances)
-        return
-    problem = Problem.from_summing_matrix(S, variances)
-    np.testing.assert_allclose(problem.vector({"x": y}), y)
-    expected, covariance = least_squares(S, variances, y)
-    for name in ["auto", "two_pass", "cholesky", "dense"]:
-        if SOLVERS[name]().supports(problem) is None:
-            P = blue(problem, name)
-            np.testing.assert_allclose(P @ y + P.offset, expected, atol=1e-8, err_msg=name)
-            np.testing.assert_allclose(P.variances(), np.diag(covariance), atol=1e-8, err_msg=name)
-            dot_test(P)
-
-
-@examples(80)
-@given(S=st.one_of(trees(), crossed()))
-def test_equations_between_nodes_are_independent_and_all(S: Float) -> None:
-    problem = Problem.from_summing_matrix(S, 1.0)
-    A = problem.constraint_matrix().toarray()
-    assert abs(A @ S).max(initial=0) < 1e-9
-    assert len(A) == problem.rank == len(S) - np.linalg.matrix_rank(S)
-    assert np.linalg.matrix_rank(A) == len(A)
-
-
 @examples(40)
 @given(S=trees())
 def test_trees_are_recognised(S: Float) -> None:
@@ -136,20 +92,6 @@ def test_nodes_keep_the_order_of_the_rows() -> None:
     x = P @ y + P.offset
     np.testing.assert_allclose(x[1], x[0] + x[4])
     np.testing.assert_allclose(x[4], x[2] + x[3])
-
-
-def test_many_columns_and_covariances() -> None:
-    S = retail_hierarchy(items=(5, 3, 4, 2), categories=(0, 0, 1, 1), stores=(0, 0, 1))
-    variances = np.random.default_rng(1).uniform(1, 4, len(S.toarray()))
-    problem = Problem.from_summing_matrix(S, variances)
-    assert problem.tree is None
-    Y = np.random.default_rng(2).standard_normal((S.shape[0], 28))
-    _, covariance = least_squares(S.toarray(), variances, Y[:, 0])
-    P = blue(problem)
-    expected = np.column_stack([least_squares(S.toarray(), variances, y)[0] for y in Y.T])
-    np.testing.assert_allclose(P @ Y, expected, atol=1e-9)
-    np.testing.assert_allclose(P.covariance @ np.eye(len(covariance))[:, :3], covariance[:, :3], atol=1e-9)
-    np.testing.assert_allclose(P.variances(), np.diag(covariance), atol=1e-9)
 
 
 def retail_hierarchy(items: tuple[int, ...], categories: tuple[int, ...], stores: tuple[int, ...]) -> sparse.csr_array:

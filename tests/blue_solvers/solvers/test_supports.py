@@ -29,9 +29,7 @@ from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
-from tests.helpers.oracles.invent import Kind, all_kinds, invent
-from tests.helpers.spines import spine_problems
-from tests.helpers.strategies import Case, cases
+from tests.helpers.oracles.invent import Kind, all_kinds, invent, plain_tables
 
 CONFIGURED: list[Solver] = [
     *(solver() for solver in SOLVERS.values()),
@@ -70,37 +68,12 @@ def made(make: Callable[..., Problem], *given: Any, **options: Any) -> Problem:
     raise AssertionError
 
 
-@examples(40, 4)
-@given(seed=SEEDS, kind=KINDS)
-def test_invented_problems(seed: int, kind: Kind) -> None:
-    assert_supports_says_what_blue_takes(made(described(seed, kind).problem))
-
-
-@pytest.mark.few(0)
-@examples(25)
-@given(seed=SEEDS, areas=st.sampled_from(["weights", "floats", "large"]), decades=st.sampled_from([4.0, 12.0]))
-def test_areas_with_weights(seed: int, areas: str, decades: float) -> None:
-    kind = Kind(areas=areas, decades=decades, cellwise=True, equalities=False)
-    assert_supports_says_what_blue_takes(made(described(seed, kind).problem))
-
-
 @examples(20)
-@given(problem=spine_problems())
-def test_spines(problem: Problem) -> None:
-    assert_supports_says_what_blue_takes(problem)
-
-
-@examples(20)
-@given(case=cases("unequal"), share=st.booleans())
-def test_names_in_any_order_and_cells_that_nothing_determines(case: Case, share: bool) -> None:
-    observed: dict[str, Any] = case.observed
-    assume(np.isfinite(case.variances).any())
-    options: dict[str, Any] = {"undetermined": "nan"}
-    if share:
-        own = case.variances
-        U = np.where(np.isfinite(own) & (own > 0), np.sqrt(np.where(np.isfinite(own), own, 0)), 0)[:, None]
-        observed, options["covariance"] = dict.fromkeys(observed), LowRankPlusDiagonal(own, U)
-    assert_supports_says_what_blue_takes(made(Problem, case.schema, observed, list(observed), **options))
+@given(seed=SEEDS, share=st.sampled_from(["", "shared"]))
+def test_names_in_any_order_and_cells_that_nothing_determines(seed: int, share: str) -> None:
+    kind = Kind(spine=False, zeros=False, equalities=False, turned=True, cellwise=True, covariance=share)
+    found = described(seed, kind)
+    assert_supports_says_what_blue_takes(made(replace(found, desired=found.observed).problem, undetermined="nan"))
 
 
 class Solved(LinearOperator):
@@ -121,12 +94,15 @@ class Solved(LinearOperator):
 
 
 @examples(20)
-@given(case=cases("covariance"), solves=st.booleans(), definite=st.booleans())
-def test_covariance_operators(case: Case, solves: bool, definite: bool) -> None:
-    covariance = case.covariance if definite else case.covariance - np.linalg.eigvalsh(case.covariance).mean()
+@given(seed=SEEDS, solves=st.booleans(), definite=st.booleans())
+def test_covariance_operators(seed: int, solves: bool, definite: bool) -> None:
+    own = plain_tables(seed, covariance="sparse", decades=1.0)
+    covariance = own.covariance.toarray()
+    covariance = (
+        covariance if definite else covariance - np.linalg.eigvalsh(covariance).mean() * np.eye(len(covariance))
+    )
     assume((np.diag(covariance) > 0).all())
-    operator = Solved(covariance) if solves else aslinearoperator(covariance)
-    problem = made(Problem, case.schema, dict.fromkeys(case.observed), case.desired, covariance=operator)
+    problem = made(own.with_covariance, Solved(covariance) if solves else aslinearoperator(covariance))
     if definite:
         assert_supports_says_what_blue_takes(problem)
         return

@@ -131,18 +131,6 @@ def _sums(name: str) -> Float:
     return rows
 
 
-def test_cells_that_were_not_measured() -> None:
-    variances = np.ones(12)
-    variances[3] = np.inf
-    problem = Problem(SMALL, {"a": [1.0, 400.0, 7.0], "detailed": variances.reshape(3, 2, 2)}, ["a"])
-    P = blue(problem, SOLVER)
-    expected = exact_blue(SMALL, ["a", "detailed"], problem.variances, ["a"])
-    measured = np.isfinite(problem.variances)
-    y = np.where(measured, np.random.default_rng(0).standard_normal(15), 0.0)
-    np.testing.assert_allclose(P @ y, expected.operator[:, measured] @ y[measured], atol=1e-8)
-    np.testing.assert_allclose(P.variances(), expected.variances, rtol=1e-8)
-
-
 def sums_over(levels: list[int], shape: tuple[int, int]) -> Float:
     """Cells of the tables "a" and "detailed" at every geounit of three geolevels, from the detailed ones of the leaves.
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +13,14 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblemError, blue
 from blue_solvers.contract import Info
 from blue_solvers.structured.nearest import nearest_structured, variance_ratio
-from blue_solvers.testing import check_solver, dot_test
+from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.exact_reference import estimable, exact_blue
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Kind, invent, with_equalities
-from tests.helpers.spines import SCHEMA, consistent_measurements, dense_estimate, spine_problems
-from tests.helpers.strategies import Case, cases
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
@@ -44,35 +39,6 @@ def cellwise(problem: Problem, ratio: float, law: str = "uniform", seed: int = 0
 def noise(problem: Problem, columns: int = 1) -> Float:
     deviations = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
     return deviations[:, None] * np.random.default_rng(0).standard_normal((problem.observed.size, columns))
-
-
-def within_four_decades(case: Case) -> Case:
-    """Variances over half as many decades, as powers of two, which the exact reference likes."""
-
-    def compress(variances: Any) -> Float:
-        values = np.asarray(variances, dtype=float)
-        ordinary = np.isfinite(values) & (values > 0)
-        return np.where(ordinary, 2.0 ** np.round(np.log2(np.where(ordinary, values, 1.0)) / 2), values)
-
-    return replace(case, observed={name: compress(variances) for name, variances in case.observed.items()})
-
-
-@examples(40)
-@given(case=cases("unequal").map(within_four_decades))
-def test_against_exact_rationals_within_its_own_bound(case: Case) -> None:
-    """One unit of noise in one cell after another, variances over four decades."""
-    measured = np.isfinite(case.variances)
-    assume(estimable(case.schema, list(case.observed), measured, case.desired))
-    problem = case.problem()
-    assume(SOLVER.supports(problem) is None)
-    P = blue(problem, SOLVER)
-    deviations = np.sqrt(np.where(measured, case.variances, 0))
-    X, info = P.apply(np.diag(deviations))
-    exact = exact_blue(case.schema, list(case.observed), case.variances, case.desired, case.covariance)
-    bound = info.error_bound if info.error_bound is not None else 1e-6
-    rounding = 1e-9 * deviations.max(initial=0)  # of sums of cells whose deviations differ by four decades
-    assert (abs(X - exact.operator * deviations) <= bound * np.sqrt(exact.variances)[:, None] + rounding).all()
-    assert not X[:, ~measured].any()
 
 
 def test_the_bound_holds_and_is_not_idle() -> None:
@@ -130,46 +96,6 @@ def test_agrees_with_factorisation_on_the_redistricting_tables() -> None:
     y = noise(problem, 2)
     errors = np.sqrt(gallery.pl94().variances.min() / 2)  # at least what averaging two measurements leaves
     assert abs(blue(problem, SOLVER) @ y - blue(problem, "cholesky") @ y).max() < 1e-7 * errors
-
-
-@examples(10)
-@given(invented=spine_problems(), seed=st.integers(0, 1000))
-def test_every_cell_its_own_variance_on_a_spine(invented: Problem, seed: int) -> None:
-    problem = cellwise(invented, 20.0, "log-uniform", seed)
-    y = consistent_measurements(problem, seed)
-    expected, variances = dense_estimate(problem, y)
-    P = blue(problem, SOLVER)
-    assert abs(P @ y - expected).max() <= 1e-7 * max(1.0, abs(y).max())
-    np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-7 * max(1.0, variances.max()))
-    dot_test(P)
-
-
-def test_structural_zeros_and_equalities_with_a_right_hand_side() -> None:
-    observed = {
-        "S": {"total": 1.0, "detailed": 3.0},
-        "C": {"a": [1.0, np.inf], "g": 2.0},
-        "T": {"total": 1.5, "detailed": 2.0},
-    }
-    zeros = {("S", "a"): np.array([[False, True]]), ("C", "h"): np.array([[True, False, False], [False, False, False]])}
-    blank = Problem(SCHEMA, observed, spine=SPINE)
-    E = np.zeros((2, blank.observed.size))
-    numbers = blank.observed.tables(np.arange(blank.observed.size))
-    E[0, numbers["T", "total"].ravel()[:2].astype(int)] = 1
-    E[1, numbers["C", "g"].ravel()[-1:].astype(int)] = 1
-    for described in (
-        {"zeros": zeros},
-        {"equalities": (E, [31.0, 4.0])},
-        {"zeros": zeros, "equalities": (E, [31.0, 4.0])},
-    ):
-        problem = cellwise(Problem(SCHEMA, observed, spine=SPINE, **described), 9.0)
-        y = 5 + noise(problem)[:, 0]
-        P, reference = blue(problem, SOLVER), blue(problem, "cholesky")
-        estimate = P @ y + P.offset
-        np.testing.assert_allclose(estimate, reference @ y + reference.offset, atol=1e-8)
-        np.testing.assert_allclose(P.variances(), reference.variances(), atol=1e-8)
-        dot_test(P)
-        if "equalities" in described:
-            np.testing.assert_allclose(E @ np.nan_to_num(estimate), [31.0, 4.0], atol=1e-8)
 
 
 @pytest.mark.parametrize(("rtol", "exact"), [(1e-12, True), (0.1, False)])

@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import reject
 from scipy import stats
 
-from constraint_builders import Problem
-from tests.helpers.strategies import Case
-
 FALSE_ALARM = 1e-6
-
-
-def problem_of(case: Case) -> Problem:
-    """The problem of a case; cases whose tables cannot be estimated are passed over."""
-    try:
-        return case.problem()
-    except ValueError as error:
-        if "not estimable" in str(error):
-            reject()
-        raise
 
 
 def check_coverage(covered: np.ndarray, level: float, most: float | None = None) -> None:

@@ -88,14 +88,6 @@ def test_simultaneous_band_lies_between_single_intervals_and_bonferroni():
     assert stats.norm.isf((1 - LEVEL) / 2) < multiple[0] < stats.norm.isf((1 - LEVEL) / 2 / 9)
 
 
-def test_simultaneous_band_of_uncorrelated_counts_has_the_closed_form():
-    apart = Problem(Schema({"a": 3}), {"a": [1.0, 4.0, 9.0]})
-    lower, upper = simultaneous_band(apart, [0.0, 0.0, 0.0], np.eye(3), LEVEL, rng=1)
-    expected = stats.norm.ppf((1 + LEVEL ** (1 / 3)) / 2) * np.array([1, 2, 3])
-    # The quantile's standard error is sqrt(level (1 - level) / N) / density, with density 0.3 about 0.3 %: five of it.
-    np.testing.assert_allclose((upper - lower) / 2, expected, rtol=0.015)
-
-
 @LENGTHS
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_distribution_free_regions_cover(noise, replicates):
@@ -120,19 +112,6 @@ def test_exact_counts_and_inconsistent_values():
         assert only_exact.rank == only_exact.squared_radius == 0
         assert only_exact.contains([6.0])
         assert not only_exact.contains([6.1])
-
-
-def test_exact_ellipsoid_is_the_textbooks():
-    P = blue(problem())
-    W = cell_weights(P.problem, [5, 6])
-    region = confidence_ellipsoid(P, TRUTH, W)
-    found = functionals(P, TRUTH, W)
-    np.testing.assert_allclose(region.shape, found.covariance, rtol=1e-12)
-    assert region.squared_radius == pytest.approx(stats.chi2.ppf(0.95, 2))
-    direction = np.array([1.0, -0.5])
-    edge = np.sqrt(region.squared_radius / (direction @ np.linalg.solve(found.covariance, direction))) * direction
-    assert region.contains(found.estimate + 0.999 * edge)
-    assert not region.contains(found.estimate + 1.001 * edge)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e6, 1e10, 1e13])

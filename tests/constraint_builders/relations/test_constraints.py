@@ -7,46 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given
 
 from constraint_builders import Problem, Schema, gallery, memory
-from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.exact_reference import exact_rank, rational_rank, stacked
-from tests.helpers.strategies import Case, cases
-
-
-@examples(60)
-@given(cases("equal"))
-def test_rank_rows_and_span(case: Case) -> None:
-    problem = case.problem()
-    A, everything = problem.constraint_matrix(), problem.constraint_matrix(rows="all")
-    measured = np.isfinite(problem.variances)
-    M = stacked(case.schema, list(case.observed))
-    names = [name for name, v in case.observed.items() if np.isfinite(v)]
-    assert A.shape == (problem.rank, problem.observed.size)
-    assert problem.rank == exact_rank(case.schema, names) == rational_rank(A.toarray())
-    assert rational_rank(everything.toarray()) == problem.rank
-    assert not (A @ M).any()
-    assert not (everything @ M).any()
-    assert not A[:, np.flatnonzero(~measured)].toarray().any()
-    assert set(np.unique(A.toarray())) <= {-1, 0, 1}
-    assert set(np.unique(everything.toarray())) <= {-1, 0, 1}
-
-
-@given(cases("unequal"))
-def test_cells_not_measured_are_eliminated(case: Case) -> None:
-    try:
-        problem = case.problem()
-    except ValueError as error:
-        assert "not estimable" in str(error)  # noqa: PT017
-        return
-    measured = np.isfinite(problem.variances)
-    M = stacked(case.schema, list(case.observed))[measured]
-    A = problem.constraint_matrix()
-    assert problem.rank == A.shape[0] == len(M) - rational_rank(M @ M.T)
-    assert abs(A[:, np.flatnonzero(measured)] @ M).max(initial=0) < 1e-9
-    assert not A[:, np.flatnonzero(~measured)].toarray().any()
 
 
 @every(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from constraint_builders import Problem
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import Reference, solve
 
@@ -53,7 +56,7 @@ class Kind:
     nested : bool
         Whether a second recode of a variable may be one of the first.
     turned : bool
-        Whether names of observed tables give their factors in any order.
+        Whether names of tables, observed and desired, give their factors in any order.
     """
 
     spine: bool = True
@@ -120,11 +123,27 @@ def invent(
     if not wanted(described):  # before the answer is worked out, which takes longest
         return None
     y = _measure(rng, described, truth)
-    desired, reference = _desired(rng, described, y, answer)
+    desired, reference = _desired(rng, described, y, answer, kind.turned)
     if not desired:
         return None
     y.flags.writeable = truth.flags.writeable = False  # tests share it
     return Invented(replace(described, desired=desired), y, truth, reference)
+
+
+def some_with(
+    seed: int,
+    kind: Kind,
+    wanted: Callable[[Description], bool] = lambda described: True,
+    answer: Callable[[Description, np.ndarray], Reference] = solve,
+) -> Invented:
+    """The first of a seed and those after it that is `wanted` and that the package takes as a problem."""
+    for own in range(seed, seed + 1000):
+        found = invent(own, kind, wanted, answer)
+        if found is not None:
+            with suppress(ValueError):  # what equalities alone determine is refused
+                found.description.problem()
+                return found
+    raise AssertionError("no invention is wanted")
 
 
 def _variables(rng: np.random.Generator, kind: Kind) -> tuple[dict[str, int], dict]:
@@ -210,7 +229,8 @@ def _weights(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.
     return np.ones(shape)
 
 
-def _factors(rng: np.random.Generator, d: Description) -> tuple[str, ...]:
+def drawn_factors(rng: np.random.Generator, d: Description) -> tuple[str, ...]:
+    """Some table."""
     chosen = []
     for name in d.sizes:
         own = [None, name, *(g for g, (variable, _) in d.groups.items() if variable == name)]
@@ -228,7 +248,7 @@ def _observed(rng: np.random.Generator, kind: Kind, d: Description) -> tuple[Blo
     for level in _levels(d):
         tables: set[tuple[str, ...]] = set()
         for _ in range(int(rng.integers(1, kind.size.tables))):
-            tables.add(_factors(rng, d))
+            tables.add(drawn_factors(rng, d))
         if rng.random() < 0.5:
             tables.add(tuple(d.sizes))
         for factors in sorted(tables):
@@ -259,7 +279,7 @@ def _variances(rng: np.random.Generator, kind: Kind, shape: tuple[int, ...]) -> 
 def _zeros(rng: np.random.Generator, d: Description) -> tuple[Block, ...]:
     found = {}
     for _ in range(int(rng.integers(1, 3))):
-        level, factors = int(rng.choice(_levels(d))), _factors(rng, d)
+        level, factors = int(rng.choice(_levels(d))), drawn_factors(rng, d)
         shape = (d.members(level).size, *d.shape(factors))
         flags = rng.random(shape) < 0.25
         if d.incidence is not None:  # nothing follows from a difference that is 0
@@ -328,10 +348,14 @@ def _desired(
     d: Description,
     y: np.ndarray,
     solved: Callable[[Description, np.ndarray], Reference],
+    turned: bool = False,
 ) -> tuple[tuple[Block, ...], Reference]:
     """Tables all of whose cells are determined: the observed ones if they are, and others."""
     pool = [Block(b.level, b.factors) for b in d.observed]
-    pool += [Block(int(rng.choice(_levels(d))), _factors(rng, d)) for _ in range(4)]
+    pool += [Block(int(rng.choice(_levels(d))), drawn_factors(rng, d)) for _ in range(4)]
+    if turned:  # with numbers of their own, so that a seed draws the same cells as without
+        orders = np.random.default_rng(len(pool))
+        pool = [replace(b, factors=tuple(orders.permutation(b.factors).tolist())) for b in pool]
     unique = {(b.level, frozenset(b.factors)): b for b in pool}
     candidates = tuple(unique.values())
     answer = solved(replace(d, desired=candidates), y)
@@ -348,6 +372,12 @@ def _desired(
     cells = np.concatenate([np.arange(cuts[i], cuts[i + 1]) for i in kept]) if kept else np.zeros(0, dtype=int)
     part = replace(answer, **{own: values[cells] for own, values in vars(answer).items() if np.ndim(values)})
     return tuple(candidates[i] for i in kept), part
+
+
+def plain_tables(seed: int, **options: Any) -> Problem:
+    """Tables of one place in which nothing is known but by measuring, with variances over eight decades."""
+    kind = Kind(spine=False, zeros=False, equalities=False, nested=True, turned=True, decades=8.0)
+    return some_with(seed, replace(kind, **options)).description.problem()
 
 
 def with_equalities(described: Description) -> bool:

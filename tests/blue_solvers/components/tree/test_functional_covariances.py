@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers import SOLVERS, TwoPass, blue
+from blue_solvers import TwoPass, blue
 from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.contract import Prepared
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import functionals
-from constraint_builders import Problem, Schema, Spine, gallery, memory
+from constraint_builders import Problem, Schema, Spine, memory
 from constraint_builders.geography import Entities, leaves
-from tests.helpers.every import every
 from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_covariance, spine_problems, spines
 
 
@@ -44,24 +43,6 @@ def test_covariances_equal_dense_least_squares(problem: Problem, seed: int) -> N
     W = invented_functionals(problem, seed)
     found = blue(problem, TwoPass()).functional_covariance(W)
     assert_covariances_equal(found, W.T @ (dense_covariance(problem) @ W), spread(problem, W))
-
-
-@given(spine_problems(special=False), st.integers(0, 2**32 - 1))
-def test_covariances_with_structural_zeros_equal_adjoint_applies(problem: Problem, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    level = problem.spine.levels[-1]
-    names = {name: rng.random((problem.spine.members[-1].size, *SCHEMA.shape[:2])) < 0.3 for name in ["a * b"]}
-    zeros = {(level, name): cells for name, cells in names.items()}
-    observed: dict = {}
-    for own, (above, table) in zip(problem.geounit_variances, problem.observed.names, strict=True):
-        observed.setdefault(above, {})[table] = own
-    wanted: dict = {}
-    for above, table in problem.desired.names:
-        wanted.setdefault(above, []).append(table)
-    P = blue(Problem(SCHEMA, observed, wanted, spine=problem.spine, zeros=zeros), TwoPass())
-    W = invented_functionals(P.problem, seed)
-    expected = Prepared.functional_covariance(P._prepared, W)
-    assert_covariances_equal(P.functional_covariance(W), expected, spread(P.problem, W))
 
 
 @given(spines(), st.sampled_from(TABLES), st.integers(0, 2**32 - 1))
@@ -127,33 +108,3 @@ def test_the_two_passes_touch_no_other_branch(monkeypatch: pytest.MonkeyPatch) -
     memory._free_in.cache_clear()
     with pytest.raises(MemoryError, match="1 functionals in 3 geounits needs 600 bytes"):
         P.functional_covariance(W)
-
-
-def test_nodes_of_a_summing_matrix_that_form_a_tree() -> None:
-    S = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], *np.eye(5)[::-1]])
-    problem = Problem.from_summing_matrix(S, np.arange(1.0, 9))
-    W = invented_functionals(problem, 5)
-    found = blue(problem, TwoPass()).functional_covariance(W)
-    np.testing.assert_allclose(found, blue(problem, "dense").functional_covariance(W), rtol=1e-10, atol=1e-10)
-
-
-def test_equalities_are_left_to_adjoint_applies() -> None:
-    plain = county_problem({"Block": ["detailed"]})
-    E = np.zeros((1, plain.observed.size))
-    E[0, plain.observed.slice(("County", "sex"))] = 1
-    observed = {"State": {"total": 1.0}, "County": {"sex": 2.0}, "Block": {"detailed": 8.0}}
-    problem = Problem(plain.schema, observed, {"Block": ["detailed"]}, spine=plain.spine, equalities=(E, [20.0]))
-    W = invented_functionals(problem, 3)
-    found = blue(problem, TwoPass()).functional_covariance(W)
-    np.testing.assert_allclose(found, blue(problem, "dense").functional_covariance(W), rtol=1e-9, atol=1e-9)
-    assert found[-1, -1] < 1e-9  # the sum of all is known
-
-
-@every("solver", SOLVERS)
-def test_every_solver_gives_the_covariance_of_its_own_estimate(solver: str) -> None:
-    problem = gallery.berkeley()
-    P = blue(problem, solver)
-    W = invented_functionals(problem, 1)
-    matrix = P @ np.eye(P.shape[1])
-    expected = W.T @ (matrix @ (problem.noise_covariance @ matrix.T) @ W)
-    np.testing.assert_allclose(P.functional_covariance(W), expected, rtol=1e-7, atol=1e-9 * expected.max())

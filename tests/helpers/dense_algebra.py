@@ -1,0 +1,35 @@
+"""The best linear unbiased estimate by dense algebra, in the null space of what is known exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def least_squares(
+    M: np.ndarray,
+    noise: np.ndarray,
+    y: np.ndarray,
+    D: np.ndarray,
+    known: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """D x and its variances, for the x of which y = M x + noise.
+
+    Parameters
+    ----------
+    M, D : ndarray, (n, d) and (m, d)
+    noise : ndarray, (n,) or (n, n)
+        Variances, or the covariance; rows of variance 0 hold exactly, those of infinite variance say nothing.
+    y : ndarray, (n,)
+    known : (C, c), optional
+        What else is known, C x = c.
+    """
+    Sigma = np.diag(noise) if noise.ndim == 1 else noise
+    exact, noisy = Sigma.diagonal() == 0, (Sigma.diagonal() > 0) & np.isfinite(Sigma.diagonal())
+    more, values = known or (np.zeros((0, M.shape[1])), np.zeros(0))
+    C, c = np.vstack([M[exact], more]), np.append(y[exact], values)
+    start, free = np.zeros(M.shape[1]), np.eye(M.shape[1])
+    if len(C):
+        start, free = np.linalg.lstsq(C, c, rcond=None)[0], np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T
+    white = np.linalg.inv(np.linalg.cholesky(Sigma[np.ix_(noisy, noisy)]))
+    gain = D @ free @ np.linalg.pinv(white @ M[noisy] @ free, rcond=1e-6)
+    return D @ start + gain @ (white @ (y[noisy] - M[noisy] @ start)), np.einsum("ij,ij->i", gain, gain)
