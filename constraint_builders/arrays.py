@@ -22,6 +22,13 @@ def as_slice(rows: Index) -> slice | Index:
     return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
 
 
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, in an array that may not be written to."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
 def inverse_order(order: Index | slice, size: int) -> Index:
     """Where each of so many cells stands in an order of all of them, (size,)."""
     places = np.empty(size, dtype=np.intp)

@@ -115,9 +115,17 @@ def _steps_from_values(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, np.concatenate([lists, groups]), rng.normal(size=(3 * after + 4, cells.shape[1]))
 
 
+def _shares_to_values(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Rows that go back from sums, to cells too: alike to all levels or by groups."""
+    cells, steps, lists, values = _steps_from_values(rng)
+    kept = np.isin(steps[:, 0], (3, 5, 7))
+    return cells, steps[kept], lists, values
+
+
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
     """With rows before that read some cells: one by one, alike for several levels, or for those of a group."""
     cells, steps, lists, values = _steps_from_values(rng)
+    steps = steps[steps[:, 0] != 7]
     rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists) - 4]]
     steps = np.concatenate([np.insert(rows, 0, 6, axis=1), steps])
     return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), values
@@ -274,6 +282,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.certificate_sums.judge": (_figures, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
+    "blue_solvers.components.lattice.sweeps.share_out": (_shares_to_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),

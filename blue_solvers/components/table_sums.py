@@ -17,9 +17,9 @@ from blue_solvers.components.grouping import Axes, SchemaAxes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, Lines, mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, information
 from blue_solvers.components.lattice.sets import places
-from blue_solvers.components.lattice.sweeps import SUM, go_down, go_up, scale_tables
+from blue_solvers.components.lattice.sweeps import SUM, go_down, go_up, scale_tables, share_out
 from constraint_builders import Schema
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float, Integers, read_only
 from constraint_builders.description.table import Table
 
 MATRIX_BYTES = 1e8  # of groups of leaves; 6e8, of 1,160 groups, take 7 s, and slots take these apart in 2
@@ -45,20 +45,22 @@ class Tables:
         own = self.cells[place * self.count :][: size * self.count]
         return own.reshape(self.count, size, self._columns)
 
-    def go_up(self, steps: Integers, lists: Integers, finest: Float | None = None) -> None:
-        """Steps between the tables of one geounit, and a finest one of all of them that lies elsewhere, going up."""
-        go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), self._flat(finest))
+    def go_up(self, steps: Integers, lists: Integers) -> None:
+        """Steps, (steps, numbers), between the tables of one geounit, going up."""
+        go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), read_only(self.cells))
 
     def go_down(self, steps: Integers, lists: Integers, finest: Float | None = None) -> None:
-        """The same going down."""
-        go_down(self.cells, self._for_all(steps), lists, self._flat(finest))
+        """The same going down, and from a finest table, (G, cells, K), that lies elsewhere."""
+        values = self.cells if finest is None else finest.reshape(-1, self._columns)
+        go_down(self.cells, self._for_all(steps), lists, read_only(values))
+
+    def share_out(self, steps: Integers, lists: Integers, finest: Float) -> None:
+        """The transpose of that: add to a finest table, (G, cells, K) without gaps."""
+        share_out(self.cells, self._for_all(steps), lists, finest.reshape(-1, self._columns))
 
     def multiply(self, sizes: Integers, factors: Float) -> None:
         """Tables of so many cells, those that come first, each by its factor."""
         scale_tables(self.cells, sizes * self.count, factors)
-
-    def _flat(self, finest: Float | None) -> Float:
-        return self.cells if finest is None else finest.reshape(-1, self._columns)
 
     def _for_all(self, steps: Integers) -> Integers:
         """What comes before the first of a table's axes is the geounits."""
@@ -235,7 +237,7 @@ class LeafPlan:
         room.go_up(self._up, self._plan.lists)
         self._weigh(room, False)
         total += cells
-        room.go_up(self._shares, self._spread.lists, total)
+        room.share_out(self._shares, self._spread.lists, total)
 
     def transpose(self, cells: Float) -> list[Float]:
         """The transpose of `estimate`: of the finest table in the place of cells without gaps, and of the others."""
@@ -245,7 +247,7 @@ class LeafPlan:
         room.go_down(self._down, self._plan.lists)
         room.multiply(self._plan.sizes, -self._precisions)
         others = [-part for part in parts]
-        room.go_up(self._shares, self._spread.lists, cells)
+        room.share_out(self._shares, self._spread.lists, cells)
         return others
 
     def _room(self, cells: Float) -> tuple[Tables, list[Float]]:

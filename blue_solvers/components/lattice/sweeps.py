@@ -8,8 +8,8 @@ summed out together are one axis.
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
 comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
-has, times the factor. The finer table of `SUM` is one of values: going down its sums are written to the coarser one,
-and going up it gets what that has.
+has, times the factor. The finer table of `SUM` is one of values: going down its sums are written to the coarser one.
+`share_out` takes sums back up, to values too.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -42,7 +42,7 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
     factors : ndarray, (rows,)
         Of what is read, and of what comes to coarser tables.
     values : ndarray, (n, K)
-        What is read, or added to.
+        What is read; always read-only, so that kernels are compiled once.
     """
     for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
         operate(cells, row, lists, factor, values, True)
@@ -111,6 +111,20 @@ def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> No
     _go(cells, steps, lists, np.ones(1), values, False)
 
 
+def share_out_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
+    """The transpose of `go_down_in_numpy` of sums: `EXPAND` and `ADD` between cells, and `SUM` from these to values."""
+    for row in steps.tolist():
+        operate(cells, row, lists, 1.0, values, True)
+
+
+@compiled(reference=share_out_in_numpy)
+def share_out(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
+    """See `share_out_in_numpy`."""
+    flat, others, width = cells.ravel(), values.ravel(), np.uint64(cells.shape[1])
+    for row in range(steps.shape[0]):
+        _expand(others if steps[row, 0] == SUM else flat, flat, steps[row], width, lists, 1.0, True)
+
+
 def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
     """Write by how much the tables in (S, K) that moves lead to differ most from sums of finer ones, (rows,)."""
     for number, row in enumerate(steps.tolist()):
@@ -166,10 +180,8 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _land(flat, step, width, factor, upwards)
         elif kind == REDUCE:
             _reduce(flat, flat, step, width, lists, upwards)
-        elif kind == SUM and not upwards:
-            _reduce(read, flat, step, width, lists, False)
         elif kind == SUM:
-            _expand(read, flat, step, width, lists, 1.0, True)
+            _reduce(read, flat, step, width, lists, False)
         elif kind == READ:
             _expand(flat, read, step, width, lists, factor, upwards)
         elif kind >= EXPAND:
