@@ -26,7 +26,7 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**17  # cells of leaves worked on at a time
@@ -125,15 +125,17 @@ def tree_places(
     """
     levels, sheets = [], [*sheets, *_known_below(schema, tree, finest, handed or {})]
     for number, members in enumerate(tree.members):
-        own = [sheet for sheet in sheets if sheet.level == number]
-        _lay_steps(schema, (finest[number],), own)
         here = as_slice(members)
         parent, children = tree.parent[here], tree.child_counts[here]
         alone = (tree.child_counts[parent] == 1) | (parent < 0)
         above = _areas(schema, tree, finest, number, members) if children.any() else {}
-        places, tables = np.ones((3, members.size if alone.any() else 1)), (finest[number],)
-        places[1] = alone if alone.any() else 0.0
-        levels.append(Level(tree.levels[number], number, members.size, tables, own, places, above))
+        described = np.ones((3, members.size if alone.any() else 1))
+        described[1] = alone if alone.any() else 0.0
+        levels.append(
+            _level(
+                schema, tree.levels[number], number, members.size, finest[number : number + 1], sheets, described, above
+            )
+        )
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
@@ -188,18 +190,9 @@ def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
     NotCertifiedError
         If no tables of the leaves hold all others.
     """
-    sheets = _sheets(problem, y, x, made)
-    finest = holds_all(problem, made)
-    if finest is None and (problem.areas is not None or problem.domain.spine.size == 1):
-        return _crossing_places(problem, sheets)
+    sheets, finest = _sheets(problem, y, x, made), holds_all(problem, made)
     if finest is None:
-        schema, level = problem.domain.schema, problem.domain.spine.levels[-1]
-        axes = {axis for table in problem.observed_tables for axis in table.axes}
-        whole = make_table(schema, tuple(schema.names[axis] for axis in sorted(axes)))
-        raise NotCertifiedError(
-            f"its counts are too many to list, and no table that was measured at {level!r} holds all others: a "
-            f"measurement of {whole.name!r} there, with any variance, would let sums prove it"
-        )
+        return _crossing_places(problem, sheets)
     return tree_places(problem.domain.schema, problem.domain.spine, finest, sheets, problem.zeros)
 
 
@@ -221,35 +214,38 @@ def _sheets(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> list
 
 
 def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
-    """Of areas, or of one place: several tables may hold all others."""
+    """Of areas, a spine or one place: several tables may hold all others, which were measured in all leaves."""
     places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
     if problem.areas is not None:
         for sheet in sheets:  # other layers of leaves are the leaves too
             layer = problem.areas.layer(places.levels[sheet.level])
             sheet.level = last if layer.is_of_leaves else sheet.level
+    members = [places.leaves_of(number) for number in range(last + 1)]
+    if members[last].shape[0] < members[last].shape[1]:
+        raise NotCertifiedError(
+            f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
+            "was measured where branches end holds all others: one that does would let sums prove it"
+        )
     spoken = [sheet for sheet in sheets if _is_spoken_of(problem, sheet)]
     of_leaves = [sheet for sheet in spoken if sheet.level == last]
     tables = _holders([sheet for sheet in of_leaves if np.isfinite(sheet.variance).all()], schema)
-    if len(tables) > MOST_HOLDING and problem.areas is None:
+    if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
             f"sums take {MOST_HOLDING}, but for plain tables"
         )
     levels = []
-    for number, name in enumerate(places.levels):
-        own, members = [sheet for sheet in spoken if sheet.level == number], places.leaves_of(number)
-        _hold(schema, tables, own, "" if problem.areas is None else f" of {name!r}")
-        weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
-        squares = float(members.power(2).sum(axis=0).max(initial=0.0)) or 1.0
+    for number, own in enumerate(members):
+        weight = abs(own).max(axis=1).toarray().ravel() if own.nnz else np.zeros(own.shape[0])
+        squares = float(own.power(2).sum(axis=0).max(initial=0.0)) or 1.0
         described = np.stack([weight, np.zeros(weight.size), np.full(weight.size, squares)])
-        levels.append(Level(name, number, weight.size, tables, own, described))
-    leaves = []
-    by_leaf = {number: places.leaves_of(number).tocsc() for number in range(last) if levels[number].sheets}
+        levels.append(_level(schema, places.levels[number], number, weight.size, tables, spoken, described))
+    leaves, by_leaf = [], {number: own.tocsc() for number, own in enumerate(members[:last]) if levels[number].sheets}
     for some, margins in _alike(problem, levels[last]):
         reach = {}
-        for number, members in by_leaf.items():
-            own = sparse.csc_array(members[:, some])
-            reach[number] = Reach(own.indptr.astype(np.intp), own.indices.astype(np.intp), own.data, NO_MAP)
+        for number, own in by_leaf.items():
+            inside = sparse.csc_array(own[:, some])
+            reach[number] = Reach(inside.indptr.astype(np.intp), inside.indices.astype(np.intp), inside.data, NO_MAP)
         empty = NONE_EMPTY
         if margins is not None and not margins.free.all():
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
@@ -259,28 +255,38 @@ def _crossing_places(problem: Problem, sheets: Sequence[Sheet]) -> PlacedTables:
     return PlacedTables(schema, levels, leaves, nest=False)
 
 
-def _hold(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet], where: str) -> None:
-    """Say of every sheet which table holds it."""
-    for sheet in sheets:
+def _level(
+    schema: Schema,
+    name: str,
+    number: int,
+    rows: int,
+    tables: Sequence[Table],
+    sheets: Sequence[Sheet],
+    described: Float,
+    above: dict[int, Reach] | None = None,
+) -> Level:
+    """A level with its sheets, of which it is said which table holds each, and what it is summed from.
+
+    That is the smallest with one factor more, or the table that holds it.
+    """
+    own, where = [sheet for sheet in sheets if sheet.level == number], f" of {name!r}" if rows > 1 or number else ""
+    for sheet in own:
         holder = next((i for i, table in enumerate(tables) if refines(schema, table, sheet.table)), None)
         if holder is None:
             raise NotCertifiedError(
                 "its counts are too many to list, and no table that was measured in all leaves holds "
-                f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
+                f"{sheet.table.name!r}{where}: a measurement of it there, or of a finer table, "
+                "would let sums prove it"
             )
         sheet.holder = holder
-    _lay_steps(schema, tables, sheets)
-
-
-def _lay_steps(schema: Schema, tables: Sequence[Table], sheets: Sequence[Sheet]) -> None:
-    """Say of every sheet what it is summed from: the smallest with one factor more, or the table that holds it."""
-    by_factors = {(sheet.holder, frozenset(sheet.table.factors)): sheet for sheet in sheets}
-    for sheet in sheets:
-        whole, own = tables[sheet.holder], frozenset(sheet.table.factors)
-        more = (by_factors.get((sheet.holder, own | {factor})) for factor in whole.factors if factor not in own)
+    by_factors = {(sheet.holder, frozenset(sheet.table.factors)): sheet for sheet in own}
+    for sheet in own:
+        whole, factors = tables[sheet.holder], frozenset(sheet.table.factors)
+        more = (by_factors.get((sheet.holder, factors | {factor})) for factor in whole.factors if factor not in factors)
         between = [other for other in more if other is not None and sheet.table.size < other.table.size < whole.size]
         sheet.through = min(between, key=lambda other: other.table.size, default=None)
         sheet.into = _map(schema, whole if sheet.through is None else sheet.through.table, sheet.table)
+    return Level(name, number, rows, tuple(tables), own, described, above or {})
 
 
 def _is_spoken_of(problem: Problem, sheet: Sheet) -> bool:

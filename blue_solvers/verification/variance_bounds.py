@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.verification.certificate import Certificate, certify
-from blue_solvers.verification.matrices import Listed, can_be_listed, has_few_figures
+from blue_solvers.verification.matrices import Listed, can_be_listed
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -147,7 +147,7 @@ def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Cer
 
 def _is_known_exactly(listed: Listed | None, weights: Float) -> bool:
     """Whether a sum of measured cells follows from what is known exactly, but for rounding."""
-    if listed is None or not listed.F.shape[0] or not has_few_figures(listed):
+    if listed is None or not listed.F.shape[0] or not listed.has_few_figures:
         return False
     free, _, rounding = listed.parts
     counts = weights @ listed.M
