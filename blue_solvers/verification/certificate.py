@@ -156,8 +156,12 @@ def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
 def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums; where these prove little, or nothing, by a list of the counts too, if there are few figures."""
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
+    both = few and problem.equalities is None
+    proofs = [_bounded_by_sums] * problem.is_tabular + [certify_listed]
+    if few and not both:  # sums allow figures for what equalities are off by, a list follows it
+        proofs.reverse()
     found, refusals = list[Bounds](), list[NotCertifiedError]()
-    for proof in [_bounded_by_sums] * problem.is_tabular + [certify_listed]:
+    for proof in proofs:
         if proof is certify_listed and not _may_be_listed(problem, made, few):
             continue
         try:
@@ -166,10 +170,10 @@ def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
             raise
         except NotCertifiedError as refusal:
             refusals.append(refusal)
-        if found and not (few and found[0][0] > SMALL):
+        if found and not (both and found[0][0] > SMALL):
             break
     if not found:
-        raise refusals[-1 if few else 0]
+        raise refusals[-1 if both else 0]
     return min(found)
 
 

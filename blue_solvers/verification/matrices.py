@@ -27,7 +27,7 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 
 EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts
@@ -176,7 +176,7 @@ class FreeCounts:
         apart = np.linalg.norm(one.T @ one - np.eye(values.size)) + 2 * adds * np.linalg.norm(sizes @ abs(turn))
         if not apart < 1 - MARGIN:
             raise NotCertifiedError("its noise is too uneven beside its weights")
-        self._longest = 1 / float(np.sqrt(1 - apart))
+        self._apart = float(apart)
 
     def explained(self, rho: Float) -> float:
         """An upper bound of what combinations of the counts explain of weighted residuals, (n,)."""
@@ -189,7 +189,7 @@ class FreeCounts:
         rounding = adds * (ROUNDING * left + EXTENDED * sizes.astype(float))
         beside = self._turned * np.linalg.norm(self._turn) * np.linalg.norm(left)
         found = np.linalg.norm(self.R.T @ share.astype(float)) + np.linalg.norm(abs(self.R).T @ rounding)
-        return float(found + beside) * self._longest
+        return float(found + beside) / float(np.sqrt(1 - self._apart))
 
     def least_standard_errors(self) -> Float:
         """Of every figure from below, (n + c,); 0 where it may be known exactly."""
@@ -198,6 +198,16 @@ class FreeCounts:
         fixed = free < max(FIXED, turned) * np.sqrt(figures.power(2).sum(axis=1))
         nothing = 1e-13 * free * np.linalg.norm(self.R, axis=0).min(initial=np.finfo(float).max)
         return np.where(fixed | (size <= nothing), 0.0, MARGIN * size)
+
+    def variances(self, rows: Index) -> tuple[Float, Float]:
+        """Lower and upper bounds of the variances of some figures; 0 of those that are known exactly."""
+        figures, (N, _, turned) = self._listed.figures[rows], self._listed.parts
+        size, lengths = np.linalg.norm(figures @ self.R, axis=1), np.sqrt(figures.power(2).sum(axis=1))
+        error = (4 + N.shape[0]) * ROUNDING * np.linalg.norm(abs(figures) @ abs(self.R), axis=1)
+        error += turned * np.linalg.norm(self._turn) * lengths
+        free = np.linalg.norm(figures @ N, axis=1) > 10 * turned * lengths
+        lower, upper = np.maximum(size - error, 0.0) ** 2 / (1 + self._apart), (size + error) ** 2 / (1 - self._apart)
+        return lower * free, upper * free
 
 
 def _what_counts(B: Float, rounding: Float) -> Float:

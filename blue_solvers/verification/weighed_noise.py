@@ -224,7 +224,8 @@ class WeighedNoise:
             return own + shrunk @ own, own + abs(U) @ abs(U).T @ own
         L = cholesky(np.asarray(self.correlated.at(cells) @ np.eye(cells.size)), lower=True)
         root = solve_triangular(L, np.eye(cells.size), lower=True)
-        return root, abs(root) @ (abs(L) @ abs(root))
+        sizes = abs(root) @ abs(L)
+        return root, sizes @ (sizes.T @ abs(root))
 
     def _solve(self, noise: Noise, q: Float) -> Float:
         if not noise.is_shared:
