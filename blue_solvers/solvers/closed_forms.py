@@ -121,7 +121,8 @@ class FormEstimate(Prepared):
         return self._method.apply(Y), self.info
 
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        return self._method.apply(Y), replace(self.info, violation=self._method.violation(Y))
+        X, violation = self._method.apply_checked(Y)
+        return X, replace(self.info, violation=violation)
 
     def adjoint(self, V: Float) -> Float:
         return self._method.adjoint(V)
@@ -134,10 +135,6 @@ class _TwoPassEstimate(FormEstimate):
     """The two passes, and a third for chosen functionals."""
 
     _method: TreeForm
-
-    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        X, violation = self._method.apply_checked(Y)
-        return X, replace(self.info, violation=violation)
 
     def variances_by_table(self) -> TableVariances:
         return self._method.variances_by_table()

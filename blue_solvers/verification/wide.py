@@ -346,6 +346,8 @@ def variances_between(problem: Problem, noise: WeighedNoise) -> tuple[Float, Flo
     NotCertifiedError
         Where tables are of groups, or no observed one contains a desired one, or they are more than `Separated` takes.
     """
+    if not problem.is_tabular:
+        raise NotCertifiedError("its variances have no closed form")
     family = Separated(problem, noise)
     if family.groups or any(table.axes not in family.numbers for table in problem.desired_tables):
         raise NotCertifiedError("its variances have no closed form")
