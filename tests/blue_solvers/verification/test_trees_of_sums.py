@@ -1,4 +1,4 @@
-"""Summing matrices: nodes that nest are proved as geounits, whatever was measured of them, those that cross as areas."""
+"""Summing matrices: nodes that nest are proved as geounits, whatever was measured, those that cross as areas."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_bounds_hold_and_right_answers_are_proved(seed: int, leaves: int, plante
     planted=st.sampled_from([0.0, 1e-7, 1e-3, 1.0]),
 )
 def test_nodes_that_cross_are_proved_by_sums(seed: int, leaves: int, exact: bool, planted: float) -> None:
-    """Sums of any weights, leaves measured twice, a sum known exactly; beside dense least squares, no list of counts."""
+    """Sums of any weights, leaves measured twice, a sum known exactly, by no list; beside dense least squares."""
     rng = np.random.default_rng(seed)
     sums = rng.choice([0.0, 1.0, 1.0, -1.0, 2.5], (int(rng.integers(1, 6)), leaves))
     sums[0] = 1.0
