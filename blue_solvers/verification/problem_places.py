@@ -177,7 +177,9 @@ def _areas(
     for above in range(number) if all_above else np.flatnonzero(of_parents).tolist():
         if all_above:
             own = tree.ancestors_at(nodes, above)
-        area = np.where((own >= 0) & (tree.level_of[own] == above), tree.rank_in_level[own], -1)
+        area = tree.rank_in_level[own]
+        if all_above or of_parents[above] < own.size:
+            area = np.where((own >= 0) & (tree.level_of[own] == above), area, -1)
         found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
     return found
 
