@@ -284,11 +284,9 @@ class Reach(NamedTuple):
     @classmethod
     def of_sets(cls, area: Index, into: Index) -> Reach:
         """Of leaves each in one area, or in none, -1."""
-        inside = area >= 0
-        if inside.all():
-            return cls(np.arange(area.size + 1), area, np.ones(area.size), into, single=True)
-        starts = np.concatenate([[0], np.cumsum(inside)])
-        return cls(starts, area[inside], np.ones(int(starts[-1])), into)
+        starts = np.append(0, np.cumsum(area >= 0))
+        single = bool(starts[-1] == area.size)
+        return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
 
     def step(self, cells: Cells, sums: Cells) -> Integers:
         """Of rows of cells and their sums, as `add_up` takes it."""
@@ -316,9 +314,9 @@ class Reach(NamedTuple):
     def sizes_in_leaves(self, sizes: Float) -> Float:
         """What areas of such sizes come to at most in leaves, (rows,)."""
         own = sizes[self.areas]
-        if self.single:
-            return own
-        return np.bincount(self.rows, abs(self.weights) * own, self.starts.size - 1).astype(float, copy=False)
+        if not self.single:
+            own = np.bincount(self.rows, abs(self.weights) * own, self.starts.size - 1).astype(float, copy=False)
+        return own
 
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
