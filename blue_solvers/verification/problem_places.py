@@ -26,6 +26,7 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.spine import ONE_PLACE
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
@@ -271,7 +272,7 @@ def _level(
 
     That is the smallest with one factor more, or the table that holds it.
     """
-    own, where = [sheet for sheet in sheets if sheet.level == number], f" of {name!r}" if rows > 1 or number else ""
+    own, where = [sheet for sheet in sheets if sheet.level == number], f" of {name!r}" * (name not in ONE_PLACE.levels)
     for sheet in own:
         holder = next((i for i, table in enumerate(tables) if refines(schema, table, sheet.table)), None)
         if holder is None:
