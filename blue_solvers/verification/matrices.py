@@ -75,19 +75,25 @@ class Listed:
         Returns
         -------
         N : ndarray, (N, r)
-            A basis of all that changes nothing known exactly, F N = 0.
+            A basis of all that changes nothing known exactly, F N = 0; (0, 0) where nothing is known.
         inverse : ndarray, (N, k)
             F^+: the least change of the counts that changes what is known exactly so.
         rounding : float
             How far rounding may have turned the basis.
         """
         if not self.f.size:
-            return np.eye(self.M.shape[1]), np.zeros((self.M.shape[1], 0)), 0.0
+            return np.eye(0), np.zeros((self.M.shape[1], 0)), 0.0
         U, values, rows = np.linalg.svd(self.F.toarray() / self.units[:, None])
         zero, largest = max(self.F.shape) * ROUNDING, float(values.max(initial=0.0))
         rank, clear = (int(np.count_nonzero(values > least * largest)) for least in (zero, INDEPENDENT))
         inverse = (rows[:clear].T / values[:clear]) @ U[:, :clear].T / self.units
         return rows[rank:].T, inverse, zero * largest / float(values[rank - 1]) if rank else 0.0
+
+    def freely(self, sums: sparse.csr_array, sizes: bool = False) -> Float:
+        """Sums of counts as those of what is free, (rows, r), or bounds of their sizes."""
+        if not self.f.size:
+            return abs(sums).toarray() if sizes else sums.toarray()
+        return abs(sums) @ abs(self.parts[0]) if sizes else sums @ self.parts[0]
 
     @property
     def has_few_figures(self) -> bool:
@@ -122,14 +128,8 @@ def certify_listed(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
         If there are too many counts, or the rank of their sums is not clear.
     """
     noise, listed = WeighedNoise.of(problem), Listed(problem, y, made)
-    if not listed.has_few_figures:
-        raise NotCertifiedError(
-            f"{'exact knowledge' * bool(listed.f.size) or 'its counts'} among {listed.figures.shape[0]:,} figures: "
-            f"dense algebra, which is for {MOST_COUNTS:,} counts where something is known exactly, and "
-            f"{MOST_FIGURES:,} figures times counts, at most"
-        )
-    rho, off = noise.weighted(y - x)
     free = FreeCounts(listed, noise)
+    rho, off = noise.weighted(y - x)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
     v = _disagreement(listed, noise, figures, scale)
@@ -154,15 +154,21 @@ class FreeCounts:
     Raises
     ------
     NotCertifiedError
-        If no gap tells singular values that are 0 from others, or the noise has no entries.
+        If there are too many counts, no gap tells singular values that are 0 from others, or noise is too uneven.
     """
 
     def __init__(self, listed: Listed, noise: WeighedNoise) -> None:
         require_time()
+        if not listed.has_few_figures:
+            raise NotCertifiedError(
+                f"{'exact knowledge' * bool(listed.f.size) or 'its counts'} among {listed.figures.shape[0]:,} figures: "
+                f"dense algebra, which is for {MOST_COUNTS:,} counts where something is known exactly, and "
+                f"{MOST_FIGURES:,} figures times counts, at most"
+            )
         self._listed, self._cells = listed, np.flatnonzero(noise.noisy)
         (N, _, self._turned), M = listed.parts, listed.M[self._cells]
         root, size = noise.inverse_root(self._cells)
-        W, sizes = M @ N, abs(M) @ abs(N)
+        W, sizes = listed.freely(M), listed.freely(M, sizes=True)
         V = _what_counts(W, self._turned * np.linalg.norm(sizes, axis=0))
         B, sizes = root @ (W @ V), size @ (sizes @ abs(V))
         lengths = np.linalg.norm(B, axis=0)
@@ -170,7 +176,8 @@ class FreeCounts:
         if values.size and values[-1] <= max(B.shape) * ROUNDING * values[0]:
             raise NotCertifiedError("its noise is too uneven beside its weights")
         turn = rows.T / values / lengths[:, None]
-        self._turn, self.R = V @ turn, N @ (V @ turn)
+        self._turn = V @ turn
+        self.R = N @ self._turn if listed.f.size else self._turn
         adds = (4 + sum(W.shape)) * ROUNDING + self._turned
         one = B @ turn
         apart = np.linalg.norm(one.T @ one - np.eye(values.size)) + 2 * adds * np.linalg.norm(sizes @ abs(turn))
@@ -193,19 +200,19 @@ class FreeCounts:
 
     def least_standard_errors(self) -> Float:
         """Of every figure from below, (n + c,); 0 where it may be known exactly."""
-        figures, (N, _, turned) = self._listed.figures, self._listed.parts
-        size, free = np.linalg.norm(figures @ self.R, axis=1), np.linalg.norm(figures @ N, axis=1)
-        fixed = free < max(FIXED, turned) * np.sqrt(figures.power(2).sum(axis=1))
+        figures, free = self._listed.figures, np.linalg.norm(self._listed.freely(self._listed.figures), axis=1)
+        size = np.linalg.norm(figures @ self.R, axis=1)
+        fixed = free < max(FIXED, self._turned) * np.sqrt(figures.power(2).sum(axis=1))
         nothing = 1e-13 * free * np.linalg.norm(self.R, axis=0).min(initial=np.finfo(float).max)
         return np.where(fixed | (size <= nothing), 0.0, MARGIN * size)
 
     def variances(self, rows: Index) -> tuple[Float, Float]:
         """Lower and upper bounds of the variances of some figures; 0 of those that are known exactly."""
-        figures, (N, _, turned) = self._listed.figures[rows], self._listed.parts
+        figures, turned = self._listed.figures[rows], self._turned
         size, lengths = np.linalg.norm(figures @ self.R, axis=1), np.sqrt(figures.power(2).sum(axis=1))
-        error = (4 + N.shape[0]) * ROUNDING * np.linalg.norm(abs(figures) @ abs(self.R), axis=1)
+        error = (4 + len(self.R)) * ROUNDING * np.linalg.norm(abs(figures) @ abs(self.R), axis=1)
         error += turned * np.linalg.norm(self._turn) * lengths
-        free = np.linalg.norm(figures @ N, axis=1) > 10 * turned * lengths
+        free = np.linalg.norm(self._listed.freely(figures), axis=1) > 10 * turned * lengths
         lower, upper = np.maximum(size - error, 0.0) ** 2 / (1 + self._apart), (size + error) ** 2 / (1 - self._apart)
         return lower * free, upper * free
 

@@ -113,8 +113,6 @@ def _listed_variances(problem: Problem, noise: WeighedNoise) -> tuple[Float, Flo
     if not can_be_listed(problem, made):
         raise NotCertifiedError("its counts are too many to list")
     listed = Listed(problem, np.zeros(problem.observed.size), made)
-    if not listed.has_few_figures:
-        raise NotCertifiedError("its counts are too many to list")
     return FreeCounts(listed, noise).variances(first + np.arange(problem.desired.size))
 
 
