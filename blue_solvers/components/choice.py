@@ -46,6 +46,9 @@ class Components(Protocol):
     def violation(self, Y: Float) -> float:
         """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y."""
 
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and its violation."""
+
 
 def components_of(problem: Problem) -> Components:
     """Of few cells small matrices, otherwise the sweeps, or two passes where recodes make too many groups for them."""
@@ -130,6 +133,10 @@ class MatrixForm:
         for i, table in enumerate(self._tables):
             worst = float(np.maximum(worst, abs(self._sums(table, cells) - X[self._layout.block(i)]).max()))
         return worst
+
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and its violation."""
+        return self.apply(Y), self.violation(Y)
 
 
 @lru_cache

@@ -116,6 +116,10 @@ class ConditionedEstimate:
         gaps = E @ self._observed.apply(Y - changed) - b[:, None]
         return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
 
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and its violation."""
+        return self.apply(Y), self.violation(Y)
+
 
 def form_of_places(problem: Problem) -> Components:
     """The exact estimate of a problem of equal variances within the tables of a geounit, but for its equalities."""

@@ -76,14 +76,14 @@ class AreaForm:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        return self._estimate(Y)[0]
+        return self.apply_checked(Y)[0]
 
     def violation(self, Y: Float) -> float:
         """Largest disagreement between areas, of any component, in sums over groups and contrasts of as many cells."""
-        return self._estimate(Y)[1]
+        return self.apply_checked(Y)[1]
 
-    def _estimate(self, Y: Float) -> tuple[Float, float]:
-        """The desired cells, (m, K), and the largest disagreement between areas."""
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and its violation."""
         result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
         given, found = self._observed.slots(Y), self._desired.blocks(result)
         for own in self._shared:

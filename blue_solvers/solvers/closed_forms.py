@@ -134,7 +134,8 @@ class FormEstimate(Prepared):
         return self._method.apply(Y), self.info
 
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        return self._method.apply(Y), replace(self.info, violation=self._method.violation(Y))
+        X, violation = self._method.apply_checked(Y)
+        return X, replace(self.info, violation=violation)
 
     def adjoint(self, V: Float) -> Float:
         return self._method.adjoint(V)
@@ -151,10 +152,6 @@ class _TwoPassEstimate(FormEstimate):
     def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
         super().__init__(problem, form, info)
         self.has_exact_zeros = True
-
-    def apply_checked(self, Y: Float) -> tuple[Float, Info]:
-        X, violation = self._method.apply_checked(Y)
-        return X, replace(self.info, violation=violation)
 
     def variances(self) -> Float:
         return self._method.variances(least_variance(self.problem))

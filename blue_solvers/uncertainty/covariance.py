@@ -14,7 +14,12 @@ from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SeaBlue
 from blue_solvers.uncertainty.functionals import as_operator, cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
-from blue_solvers.verification.variance_bounds import VarianceBounds, certify_variances, unit_noise
+from blue_solvers.verification.variance_bounds import (
+    VarianceBounds,
+    bounds_at_once,
+    certify_variances,
+    unit_noise,
+)
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
@@ -89,7 +94,8 @@ def variances(P: BlueOperator, method: str = "solver") -> Float:
 def proved_variances(P: BlueOperator | Problem, cells: Cells) -> VarianceBounds:
     """Two numbers between which the variance of every chosen cell of the best estimate is proved to be.
 
-    Its covariances with all cells are worked out by the solver, refined once, and proved without it.
+    Those of plain tables of one place, and of few counts, are all worked out at once. Elsewhere a cell's covariances
+    with all cells are worked out by the solver, refined once, and proved without it.
 
     Parameters
     ----------
@@ -100,7 +106,7 @@ def proved_variances(P: BlueOperator | Problem, cells: Cells) -> VarianceBounds:
     Returns
     -------
     VarianceBounds
-        Three applies over the observed layout, and a certificate, for every cell.
+        Where not all at once: three applies over the observed layout, and a certificate, for every cell.
 
     Raises
     ------
@@ -118,6 +124,8 @@ def proved_variances(P: BlueOperator | Problem, cells: Cells) -> VarianceBounds:
     """
     P = as_operator(P)
     positions = cell_weights(P, cells).indices
+    if (found := bounds_at_once(P.problem, positions)) is not None:
+        return found
     observed, sums = P.over_observed, unit_noise(P.problem, positions)
     known = np.nan_to_num(sums)
     columns = observed @ known

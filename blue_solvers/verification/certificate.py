@@ -24,7 +24,7 @@ from blue_solvers.verification.weighed_noise import (
     numbers_over,
 )
 from blue_solvers.verification.wide import Separated, are_of_groups, certify_wide
-from constraint_builders import Problem, Schema
+from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.schema_order import in_schema_order
@@ -126,11 +126,31 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
         wanted = None if wanted is None else _laid_out(wanted, tree.desired, problem.desired.size)
         x = _laid_out(x, tree.observed, problem.observed.size)
         y = _laid_out(y, tree.observed, problem.observed.size, 0.0)  # the others were not measured
+    elif (nodes := _over_areas(problem)) is not None:
+        problem, own = nodes
+        y, x = y[own], x[own]
     try:
         bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
     except NotCertifiedError as refusal:
         return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
     return judged(bound, violation)
+
+
+def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
+    """Sums of leaves as areas of them, with the node of every cell; None where not every leaf was measured itself."""
+    if problem.summing is None or problem.noise.covariance is not None or problem.has_equalities:
+        return None
+    S = problem.summing.matrix
+    single = np.flatnonzero(np.diff(S.indptr) == 1)
+    single = single[S.data[S.indptr[single]] == 1]
+    leaves, first = np.unique(S.indices[S.indptr[single]], return_index=True)
+    alone = single[first]
+    sums = np.setdiff1d(np.arange(S.shape[0]), alone)
+    if leaves.size < S.shape[1] or not sums.size or np.isinf(problem.variances[alone]).any():
+        return None
+    observed = {"Sums": {"total": problem.variances[sums]}, "Leaf": {"total": problem.variances[alone]}}
+    areas = Areas(leaves.size, {"Sums": S[sums]})
+    return Problem(Schema({"node": 1}), observed, areas=areas), np.concatenate([sums, alone])
 
 
 def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:

@@ -273,21 +273,20 @@ def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Flo
 
 
 class Reach(NamedTuple):
-    """Of some leaves the areas of a level that they are in: see `add_up`."""
+    """Of some leaves the areas of a level that they are in: see `add_up`; `single` says that each is in just one."""
 
     starts: Index
     areas: Index
     weights: Float
     into: Index
+    single: bool = False
 
     @classmethod
     def of_sets(cls, area: Index, into: Index) -> Reach:
         """Of leaves each in one area, or in none, -1."""
-        inside = area >= 0
-        if inside.all():
-            return cls(np.arange(area.size + 1), area, np.ones(area.size), into)
-        starts = np.concatenate([[0], np.cumsum(inside)])
-        return cls(starts, area[inside], np.ones(int(starts[-1])), into)
+        starts = np.append(0, np.cumsum(area >= 0))
+        single = bool(starts[-1] == area.size)
+        return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
 
     def step(self, cells: Cells, sums: Cells) -> Integers:
         """Of rows of cells and their sums, as `add_up` takes it."""
@@ -297,11 +296,27 @@ class Reach(NamedTuple):
     @property
     def rows(self) -> Index:
         """The leaf of every entry."""
-        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+        return (
+            np.arange(self.areas.size)
+            if self.single
+            else np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+        )
 
     def to_power(self, power: int) -> Reach:
         """With powers of the weights' sizes."""
-        return self._replace(weights=abs(self.weights) ** power)
+        return self if self.single else self._replace(weights=abs(self.weights) ** power)
+
+    def sizes_in_areas(self, sizes: Float, count: int) -> Float:
+        """What leaves of such sizes, (rows,), come to at most in so many areas."""
+        own = sizes if self.single else abs(self.weights) * sizes[self.rows]
+        return np.bincount(self.areas, own, count).astype(float, copy=False)
+
+    def sizes_in_leaves(self, sizes: Float) -> Float:
+        """What areas of such sizes come to at most in leaves, (rows,)."""
+        own = sizes[self.areas]
+        if not self.single:
+            own = np.bincount(self.rows, abs(self.weights) * own, self.starts.size - 1).astype(float, copy=False)
+        return own
 
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
@@ -316,7 +331,7 @@ def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
 
 def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step: Integers) -> None:
     given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
-    kernel(given.reshape(len(given), -1), step, *reach, whole.reshape(2, -1))
+    kernel(given.reshape(len(given), -1), step, *reach[:4], whole.reshape(2, -1))
     if whole is not changed:
         changed[...] = whole
 

@@ -55,8 +55,7 @@ class LeafCells:
             """Add cells to those of areas, and how far all cells of a row may be off together, (rows,)."""
             for above, reach in areas.items():
                 add(cells, reach, self.total[above])
-                shares = abs(reach.weights) * error[reach.rows] * (1 + count * ROUNDING)
-                self.error[above] += np.bincount(reach.areas, shares, self.error[above].size)
+                self.error[above] += reach.sizes_in_areas(error, self.error[above].size) * (1 + count * ROUNDING)
 
         for number, some in enumerate(self.places.leaves):
             require_time()

@@ -167,7 +167,7 @@ class MovedResiduals:
         for above, reach in areas.items():
             given, most = self._handed[above]
             spread(given, reach, said)
-            size += np.bincount(reach.rows, abs(reach.weights) * most[reach.areas], size.size)
+            size += reach.sizes_in_leaves(most)
         return size
 
     def _hand_on(self) -> None:

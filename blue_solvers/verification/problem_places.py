@@ -26,7 +26,8 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table, make_table, parse_table
+from constraint_builders.description.spine import ONE_PLACE
+from constraint_builders.description.table import Table, parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**17  # cells of leaves worked on at a time
@@ -125,15 +126,14 @@ def tree_places(
     """
     levels, level_tables = [], [*level_tables, *_known_below(schema, tree, finest, summaries or {})]
     for number, members in enumerate(tree.members):
-        own = [placed for placed in level_tables if placed.level == number]
-        _lay_steps(schema, (finest[number],), own)
         here = as_slice(members)
         parent, children = tree.parent[here], tree.child_counts[here]
         alone = (tree.child_counts[parent] == 1) | (parent < 0)
         above = _areas(schema, tree, finest, number, members) if children.any() else {}
-        places, tables = np.ones((3, members.size if alone.any() else 1)), (finest[number],)
-        places[1] = alone if alone.any() else 0.0
-        levels.append(Level(tree.levels[number], number, members.size, tables, own, places, above))
+        described = np.ones((3, members.size if alone.any() else 1))
+        described[1] = alone if alone.any() else 0.0
+        name, own = tree.levels[number], finest[number : number + 1]
+        levels.append(_level(schema, name, number, members.size, own, level_tables, described, above))
     leaves = []
     for number, members in enumerate(tree.members):
         whole = members[tree.child_counts[members] == 0]
@@ -175,7 +175,9 @@ def _areas(
     for above in range(number) if all_above else np.flatnonzero(of_parents).tolist():
         if all_above:
             own = tree.ancestors_at(nodes, above)
-        area = np.where((own >= 0) & (tree.level_of[own] == above), tree.rank_in_level[own], -1)
+        area = tree.rank_in_level[own]
+        if all_above or of_parents[above] < own.size:
+            area = np.where((own >= 0) & (tree.level_of[own] == above), area, -1)
         found[above] = Reach.of_sets(area, _map(schema, finest[number], finest[above]))
     return found
 
@@ -188,18 +190,9 @@ def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
     NotCertifiedError
         If no tables of the leaves hold all others.
     """
-    level_tables = _level_tables(problem, y, x, made)
-    finest = holds_all(problem, made)
-    if finest is None and (problem.areas is not None or problem.domain.spine.size == 1):
-        return _crossing_places(problem, level_tables)
+    level_tables, finest = _level_tables(problem, y, x, made), holds_all(problem, made)
     if finest is None:
-        schema, level = problem.domain.schema, problem.domain.spine.levels[-1]
-        axes = {axis for table in problem.observed_tables for axis in table.axes}
-        whole = make_table(schema, tuple(schema.names[axis] for axis in sorted(axes)))
-        raise NotCertifiedError(
-            f"its counts are too many to list, and no table that was measured at {level!r} holds all others: a "
-            f"measurement of {whole.name!r} there, with any variance, would let sums prove it"
-        )
+        return _crossing_places(problem, level_tables)
     return tree_places(problem.domain.schema, problem.domain.spine, finest, level_tables, problem.zeros)
 
 
@@ -223,35 +216,39 @@ def _level_tables(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -
 
 
 def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable]) -> PlacedTables:
-    """Of areas, or of one place: several tables may hold all others."""
+    """Of areas, a spine or one place: several tables may hold all others, which were measured in all leaves."""
     places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
     if problem.areas is not None:
         for placed in level_tables:  # other layers of leaves are the leaves too
             layer = problem.areas.layer(places.levels[placed.level])
             placed.level = last if layer.is_of_leaves else placed.level
+    members = [places.leaves_of(number) for number in range(last + 1)]
+    if members[last].shape[0] < members[last].shape[1]:
+        raise NotCertifiedError(
+            f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
+            "was measured where branches end holds all others: one that does would let sums prove it"
+        )
     in_use = [placed for placed in level_tables if _is_in_use(problem, placed)]
     of_leaves = [placed for placed in in_use if placed.level == last]
     tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema)
-    if len(tables) > MOST_HOLDING and problem.areas is None:
+    if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
             f"sums take {MOST_HOLDING}, but for plain tables"
         )
     levels = []
-    for number, name in enumerate(places.levels):
-        own, members = [placed for placed in in_use if placed.level == number], places.leaves_of(number)
-        _hold(schema, tables, own, "" if problem.areas is None else f" of {name!r}")
-        weight = abs(members).max(axis=1).toarray().ravel() if members.nnz else np.zeros(members.shape[0])
-        squares = float(members.power(2).sum(axis=0).max(initial=0.0)) or 1.0
+    for number, own in enumerate(members):
+        weight = abs(own).max(axis=1).toarray().ravel() if own.nnz else np.zeros(own.shape[0])
+        squares = float(own.power(2).sum(axis=0).max(initial=0.0)) or 1.0
         described = np.stack([weight, np.zeros(weight.size), np.full(weight.size, squares)])
-        levels.append(Level(name, number, weight.size, tables, own, described))
-    leaves = []
-    by_leaf = {number: places.leaves_of(number).tocsc() for number in range(last) if levels[number].level_tables}
+        levels.append(_level(schema, places.levels[number], number, weight.size, tables, in_use, described))
+    leaves: list[Leaves] = []
+    by_leaf = {number: own.tocsc() for number, own in enumerate(members[:last]) if levels[number].level_tables}
     for some, margins in _alike(problem, levels[last]):
         reach = {}
-        for number, members in by_leaf.items():
-            own = sparse.csc_array(members[:, some])
-            reach[number] = Reach(own.indptr.astype(np.intp), own.indices.astype(np.intp), own.data, NO_MAP)
+        for number, own in by_leaf.items():
+            inside = sparse.csc_array(own[:, some])
+            reach[number] = Reach(inside.indptr.astype(np.intp), inside.indices.astype(np.intp), inside.data, NO_MAP)
         empty = NONE_EMPTY
         if margins is not None and not margins.free.all():
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
@@ -261,28 +258,40 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable]) -> Pl
     return PlacedTables(schema, levels, leaves, nest=False)
 
 
-def _hold(schema: Schema, tables: Sequence[Table], level_tables: Sequence[LevelTable], where: str) -> None:
-    """Say of every table which table holds it."""
-    for placed in level_tables:
+def _level(
+    schema: Schema,
+    name: str,
+    number: int,
+    rows: int,
+    tables: Sequence[Table],
+    level_tables: Sequence[LevelTable],
+    described: Float,
+    above: dict[int, Reach] | None = None,
+) -> Level:
+    """A level with its level_tables, of which it is said which table holds each, and what it is summed from.
+
+    That is the smallest with one factor more, or the table that holds it.
+    """
+    own = [placed for placed in level_tables if placed.level == number]
+    where = "" if name in ONE_PLACE.levels else f" of {name!r}"
+    for placed in own:
         cover = next((i for i, table in enumerate(tables) if refines(schema, table, placed.table)), None)
         if cover is None:
             raise NotCertifiedError(
                 "its counts are too many to list, and no table that was measured in all leaves holds "
-                f"{placed.table.name!r}{where}: a measurement of it there, or of a finer table, would let sums prove it"
+                f"{placed.table.name!r}{where}: a measurement of it there, or of a finer table, "
+                "would let sums prove it"
             )
         placed.cover = cover
-    _lay_steps(schema, tables, level_tables)
-
-
-def _lay_steps(schema: Schema, tables: Sequence[Table], level_tables: Sequence[LevelTable]) -> None:
-    """Say of every table what it is summed from: the smallest with one factor more, or the one that holds it."""
-    by_factors = {(placed.cover, frozenset(placed.table.factors)): placed for placed in level_tables}
-    for placed in level_tables:
-        whole, own = tables[placed.cover], frozenset(placed.table.factors)
-        more = (by_factors.get((placed.cover, own | {factor})) for factor in whole.factors if factor not in own)
+    by_factors = {(placed.cover, frozenset(placed.table.factors)): placed for placed in own}
+    for placed in own:
+        whole, factors = tables[placed.cover], frozenset(placed.table.factors)
+        others = [factor for factor in whole.factors if factor not in factors]
+        more = [by_factors.get((placed.cover, factors | {factor})) for factor in others]
         between = [other for other in more if other is not None and placed.table.size < other.table.size < whole.size]
         placed.through = min(between, key=lambda other: other.table.size, default=None)
         placed.into = _map(schema, whole if placed.through is None else placed.through.table, placed.table)
+    return Level(name, number, rows, tuple(tables), own, described, above or {})
 
 
 def _is_in_use(problem: Problem, placed: LevelTable) -> bool:

@@ -17,13 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.certificate import Certificate, certify
-from blue_solvers.verification.matrices import Listed, can_be_listed, has_few_figures
+from blue_solvers.verification.matrices import FreeCounts, Listed, can_be_listed
+from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
+from blue_solvers.verification.wide import variances_between
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, inverse_order
+from constraint_builders.schema_order import in_schema_order
 
 EXACT_TO = 1e-13  # of the largest figure: what figures known exactly may be off by in a certificate
+CLOSED_FORM, BY_COUNTS = (
+    "tables of one place have variances in closed form",
+    "all that measurements leave free of counts",
+)
+KNOWN = "it is known exactly: it follows from what is"
 PROVED = 1e-7  # of a variance: what is left open of one that is called proved
 
 
@@ -60,6 +69,51 @@ class VarianceBounds:
         found = self.proved
         open_ = "" if found.all() else f"; not of cell {self.cells[~found][0]}: {self.reasons[int(np.argmin(found))]}"
         return f"proved of {np.count_nonzero(found):,} of {found.size:,} variances to {PROVED:g} of themselves{open_}"
+
+
+def bounds_at_once(problem: Problem, cells: Sequence[int] | ArrayLike) -> VarianceBounds | None:
+    """What is proved of variances without any column of the covariance; None where not all of them are proved.
+
+    Those of plain tables of one place have a closed form; of few counts a basis of what is free says all.
+
+    Parameters
+    ----------
+    problem : Problem
+    cells : sequence of int, (K,)
+        Positions in the desired layout.
+
+    Returns
+    -------
+    VarianceBounds or None
+    """
+    chosen, order = problem.desired.positions(cells), in_schema_order(problem)
+    if problem.undetermined is not None:
+        return None
+    for proof, reason in ((variances_between, CLOSED_FORM), (_listed_variances, BY_COUNTS)):
+        try:
+            both = proof(order.problem, WeighedNoise.of(order.problem))
+        except NotCertifiedError:
+            continue
+        place = inverse_order(order.desired, problem.desired.size)[chosen]
+        lower, upper = (own[place] for own in both)
+        reasons = (reason,) * upper.size if upper.all() else tuple(KNOWN if most == 0 else reason for most in upper)
+        found = VarianceBounds(chosen, lower, upper, reasons)
+        if found.proved.all():
+            return found
+    return None
+
+
+@one_blas_thread()
+def _listed_variances(problem: Problem, noise: WeighedNoise) -> tuple[Float, Float]:
+    """Bounds of the variances of all desired cells, (m,) each, of counts that can be listed."""
+    made, first = list[Claim](), 0
+    if problem.is_tabular:
+        tables = zip(problem.desired_levels, problem.desired_tables, strict=True)
+        made, first = [Claim(i, *own, np.zeros(0)) for i, own in enumerate(tables)], problem.observed.size
+    if not can_be_listed(problem, made):
+        raise NotCertifiedError("its counts are too many to list")
+    listed = Listed(problem, np.zeros(problem.observed.size), made)
+    return FreeCounts(listed, noise).variances(first + np.arange(problem.desired.size))
 
 
 def unit_noise(problem: Problem, cells: Sequence[int] | ArrayLike) -> Float:
@@ -125,7 +179,7 @@ def certify_variances(
             reasons.append("it is no sum of cells that were measured")
             continue
         if _is_known_exactly(listed, weights[:, k]):
-            reasons.append("it is known exactly: it follows from what is")
+            reasons.append(KNOWN)
             upper[k] = 0.0
             continue
         proof = _closest(centred, sums[:, k], seen[:, k], None if same else claimed[:, k])
@@ -147,7 +201,7 @@ def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Cer
 
 def _is_known_exactly(listed: Listed | None, weights: Float) -> bool:
     """Whether a sum of measured cells follows from what is known exactly, but for rounding."""
-    if listed is None or not listed.F.shape[0] or not has_few_figures(listed):
+    if listed is None or not listed.F.shape[0] or not listed.has_few_figures:
         return False
     free, _, rounding = listed.parts
     counts = weights @ listed.M

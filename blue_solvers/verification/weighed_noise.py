@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsqr, splu
 
 from constraint_builders import Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
@@ -211,16 +212,20 @@ class WeighedNoise:
         """An upper bound of sqrt(v' Sigma^-1 v) over the noisy cells."""
         return float(np.linalg.norm(v * reciprocal(self.least))) * (1 + v.size * ROUNDING)
 
-    def dense(self) -> Float | None:
-        """Sigma of the noisy cells; None where its entries are not known or it is diagonal."""
-        cells = np.flatnonzero(self.noisy)
+    def inverse_root(self, cells: Index) -> tuple[Any, Any]:
+        """Of some cells' covariance an R with R'R = Sigma^-1, and what bounds its roundings beside those of doubles."""
         if self.correlated is None:
-            return None
-        if self.correlated.is_shared:
-            U = self.correlated.sources[cells]
-            return np.diag(self.least[cells] ** 2) + U @ U.T
-        entries = self.correlated.entries()
-        return None if entries is None else entries.toarray()[np.ix_(cells, cells)]
+            root = sparse.diags_array(1 / self.sd[cells])
+            return root, root
+        if self.correlated.is_shared:  # whose own noise a Cholesky factor would lose beside what cells share
+            own = sparse.diags_array(1 / self.least[cells])
+            U, values, _ = np.linalg.svd(own @ self.correlated.sources[cells], full_matrices=False)
+            shrunk = (U * (1 / np.hypot(1, values) - 1)) @ U.T
+            return own + shrunk @ own, own + abs(U) @ abs(U).T @ own
+        L = cholesky(np.asarray(self.correlated.at(cells) @ np.eye(cells.size)), lower=True)
+        root = solve_triangular(L, np.eye(cells.size), lower=True)
+        sizes = abs(root) @ abs(L)
+        return root, sizes @ (sizes.T @ abs(root))
 
     def _solve(self, noise: Noise, q: Float) -> Float:
         if not noise.is_shared:

@@ -64,9 +64,9 @@ class Groups(NamedTuple):
     into: Index
 
 
-def are_of_groups(problem: Problem) -> Flags:
-    """Which observed tables have groups of levels, (tables,)."""
-    names, tables = {*problem.domain.schema.names}, problem.observed_tables
+def are_of_groups(problem: Problem, tables: Sequence[Table] | None = None) -> Flags:
+    """Which tables, the observed ones by default, have groups of levels, (tables,)."""
+    names, tables = {*problem.domain.schema.names}, problem.observed_tables if tables is None else tables
     if not problem.domain.schema.recodes:
         return np.zeros(len(tables), dtype=bool)
     return np.array([not names.issuperset(table.factors) for table in tables])
@@ -139,9 +139,9 @@ class Separated:
             found[without] += found[table] / levels
         return found
 
-    def least_variances(self) -> Float:
-        """Of a cell of every table, were all variances within each table as small as the least."""
-        density, share = self.densities(self.least, self.besides), np.ones_like(self.least)
+    def variances(self, density: Float) -> Float:
+        """Of a cell of every table, of that information about every set's part, (tables,)."""
+        share = np.ones_like(density)
         for table, _, levels in self.tables.by_axis:
             share[table] *= 1 - 1 / levels
         found = np.divide(share, density, out=np.where(share > 0, np.inf, 0.0), where=density > 0)
@@ -154,25 +154,31 @@ class Separated:
         """The number of every table, by its variables."""
         keys = dict(zip(self.tables.place_of.tolist(), self._keys, strict=True))
         for own, coarse, axis, *_ in self.tables.up.tolist():
-            keys.setdefault(coarse, tuple(other for other in keys[own] if other != axis))
+            if coarse not in keys:
+                keys[coarse] = tuple(other for other in keys[own] if other != axis)
         return {key: number for number, key in keys.items()}
 
-    def least_variances_of(self, key: Key, groups: list[Float]) -> Float:
-        """Of the cells of a table that sums those of `key`, (cells,), as `least_variances`.
+    def variances_of(self, table: Table, density: Float) -> Float:
+        """Of the cells of a table, of groups of levels perhaps, that some observed table contains, (cells,).
 
-        Each is a product of one indicator for every axis, whose `groups` have so many levels: of g levels of n what is
-        constant has g^2 / n^2 of the mean's variance, and the rest g - g^2 / n of a contrast's.
+        Each is a product of one indicator for every axis, of so many levels: of g levels of n what is constant has
+        g^2 / n^2 of the mean's variance, and the rest g - g^2 / n of a contrast's.
         """
-        density = self.densities(self.least, self.besides)
-        found = np.zeros([own.size for own in groups])
-        for part in chain.from_iterable(combinations(key, k) for k in range(len(key) + 1)):
+        fine, found = self.levels_of(table), np.zeros(table.shape)
+        groups = [np.bincount(map_along(self.schema, fine, table, axis)).astype(float) for axis in table.axes]
+        for part in chain.from_iterable(combinations(table.axes, k) for k in range(len(table.axes) + 1)):
             share = np.ones(())
-            for g, axis in zip(groups, key, strict=True):
+            for g, axis in zip(groups, table.axes, strict=True):
                 n = self.tables.shape[axis]
                 share = np.multiply.outer(share, g - g**2 / n if axis in part else (g / n) ** 2)
             precision = density[self.numbers[part]]
             found += np.where(share > 0, share / precision if precision else np.inf, 0.0)
         return found.ravel()
+
+    @property
+    def most(self) -> Float:
+        """More information about every set's part than there is, were all variances within each table the least."""
+        return self.densities(self.least, self.besides)
 
     def norms(self, cells: Float) -> Float:
         """Of every table."""
@@ -194,7 +200,7 @@ def certify_wide(
     certain = _certain(family, cells, claimed, y[family.cells], scale)
     sizes, worst, agreeing = _disagreements(family, cells, certain, claimed)
     steepest, least, variances = (
-        own[: family.count] for own in (family.steepest, family.least, family.least_variances())
+        own[: family.count] for own in (family.steepest, family.least, family.variances(family.most))
     )
     noisy, measured, said = claimed & (least > 0), claimed & (steepest > 0), np.flatnonzero(claimed)
     figure = in_standard_errors(worst[said], np.sqrt(variances[said]), EXACT_TO * scale)
@@ -276,8 +282,7 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
     rounding = float(agreeing[2][number]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
     off = abs(figures - total).astype(float) + rounding * float(np.sqrt(largest))
     off[np.isnan(figures)] = 0.0
-    groups = [np.bincount(map_along(family.schema, fine, table, axis)).astype(float) for axis in table.axes]
-    return off, np.sqrt(family.least_variances_of(table.axes, groups))
+    return off, np.sqrt(family.variances_of(table, family.most))
 
 
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
@@ -331,3 +336,26 @@ def table_deviations(problem: Problem) -> Float | None:
         own = tables.sizes[within] / (variance * table.size)
         variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
     return np.sqrt(np.array(variances))
+
+
+def variances_between(problem: Problem, noise: WeighedNoise) -> tuple[Float, Float]:
+    """Lower and upper bounds of the variance of every desired cell, (m,) each: of the least noise and of the most.
+
+    Raises
+    ------
+    NotCertifiedError
+        Where tables are of groups, or no observed one contains a desired one, or they are more than `Separated` takes.
+    """
+    if not problem.is_tabular:
+        raise NotCertifiedError("its variances have no closed form")
+    family = Separated(problem, noise)
+    if family.groups or any(table.axes not in family.numbers for table in problem.desired_tables):
+        raise NotCertifiedError("its variances have no closed form")
+    slack, tables = 8 * (family.tables.sizes.size + 2 * len(family.tables.shape)) * ROUNDING, problem.desired_tables
+    numbers, of_groups, bounds = [family.numbers[table.axes] for table in tables], are_of_groups(problem, tables), []
+    for density, side in ((family.most, 1 - slack), (family.densities(family.steepest), 1 + slack)):
+        found = np.repeat(family.variances(density)[numbers], problem.desired.sizes)
+        for i in np.flatnonzero(of_groups).tolist():
+            found[problem.desired.block(i)] = family.variances_of(tables[i], density)
+        bounds.append(found * side)
+    return bounds[0], bounds[1]

@@ -135,12 +135,26 @@ class LatticeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K); the memory of all tables where the desired ones lie as in the layout."""
         with self._workers(Y) as workers:
+            return self._given_out(self._estimate(Y, workers), workers)
+
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and its violation."""
+        with self._workers(Y) as workers:
             cells = self._estimate(Y, workers)
-            if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
-                return cells[: self._desired.size]
-            X = np.zeros((self._desired.size, cells.shape[1]))
-            self._go_up([self._results], X, cells, workers)
-            return X
+            worst = self._plan.disagreement(cells)
+            return self._given_out(cells, workers), worst
+
+    def violation(self, Y: Float) -> float:
+        """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
+        return self.apply_checked(Y)[1]
+
+    def _given_out(self, cells: Float, workers: Workers) -> Float:
+        """The desired tables of all, (m, K)."""
+        if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
+            return cells[: self._desired.size]
+        X = np.zeros((self._desired.size, cells.shape[1]))
+        self._go_up([self._results], X, cells, workers)
+        return X
 
     def _workers(self, Y: Float) -> Workers:
         return Workers(8.0 * self._plan.moved * Y.shape[1])
@@ -189,11 +203,6 @@ class LatticeForm:
                 for own in np.flatnonzero(self._is_known).tolist() if len(downs) > 1 else []:
                     cells[self._plan.offsets[own] :][: self._plan.sizes[own]] = 0.0  # nothing of it is for noisy ones
         return found
-
-    def violation(self, Y: Float) -> float:
-        """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
-        with self._workers(Y) as workers:
-            return self._plan.disagreement(self._estimate(Y, workers))
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

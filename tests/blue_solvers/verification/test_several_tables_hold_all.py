@@ -17,8 +17,9 @@ from blue_solvers import Estimate, blue, estimate
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.problem_places import problem_places
-from constraint_builders import Areas, Problem, Schema, joint
+from constraint_builders import Areas, Problem, Schema, Spine, joint
 from constraint_builders.description.table import parse_table
+from noise_mechanisms import add_noise
 from tests.blue_solvers.verification.answers import Case, moved, spoilt
 from tests.helpers.effort import examples
 from tests.helpers.oracles.description import Block, Description
@@ -249,3 +250,34 @@ def test_what_cannot_be_proved_is_named() -> None:
     problem = Problem(schema, {"All": {"b": 1.0}, "Leaf": {"a": 1.0}}, areas=areas)
     y = np.ones(problem.observed.size)
     assert "measured in all leaves holds 'b' of 'All'" in certify(problem, y, y).reason
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("planted", [1e-6, 1e-2])
+def test_several_tables_of_a_spine_s_leaves_hold_all(known: bool, planted: float) -> None:
+    """Where geounits nest too; of branches that end higher up it says what would prove them."""
+    parent = [-1, 0, 0, *[1] * 5, *[2] * 6]
+    schema = Schema({"a": 3, "b": 4, "c": 5}, recodes={"b": {"pairs": [0, 0, 1, 1]}})
+    leaves = {"a * b": 1.0, "b * c": 2.0, "c": 4.0}
+    top = {"total": 0.0 if known else 1.0, "a": 2.0}
+    problem = Problem(schema, {"depth 0": top, "depth 1": {"a * pairs": 3.0}, "depth 2": leaves}, spine=Spine(parent))
+    rng = np.random.default_rng(0)
+    M = problem.marginal_matrix()
+    y = add_noise(problem, M @ rng.poisson(9, M.shape[1]).astype(float), rng=0)
+    P = blue(problem)
+    x = P @ y + P.offset
+    assert certify(problem, y, x).bound < 1e-9
+    sd = np.sqrt(np.where(problem.exact, 1.0, problem.variances))
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        step = P @ (np.sqrt(problem.variances) * rng.standard_normal(y.size))  # tables agree, and the total stays
+        size = np.linalg.norm((step / sd)[~problem.exact])
+        bound = certify(problem, y, x + step * (planted / size)).bound
+        assert 0.999 * planted <= bound <= 30 * planted
+        wrong = x.copy()
+        wrong[rng.integers(1, x.size)] += planted
+        bound = certify(problem, y, wrong).bound
+        assert bound is None or bound > planted / 3
+    uneven = Problem(schema, {"depth 0": leaves, "depth 1": leaves, "depth 2": leaves}, spine=Spine([*parent, 0]))
+    nothing = np.zeros(uneven.observed.size)
+    assert "some branches end above 'depth 2'" in certify(uneven, nothing, nothing).reason

@@ -1,12 +1,14 @@
-"""Summing matrices whose nodes nest: proved as geounits, whatever was measured of them."""
+"""Summing matrices: nodes that nest are proved as geounits, whatever was measured, those that cross as areas."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
-from blue_solvers import certify
+from blue_solvers import blue, certify
 from constraint_builders import Problem
 from tests.helpers.effort import examples
 
@@ -47,3 +49,56 @@ def test_bounds_hold_and_right_answers_are_proved(seed: int, leaves: int, plante
     assert certificate.bound >= 0.999 * planted - 1e-9  # what numpy's answer is itself off by
     if planted == 0:
         assert certificate.bound < 1e-6
+
+
+@examples(100, 20)
+@given(
+    seed=st.integers(0, 100_000),
+    leaves=st.integers(2, MOST_LEAVES),
+    exact=st.booleans(),
+    planted=st.sampled_from([0.0, 1e-7, 1e-3, 1.0]),
+)
+def test_nodes_that_cross_are_proved_by_sums(seed: int, leaves: int, exact: bool, planted: float) -> None:
+    """Sums of any weights, leaves measured twice, a sum known exactly, by no list; beside dense least squares."""
+    rng = np.random.default_rng(seed)
+    sums = rng.choice([0.0, 1.0, 1.0, -1.0, 2.5], (int(rng.integers(1, 6)), leaves))
+    sums[0] = 1.0
+    S = np.concatenate([sums, np.eye(leaves), np.eye(leaves)[:1]])
+    variances = 10.0 ** rng.uniform(-2, 2, len(S))
+    free = np.eye(leaves)[:, 1:] - np.eye(leaves)[:, :1] if exact else np.eye(leaves)  # the first row stays
+    counts = rng.poisson(50, leaves).astype(float)
+    order = rng.permutation(len(S))
+    y = S @ counts + rng.standard_normal(len(S)) * np.sqrt(variances)
+    if exact:
+        variances[0], y[0] = 0.0, counts.sum()
+    noisy = slice(int(exact), None)
+    scale = 1 / np.sqrt(variances[noisy])[:, None]
+    best = (
+        counts + free @ np.linalg.lstsq(scale * (S @ free)[noisy], scale[:, 0] * (y - S @ counts)[noisy], rcond=None)[0]
+    )
+    shift = free @ rng.standard_normal(free.shape[1])
+    shift *= planted / np.linalg.norm(scale[:, 0] * (S @ shift)[noisy])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.verification.certificate.MOST_LISTED", 0)
+        patch.setattr("blue_solvers.verification.certificate.can_be_listed", lambda *_: False)
+        problem = Problem.from_summing_matrix(S[order], variances[order])
+        certificate = certify(problem, y[order], (S @ (best + shift))[order])
+    assert certificate.bound is not None, certificate
+    assert certificate.bound >= 0.999 * planted - 1e-9
+    if planted == 0:
+        assert certificate.bound < 1e-9
+
+
+def test_crossed_hierarchies_of_any_size_are_proved() -> None:
+    """Of too many counts for a list."""
+    item, store = (grid.ravel() for grid in np.indices((300, 12)))
+    keys = [np.zeros_like(item), store, store // 4, item // 50, item, item * 12 + store]
+    S = sparse.vstack([sparse.csr_array((np.ones(own.size), (own, np.arange(own.size)))) for own in keys], format="csr")
+    problem = Problem.from_summing_matrix(S, np.diff(S.indptr).astype(float))
+    y = S @ np.random.default_rng(0).poisson(20, S.shape[1]).astype(float)
+    y += np.random.default_rng(1).standard_normal(y.size) * np.sqrt(problem.variances)
+    P = blue(problem)
+    x = P @ y + P.offset
+    assert certify(problem, y, x).bound < 1e-10
+    x[3] += 1e-4 * np.sqrt(problem.variances[3])
+    assert certify(problem, y, x).bound > 0.99e-4

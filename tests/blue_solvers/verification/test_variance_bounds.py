@@ -12,7 +12,7 @@ from scipy import sparse
 from blue_solvers import blue
 from blue_solvers.uncertainty import proved_variances
 from blue_solvers.verification import certify_variances
-from blue_solvers.verification.variance_bounds import unit_noise
+from blue_solvers.verification.variance_bounds import bounds_at_once, unit_noise
 from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
@@ -114,14 +114,27 @@ def test_what_is_known_exactly_has_no_variance() -> None:
     assert bounds.reasons[0] == "it is known exactly: it follows from what is"
 
 
+def columns_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """All columns of the covariance, of the desired cells and of the observed ones, by dense algebra."""
+    M, E = problem.marginal_matrix().toarray(), np.asarray(problem.tabulate(np.eye(problem.observed.size)))
+    spread = np.where(problem.unmeasured, np.inf, problem.variances)
+    covariance = M @ np.linalg.pinv((M.T / spread) @ M) @ M.T
+    return E @ covariance @ E.T, covariance @ E.T
+
+
 def test_what_was_not_measured_says_so() -> None:
+    """By columns, which are those of sums of measured cells; counts say what it is all the same."""
     problem = Problem(Schema({"a": 2, "b": 2}), {"a * b": [[1.0, 1], [1, np.inf]], "total": 2.0})
-    bounds = proved_variances(problem, [0, 3])
+    columns, observed = columns_of(problem)
+    bounds = certify_variances(problem, [0, 3], columns[:, [0, 3]], observed[:, [0, 3]])
     assert bounds.proved.tolist() == [True, False]
     assert bounds.upper[1] == np.inf
     assert str(bounds) == (
         "proved of 1 of 2 variances to 1e-07 of themselves; not of cell 3: it is no sum of cells that were measured"
     )
+    both = proved_variances(problem, [0, 3])
+    assert both.proved.all()
+    np.testing.assert_allclose(both.lower, [1, 5], rtol=1e-12)
 
 
 def test_a_heuristic_is_not_proved() -> None:
@@ -137,9 +150,64 @@ def test_a_sum_of_halves_is_no_sum_of_measured_cells() -> None:
     """Three leaves of which every two were measured together: the total is half of all three sums."""
     pairs = Areas(3, {"All": [0, 0, 0], "Pair": np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])})
     problem = Problem(Schema({"a": 1}), {"Pair": {"total": 1.0}}, {"All": ["total"]}, areas=pairs)
-    bounds = proved_variances(problem, [0])
+    bounds = certify_variances(problem, [0], [[0.75]], [[0.5], [0.5], [0.5]])
     assert bounds.reasons == ("it is no sum of cells that were measured",)
     assert (bounds.lower[0], bounds.upper[0]) == (0.0, np.inf)
+    by_counts = proved_variances(problem, [0])
+    assert by_counts.lower[0] <= 0.75 <= by_counts.upper[0]
+    assert by_counts.proved.all()
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("kind", first_of(KINDS, 4), ids=str)
+def test_all_variances_at_once_are_between(kind: Kind) -> None:
+    """Those of every cell beside exact arithmetic; the few that are not all proved go by columns."""
+    tried = proved = 0
+    for seed in range(400, 412):
+        found = invent(seed, kind)
+        if found is None:
+            continue
+        try:
+            problem = found.description.problem()
+        except ValueError:
+            continue
+        tried += 1
+        bounds = bounds_at_once(problem, np.arange(problem.desired.size))
+        if bounds is None:
+            continue
+        true = found.reference.variances
+        proved += 1
+        assert (bounds.lower <= true * (1 + ROOM)).all()
+        assert (true * (1 - ROOM) <= bounds.upper).all()
+    assert tried > 4
+    assert proved > (0.7 if kind.decades < 10 else 0.3) * tried
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 2), (2, 3, 2, 2)])
+def test_plain_tables_of_one_place_have_variances_in_closed_form(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside dense algebra, of tables of groups too; of unequal variances bounds that say nothing are not given."""
+    monkeypatch.setattr("blue_solvers.verification.variance_bounds.can_be_listed", lambda *_: False)
+    rng, names = np.random.default_rng(0), [f"v{i}" for i in range(len(sizes))]
+    schema = Schema(dict(zip(names, sizes, strict=True)), recodes={"v1": {"g": [0, *[1] * (sizes[1] - 1)]}})
+    observed = {"v0 * v1": 2.0, "v1 * v2": 0.5, "total": 7.0, "v2": 3.0}
+    for total in (7.0, 0.0):
+        problem = Problem(schema, observed | {"total": total}, ["v0", "g * v2", "v2 * v1", "total", "v0 * g"])
+        M = Problem(schema, observed).marginal_matrix().toarray()
+        free = np.eye(M.shape[1]) - (total == 0) / M.shape[1]  # what changes nothing that is known exactly
+        weights = 1 / np.repeat([2.0, 0.5, total or 1.0, 3.0], [sizes[0] * sizes[1], sizes[1] * sizes[2], 1, sizes[2]])
+        wanted = Problem(schema, dict.fromkeys(problem.desired.names, 1.0)).marginal_matrix().toarray()
+        M, wanted = M @ free, wanted @ free
+        true = np.einsum(
+            "ij,jk,ik->i", wanted, np.linalg.pinv((M.T * weights) @ M, rcond=1e-12, hermitian=True), wanted
+        )
+        bounds = bounds_at_once(problem, np.arange(problem.desired.size))
+        assert bounds is not None
+        np.testing.assert_allclose(bounds.lower, true, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(bounds.upper, true, rtol=1e-9, atol=1e-11)
+    uneven = Problem(schema, observed | {"v2": rng.uniform(1, 9, sizes[2])})
+    assert bounds_at_once(uneven, np.arange(uneven.desired.size)) is None
 
 
 @every(
