@@ -190,8 +190,7 @@ class Estimate:
     proof : Certificate or None
         How far from the best estimate the values may be, where that was worked out with them.
     observed : ndarray, (n,) or None
-        The estimate of the observed cells, where it was made with the values; where other cells are desired, NaN in
-        those that were not measured.
+        Estimates of the observed cells, where made with the values; if others are desired, NaN where not measured.
     """
 
     operator: BlueOperator
@@ -311,6 +310,7 @@ class Estimate:
         return {name: self._adjustments(*sources.by(i, self.y.size)) for i, name in enumerate(sources.names)}
 
     def _adjustments(self, y: Float, noise: Float) -> Adjustments:
+        """Adjustments of what was measured, (n,), with noise of such variances, (n,)."""
         found = adjustments(self.problem, y, noise, self.values, self.variances, self.operator.info.exact)
         return Adjustments(*map(_kept, vars(found).values()))
 
@@ -395,6 +395,6 @@ class Estimate:
 
 
 def _kept(values: Float) -> Float:
-    """An array that is worked out once, which nobody changes."""
+    """An array of any shape that is worked out once, which nobody changes."""
     values.flags.writeable = False
     return values

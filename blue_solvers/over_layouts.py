@@ -80,6 +80,7 @@ class ProductOverLayouts(OverLayouts):
         self._linear = linear
 
     def _matvec(self, x: Float) -> Float:
+        """The product with one vector, (n,) or (n, 1)."""
         return self._linear.matvec(x)
 
     def _matmat(self, X: Float) -> Float:
@@ -124,7 +125,7 @@ def rescaled(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 
 
 def _moderate(X: Float) -> bool:
-    """Whether one look at all cells together, and at the first ones of every column, shows finite ones in range."""
+    """Whether one look at all cells, (n, K), together, and at the first of every column, shows finite ones in range."""
     squares = float(np.vdot(X, X))
     if not squares <= LARGEST_VALUE**2:
         return False
@@ -181,6 +182,6 @@ def read_weights(desired: Layout, W: Any) -> sparse.csc_array:
 
 
 def finite_weights(V: Float) -> None:
-    """Refuse columns over the desired layout that hold NaN or infinite values."""
+    """Refuse columns over the desired layout, (m, K), that hold NaN or infinite values."""
     if not np.isfinite(V).all():
         raise ValueError("the vector over the desired layout holds NaN or infinite values: give finite numbers")

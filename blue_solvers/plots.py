@@ -143,7 +143,7 @@ def _thinned(size: int) -> Index:
 
 
 def _rows_that_fit(ax: Axes, fit: Fit, by_table: Mapping[str, Float], largest: Mapping[str, float]) -> list[str]:
-    """The tables for which there is room above what is said below them: those with the largest residuals."""
+    """The tables for which there is room above what is said below: those with the largest residuals, (cells,) each."""
     by_size = sorted(largest, key=lambda name: -largest[name])
     lines = max((label.count("\n") + 1 for label in folded(ax, by_size, "y")), default=1)
     room = int(lines_that_fit(ax, "y") * WHOLE)
@@ -155,7 +155,7 @@ def _rows_that_fit(ax: Axes, fit: Fit, by_table: Mapping[str, Float], largest: M
 
 
 def _explained(ax: Axes, fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> str:
-    """What is said below residuals."""
+    """What is said below residuals, (cells,) by table."""
     words = [
         "residual, measured less estimated, in standard errors",
         "grey: where 95 % lie if the noise is as declared",
@@ -165,7 +165,7 @@ def _explained(ax: Axes, fit: Fit, by_table: Mapping[str, Float], drawn: Sequenc
 
 
 def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
-    """One row: points that would be unlikely apart from the others."""
+    """One row of residuals, (cells,): points that would be unlikely apart from the others."""
     single = np.ones(residuals.size, dtype=bool)
     if residuals.size > MOST_POINTS:
         low, first, third, high = np.percentile(residuals, [1, 25, 75, 99])
@@ -179,14 +179,14 @@ def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
 
 
 def _not_drawn(fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> list[str]:
-    """Which tables have no row, and why."""
+    """Which tables have no row, and why, by their residuals, (cells,)."""
     smaller = [name for name, own in by_table.items() if np.isfinite(own).any() and name not in drawn]
     lines = [f"not drawn, residuals are smaller: {mentioned(smaller)}"] if smaller else []
     return [*lines, *_unchecked(fit, by_table)]
 
 
 def _unchecked(fit: Fit, by_table: Mapping[str, Float]) -> list[str]:
-    """Which tables have no residuals, and why."""
+    """Which tables have no residuals among these, (cells,) each, and why."""
     reasons: dict[str, list[str]] = {}
     for name, own in zip(by_table, fit.problem.observed.names, strict=True):
         if not np.isfinite(by_table[name]).any():
@@ -306,7 +306,7 @@ def sparsity(ax: Axes, problem: Problem, rows: str = "independent") -> Axes:
 
 
 def _name_columns(ax: Axes, centres: Float, names: Sequence[str]) -> None:
-    """Names above a picture, evenly spaced, with lines that lead to what they name."""
+    """Names above a picture, evenly spaced, with lines that lead to the centres, (names,), of what they name."""
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
     left, right = ax.get_xlim()
@@ -351,7 +351,7 @@ def _is_observed(problem: Problem, name: Name) -> bool:
 
 
 def _reduction(noise: Float, own: Float) -> float:
-    """Per cent by which the mean variance falls over cells measured with noise; 0 where there are none."""
+    """Per cent by which mean variances, (cells,), fall over cells measured with noise; 0 where there are none."""
     noisy = np.isfinite(noise) & (noise > 0)
     return float(100 * (1 - own[noisy].mean() / noise[noisy].mean())) if noisy.any() else 0.0
 

@@ -44,7 +44,7 @@ class Components(Protocol):
         """Variance of every desired cell, (m,)."""
 
     def violation(self, Y: Float) -> float:
-        """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y."""
+        """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y, (n, K)."""
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and its violation."""
@@ -127,7 +127,7 @@ class MatrixForm:
         return self._desired**2 @ self._variances
 
     def violation(self, Y: Float) -> float:
-        """Largest disagreement between a table and the sums of all cells in the estimate from Y."""
+        """Largest disagreement between a table and the sums of all cells in the estimate from Y, (n, K)."""
         coordinates = self._estimate @ np.ascontiguousarray(Y)
         cells, X, worst = (self._cells @ coordinates).reshape(*self._shape, -1), self._observed @ coordinates, 0.0
         for i, table in enumerate(self._tables):
@@ -150,7 +150,7 @@ def _basis(levels: int) -> Float:
 
 
 def _product(left: Float, right: Float) -> Float:
-    """Their product, whose entries are whole numbers where they are so but for the rounding of their terms."""
+    """Product of (r, k) and (k, q), whose entries are whole numbers where they are so but for rounding of terms."""
     product = left @ right
     whole = np.rint(product)
     return np.where(abs(product - whole) <= WHOLE * (abs(left) @ abs(right)), whole, product)

@@ -213,6 +213,7 @@ class Ragged:
         return len(self.lot_of)
 
     def __getitem__(self, entries: slice | Index) -> Ragged:
+        """Some entries, a slice or (k,)."""
         return Ragged(self.lots, self.size, self.lot_of[entries], self.place[entries])
 
     def swapaxes(self, _one: int, _other: int) -> Ragged:
@@ -312,6 +313,7 @@ class Composed:
         return self.entries
 
     def __getitem__(self, places: slice | Index) -> Composed:
+        """Some entries, a slice or (k,)."""
         count = np.arange(self.entries)[places].size
         return Composed(self.rows, self.columns, {i: own[places] for i, own in self.pieces.items()}, count)
 

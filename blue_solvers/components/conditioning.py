@@ -5,8 +5,8 @@ One more independent measurement f of these, with covariance R, changes the esti
 
     x - V F' K^+ (F x - f),    Cov = V - V F' K^+ F V,    K = R + F V F'.
 
-R = 0 makes F x = f exact (Woodbury). Of equalities that speak of what nothing measured determines those combinations
-count in which that cancels.
+R = 0 makes F x = f exact (Woodbury). Of equalities that speak of what is not estimable those combinations count in
+which that cancels.
 
 Which combinations say something new is decided without variances, where all noise counts alike: it is a matter of the
 tables alone. Each combination costs one covariance column, once.
@@ -110,7 +110,7 @@ class ConditionedEstimate:
         return np.where(left > VANISHED * largest * np.linalg.norm(self._deviations), weights, 0.0)
 
     def violation(self, Y: Float) -> float:
-        """Largest difference between a geounit's estimate and the sum of its children's, or from an equality."""
+        """Largest difference of a geounit's estimate from its children's sum, or from an equality, given Y, (n, K)."""
         E, b = self._equal_to
         changed = self._changes @ (self._missing.T @ Y - self._constants)
         gaps = E @ self._observed.apply(Y - changed) - b[:, None]
@@ -133,7 +133,7 @@ def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf = for
     Parameters
     ----------
     problem : Problem
-    known : ndarray of int, optional
+    known : ndarray of int, (k,), optional
         Observed cells whose measurement is exact, whatever variance the problem gives them.
     form_of : callable, optional
         The exact estimate of the problem without its equalities, by default in closed form or in two passes.
@@ -151,11 +151,11 @@ def _of_columns(linear: Callable[[Float], Float], X: Float, size: int) -> Float:
 def _independent(
     base: Problem, known: Index, E: sparse.csr_array, b: Float, form_of: FormOf
 ) -> tuple[sparse.csr_array, Float, Float, tuple[sparse.csr_array, Float]]:
-    """Combinations F of observed cells that say something new, whatever the sizes of the noise: F x = h F y + c.
+    """Combinations F, (k, n), of observed cells that say something new, whatever the noise: F x = h F y + c.
 
     And all equalities that count. Where all noise counts alike, what a combination makes of consistent values is its
-    projection on them. What is left of that by the measurements' estimate of it, nothing measured determines: only
-    combinations of equalities count of which nothing is.
+    projection on them. What the measurements' estimate of it leaves of that is not estimable: only combinations of
+    equalities count of which it leaves nothing.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def _independent(
 
 
 def pivots(columns: Float) -> tuple[Index, Float, Index]:
-    """Independent columns of about unit length; the triangular factor of all, and their order."""
+    """Independent columns, (r,), of (n, k), each about a unit long; the triangular factor and order, (k,), of all."""
     if not columns.shape[1]:
         return np.zeros(0, dtype=np.intp), np.zeros((0, 0)), np.zeros(0, dtype=np.intp)
     R, order = qr(columns, mode="r", pivoting=True)
@@ -227,7 +227,7 @@ def _require_attainable(pulls: Float, b: Float) -> None:
 
 
 def orthonormal(W: Float) -> tuple[Float, Float]:
-    """Q with orthonormal columns, and L with W L' = Q, of independent columns W whose rows may differ by decades."""
+    """Q, (n, k), orthonormal, L, (k, k), with W L' = Q, of independent columns W whose rows may differ by decades."""
     if not W.shape[1]:
         return W, np.zeros((0, 0))
     lengths = np.linalg.norm(W, axis=0)

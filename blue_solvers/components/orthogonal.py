@@ -112,7 +112,7 @@ def _factors(F: Float, with_turned: bool) -> Iterator[tuple[slice, Float, Index,
 
 
 def reflect_by_lapack(work: Float, order: Index) -> None:
-    """See `reflect_in_numpy`: one system after another, for large ones."""
+    """See `reflect_in_numpy`: one system of (N, k, m + c) after another, for large ones."""
     m = order.shape[1]
     for own, columns in zip(work, order, strict=True):
         if own.shape[1] == m:
@@ -151,7 +151,7 @@ def reflect_in_numpy(work: Float, order: Index) -> None:
 
 @compiled(reference=reflect_in_numpy)
 def reflect(work: Float, order: Index) -> None:
-    """See `reflect_in_numpy`; counts in unsigned numbers from one start, as the sweeps do, for the same reason."""
+    """See `reflect_in_numpy`, of (N, k, m + c); counts in unsigned numbers from one start, as the sweeps do."""
     flat, sums, width, m = work.ravel(), np.empty(work.shape[2]), np.uint64(work.shape[2]), np.uint64(order.shape[1])
     for n in range(np.uint64(len(work))):
         first = n * np.uint64(work.shape[1]) * width
@@ -181,7 +181,7 @@ def reflect(work: Float, order: Index) -> None:
 def _exchange(
     flat: Float, order: Index, first: np.uint64, end: np.uint64, j: int, width: np.uint64, squares: Float
 ) -> None:
-    """Exchange column j with the longest of those that are left."""
+    """Exchange column j of a system in `flat`, 1-d, with the longest of those that are left; `order` is (m,)."""
     pivot, m = j, np.uint64(order.size)
     squares[:] = 0.0
     for row in range(first + j * width, end, width):
@@ -204,7 +204,7 @@ def substitute_in_numpy(R: Float, X: Float) -> None:
 
 @compiled(reference=substitute_in_numpy)
 def substitute(R: Float, X: Float) -> None:
-    """See `substitute_in_numpy`."""
+    """See `substitute_in_numpy`: R is (N, m, m), X (N, m, c)."""
     for n in range(len(R)):
         for i in range(R.shape[1] - 1, -1, -1):
             for j in range(i + 1, R.shape[1]):
@@ -215,7 +215,7 @@ def substitute(R: Float, X: Float) -> None:
 
 
 def _solved(R: Float, X: Float) -> Float:
-    """R^-1 X for upper triangular R, in the place of X."""
+    """R^-1 X, (N, m, c), for upper triangular R, (N, m, m), in the place of X."""
     if R.shape[1] <= SMALL:
         substitute(R, X)
     else:
@@ -224,6 +224,7 @@ def _solved(R: Float, X: Float) -> Float:
 
 
 def _inverse(R: Float) -> Float:
+    """R^-1 for upper triangular R, (N, m, m)."""
     if R.shape[1] > SMALL:
         inverses, infos = zip(*[lapack.dtrtri(own) for own in R], strict=True)
         if any(infos):
@@ -240,7 +241,7 @@ def _rows_in_place(X: Float, order: Index) -> Float:
 
 
 def kronecker(matrices: list[Float]) -> Float:
-    """Kronecker product of any number of matrices."""
+    """Kronecker product of any number of matrices, 2-d; (1, 1) of none."""
     result = matrices[0] if matrices else np.ones((1, 1))
     for matrix in matrices[1:]:
         shape = len(result) * len(matrix), result.shape[1] * matrix.shape[1]

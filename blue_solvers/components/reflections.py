@@ -96,7 +96,7 @@ def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
 
 @compiled(reference=reflect_axes_in_numpy)
 def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
-    """See `reflect_axes_in_numpy`."""
+    """See `reflect_axes_in_numpy`: arrays are (G, cells), axes (axes, 5)."""
     longest = 0
     for i in range(axes.shape[0]):
         longest = max(longest, axes[i, 2])

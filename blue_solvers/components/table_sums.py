@@ -59,11 +59,11 @@ class Tables:
         share_out(self.cells, self._for_all(steps), lists, finest.reshape(-1, self._columns))
 
     def multiply(self, sizes: Integers, factors: Float) -> None:
-        """Tables of so many cells, those that come first, each by its factor."""
+        """Tables of so many cells, (tables,), those that come first, each by its factor, (tables,)."""
         scale_tables(self.cells, sizes * self.count, factors)
 
     def _for_all(self, steps: Integers) -> Integers:
-        """What comes before the first of a table's axes is the geounits."""
+        """Steps, (steps, numbers), of all geounits: these are what comes before the first of a table's axes."""
         return steps * np.array([1, *[self.count] * 3, *[1] * (steps.shape[1] - 4)])
 
 
@@ -122,7 +122,7 @@ def _sums_of(axes: SchemaAxes, finest: Axes, tables: tuple[Axes, ...]) -> SweepP
 
 
 def _from_elsewhere(rows: Integers, place: int) -> Integers:
-    """Rows of which the finer table at a place is one of values."""
+    """Rows, (rows, 10), of which the finer table at a place is one of values."""
     is_finest = rows[:, 1] == place
     rows = rows.copy()
     rows[is_finest, :2] = SUM, 0
@@ -209,7 +209,7 @@ class LeafPlan:
                 self._scales[i] = share[plan.places[table]] / found[table][0]
 
     def _lay_lines(self, mixing: GroupMixing, share: Float) -> None:
-        """Lines, the table of each, and matrices that leave of every component what its finest groups say."""
+        """Lines, their tables, and matrices that leave of components what finest groups say; `share` is (cells,)."""
         plan, (heads, outer, lines, matrices) = self._plan, mixing.lines
         is_join = np.array([self._joins[mask] == own for mask, own in zip(plan.masks, plan.tables, strict=True)])
         table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, matrices.copy()
@@ -240,7 +240,7 @@ class LeafPlan:
         room.share_out(self._shares, self._spread.lists, total)
 
     def transpose(self, cells: Float) -> list[Float]:
-        """The transpose of `estimate`: of the finest table in the place of cells without gaps, and of the others."""
+        """The transpose of `estimate`: of the finest table, (G, cells, K), in place of cells without gaps; others."""
         room, parts = self._room(cells)
         room.go_down(self._sums, self._spread.lists, cells)
         self._weigh(room, True)
@@ -251,7 +251,7 @@ class LeafPlan:
         return others
 
     def _room(self, cells: Float) -> tuple[Tables, list[Float]]:
-        """Room for some leaves, and where the others are in it."""
+        """Room for some leaves, whose finest table is (G, cells, K), and where the others are in it."""
         plan, room = self._plan, Tables(self._rows, *cells.shape[::2])
         return room, [room.part(plan.offsets[i], plan.sizes[i]) for i in self._numbers]
 

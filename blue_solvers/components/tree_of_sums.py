@@ -101,7 +101,7 @@ class TreeOfSums(Prepared):
 
 
 def _combined(own: Float, below: Float) -> tuple[Float, Float, Float]:
-    """Of a measurement and a sum, by their variances: what each counts, and the variance of both together."""
+    """Of a measurement and a sum, by their variances, (nodes,): what each counts, and the variance of both together."""
     k = np.where(np.isinf(below), np.isfinite(own), np.where(own == 0, 1.0, below / (below + own)))
     rest = np.where(np.isinf(below) | (own == 0), 0.0, np.where(np.isinf(own), 1.0, own / (below + own)))
     both = np.where(own < below, own * k, below * rest)
@@ -109,6 +109,6 @@ def _combined(own: Float, below: Float) -> tuple[Float, Float, Float]:
 
 
 def _share(part: Float, whole: Float) -> Float:
-    """What a child takes of what differs, by the variances of its value and of its family's sum."""
+    """What a child takes of what differs, by the variances of its value and of its family's sum, (nodes,)."""
     share = part / whole
     return np.where(np.isnan(share), np.isinf(part), share)  # of an exact family, or where nothing is known of a child

@@ -271,13 +271,15 @@ class InOtherLayout(Prepared):
         return self._told(*self._prepared.apply_checked(self._given(Y)))
 
     def _told(self, X: Float, info: Info) -> tuple[Float, Info]:
+        """An estimate of the other layout, (M, K), as one of this, (m, K), and what is told of it."""
         return self._wanted(X), replace(info, reason=self.info.reason)
 
     def _given(self, Y: Float) -> Float:
+        """Columns (n, K) laid out as the other layout has them, (N, K)."""
         return _spread(Y, self._observed, self._prepared.problem.observed.size)
 
     def _wanted(self, X: Float) -> Float:
-        """Cells from the other layout, with NaN in those that are not estimable."""
+        """Cells from the other layout, (M,) or (M, K), with NaN in those that are not estimable."""
         X = X.take(self._desired, axis=0)
         X[self._lost] = np.nan
         return X
@@ -348,6 +350,7 @@ class SharedNoiseEstimate(Prepared):
         self.info = self._corrected(desired.info)
 
     def _change(self, residuals: Float) -> Float:
+        """What residuals, (n,) or (n, K), change of the desired cells by way of the sources, (m,) or (m, K)."""
         return self._moved @ (self._told.T @ residuals)
 
     def apply(self, Y: Float) -> tuple[Float, Info]:

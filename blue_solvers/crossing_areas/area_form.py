@@ -79,7 +79,7 @@ class AreaForm:
         return self.apply_checked(Y)[0]
 
     def violation(self, Y: Float) -> float:
-        """Largest disagreement between areas, of any component, in sums over groups and contrasts of as many cells."""
+        """Largest disagreement of areas, in sums over groups or contrasts of as many cells, from Y, (n, K)."""
         return self.apply_checked(Y)[1]
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
@@ -145,7 +145,7 @@ class TablesInSlots:
         return blocks
 
     def to_cells(self, slots: list[Float]) -> None:
-        """The inverse, and the transpose, in their place."""
+        """The inverse, and the transpose, in their place, each (areas, cells, K)."""
         for own, block in zip(self.tables, slots, strict=True):
             own.basis.to_cells(block.reshape(len(block), *own.shape, block.shape[-1]))
 
@@ -163,7 +163,7 @@ def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components
     ----------
     problem : Problem
         Of areas; of geounits, which are areas that nest; or of a single place, which is an area of one leaf.
-    known : ndarray of int, optional
+    known : ndarray of int, (k,), optional
         Observed cells whose measurement is exact, whatever variance the problem gives them.
     """
     if not problem.has_areas:

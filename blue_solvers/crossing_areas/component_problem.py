@@ -143,7 +143,7 @@ class ComponentEstimate(NamedTuple):
     desired: list[TablePart]
 
     def runs(self, slots: Sequence[Float]) -> Iterator[slice]:
-        """Contrasts of all components, of slots with so many vectors, as many at once as there is room for."""
+        """Contrasts of all components, of slots (areas, cells, K), as many at once as there is room for."""
         width = max(1, MOST_NUMBERS // (self.estimate.problem.observed.size * slots[0].shape[-1]))
         return (slice(start, start + width) for start in range(0, self.observed[0].slots.shape[1], width))
 
@@ -158,7 +158,7 @@ def gathered(parts: Sequence[TablePart], slots: Sequence[Float], run: slice = sl
 
 
 def spread(parts: Sequence[TablePart], slots: Sequence[Float], run: slice, X: Float) -> None:
-    """The transpose of `gathered`, into slots of all tables."""
+    """The transpose of `gathered`, from (numbers, contrasts * K) into slots of all tables, (areas, cells, K)."""
     for own in parts:
         chosen, table = own.slots[:, run], slots[own.block]
         table[:, chosen] = (own.weights * X[own.place]).reshape(len(table), *chosen.shape, table.shape[-1])
@@ -282,7 +282,7 @@ def component_estimate(
 def _first_of(
     problem: Problem, reduced: ReducedSchema, variances: Mapping[LayerTable, Float], wanted: Iterable[LayerTable]
 ) -> Problem:
-    """A problem of one component; cells that are not estimable as if they had been measured as 0."""
+    """A problem of one component, of variances (cells,); cells that are not estimable as if measured as 0."""
     areas, schema = problem.domain.areas, reduced.schema
     given = {
         (layer, name): own.reshape(-1, *parse_table(schema, name).shape) for (layer, name), own in variances.items()

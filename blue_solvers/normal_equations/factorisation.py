@@ -92,7 +92,7 @@ def cholmod_gives_triangles() -> bool:
 
 
 def operations_by_cholmod(matrix: sparse.csr_array) -> float:
-    """Of the factorisation that `factorise` would make, from its order of elimination alone.
+    """Of the factorisation that `factorise` would make of (n, n), from its order of elimination alone.
 
     Infinite where it would not fit, or that order is not told before: without scikit-sparse 0.4.
     """
@@ -125,7 +125,7 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
 
 
 def require_room(matrix: sparse.csc_matrix, order: Integers, instead: str) -> None:
-    """Refuse, by its bytes, a factor of ``matrix[order][:, order]`` that would not fit in memory.
+    """Refuse, by its bytes, a factor of ``matrix[order][:, order]``, (n, n), that would not fit in memory.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def count_entries_in_numpy(pointers: Integers, indices: Integers, counts: Intege
 
 @compiled(reference=count_entries_in_numpy)
 def count_entries(pointers: Integers, indices: Integers, counts: Integers) -> None:
-    """See `count_entries_in_numpy`: every row walks from its entries up the elimination tree."""
+    """See `count_entries_in_numpy`, of counts (n,): every row walks from its entries up the elimination tree."""
     parent = np.full(counts.size, -1)
     seen = np.full(counts.size, -1)
     for row in range(counts.size):
@@ -181,7 +181,7 @@ def count_entries(pointers: Integers, indices: Integers, counts: Integers) -> No
 
 
 def factor_rows(lower: sparse.csc_array) -> Iterator[Integers]:
-    """Rows of every column of the Cholesky factor of a matrix given by its lower triangle.
+    """Rows of every column of the Cholesky factor of a matrix given by its lower triangle, (n, n).
 
     Those are the column's own and those of its children in the elimination tree.
     """
@@ -249,6 +249,7 @@ class FactorSolver(NormalSolver):
         self._deviations, self._solve, self.label = equations.deviations[:, None], solve, label
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        """N^-1 R, (rows, K), in no iterations."""
         return self._solve(R / self._deviations) / self._deviations, 0
 
 

@@ -55,6 +55,7 @@ class Stage:
         steps = 0
 
         def correct(X: Float, R: Float, target: Float) -> Float:
+            """X, (n, K), corrected by what solves for R, (m, K), to a target, (K,)."""
             nonlocal steps
             Z, iterations = self.solver.solve(R, target)
             steps += iterations
@@ -94,9 +95,11 @@ class Stage:
         equations = self.equations
 
         def correct(W: Float, R: Float, target: Float) -> Float:
+            """W, (n, K), corrected by what solves for R, (m, K), to a target, (K,)."""
             return W - equations.A_transposed @ self.solver.solve(R, target)[0]
 
         def floor(W: Float) -> Float:
+            """Sizes, (K,), of the terms of what is left of W, (n, K)."""
             return self._sizes(equations.absolute @ abs(equations.Sigma @ W))
 
         return self._refine(U, lambda W: equations.A @ (equations.Sigma @ W), correct, floor)[0]
@@ -108,7 +111,7 @@ class Stage:
         correct: Callable[[Float, Float, Float], Float],
         terms: Callable[[Float], Float],
     ) -> tuple[Float, Float, Float]:
-        """Correct until the residual is small enough; a direct solver twice, which also heals its rounding.
+        """Correct X, (n, K), until the residual is small enough; a direct solver twice, which also heals its rounding.
 
         The second correction matters most for cells that their own measurement determines far less well than the others
         do: the first leaves in them the rounding error of the measurement, large beside the estimate's own. Where
@@ -171,14 +174,14 @@ class ExtendedStage(Stage):
         self._require_gain()
 
     def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
-        """As of any stage; exact where the last sweep moved roundings only."""
+        """As of any stage, (n, K); exact where the last sweep moved roundings only."""
         own, b = self._equations, self.equations.b[:, None] * affine
         X, _, settled = self._swept(Y.astype(np.longdouble), lambda X: own.A @ X - b, own.moved_by, b)
         violation = float(abs(self.equations.A @ X - b).max(initial=0.0))
         return X, Info(self.solver.label, settled and self._is_told(X, b), "", violation=violation)
 
     def adjoint(self, U: Float) -> Float:
-        """U - A' (A Sigma A')^-1 A Sigma U; without weight of moving cells where all of that is rounding."""
+        """U - A' (A Sigma A')^-1 A Sigma U, (n, K); without weight of moving cells where all of that is rounding."""
         A, At, Sigma = self._equations.A, self._equations.A_transposed, self._equations.entries()
         nothing, moving = np.zeros((A.shape[0], 1)), self._equations.moving
         W, Z, _ = self._swept(U.astype(np.longdouble), lambda W: A @ (Sigma @ W), lambda Z: At @ Z, nothing)
@@ -190,7 +193,7 @@ class ExtendedStage(Stage):
     def _swept(
         self, Y: Long, residual: Callable[[Long], Long], moved_by: Callable[[Long], Long], b: Float
     ) -> tuple[Float, Long, bool]:
-        """Y less what Z moves, Z, and whether the last sweep moved roundings only."""
+        """Y, (n, K), less what Z moves, Z, (m, K), and whether the last sweep moved roundings only."""
         X, Z = Y, np.zeros((self._equations.A.shape[0], Y.shape[1]), dtype=np.longdouble)
         largest = np.maximum(largest_of_columns(Y.astype(float)), abs(b).max(initial=0.0))
         before = np.full(Y.shape[1], np.inf)
@@ -205,6 +208,7 @@ class ExtendedStage(Stage):
         return X.astype(float), Z, bool((step <= ROUNDING * EPSILON * largest).all())
 
     def _solved(self, R: Long) -> Long:
+        """What solves with A Sigma A' for R, (m, K), in float64."""
         return self.solver.solve(R.astype(float), np.zeros(R.shape[1]))[0].astype(np.longdouble)
 
     def _require_gain(self) -> None:
@@ -276,13 +280,14 @@ def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Fl
 def _settled(
     equations: Equations, solver: NormalSolver, X: Float, b: Float, allowed: Float, target: Float
 ) -> tuple[Float, int]:
-    """The solutions of A x = A g that are nearest to X, where g is any solution of A x = b, as near as there is."""
+    """The solutions of A x = A g nearest to X, (n, K), where g is any solution of A x = b, as near as there is."""
     A = sparse.csr_array(equations.A @ sparse.diags_array(equations.moving.astype(float)))
     A_transposed, squares = A.T.tocsr(), np.asarray(A.power(2).sum(axis=1))[:, None]
     inverse_squares = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
     off, steps = _off(equations, X, b), 0
 
     def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
+        """By how much what is left, (m, k), exceeds what is allowed in some columns, (k,)."""
         return _beyond(R, allowed[:, columns])
 
     for multiple in CONTRADICTIONS:
@@ -300,10 +305,10 @@ def _settled(
 
 
 def _off(equations: Equations, X: Float, b: Float) -> Float:
-    """A X - b, whose rounding would be in the range of nothing."""
+    """A X - b, (m, K), whose rounding would be in the range of nothing."""
     return np.asarray(equations.extended.A @ X.astype(np.longdouble) - b, dtype=float)
 
 
 def _beyond(R: Float, allowed: Float) -> Float:
-    """By how much the worst row of every column exceeds what is allowed."""
+    """By how much the worst row of every column of (m, K) exceeds what is allowed."""
     return largest_of_columns(R / allowed)

@@ -203,10 +203,12 @@ class _KrylovNormalSolver(NormalSolver):
         self.label = f"{options.preconditioner or 'no'} preconditioner"
 
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:
+        """What solves for R, (m, K), to lengths, in standard deviations, of a target, (K,), and the iterations."""
         deviations = self._equations.deviations[:, None]
         return self.iterate(R, lambda residual, _: np.linalg.norm(residual / deviations, axis=0), target)
 
     def iterate(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
+        """What solves for R, (m, K), to sizes of a target, (K,), and the iterations."""
         Z, iterations, converged = conjugate_gradients(
             self._equations.normal_product, R, self._precondition, sizes, target, self._options.max_iterations
         )

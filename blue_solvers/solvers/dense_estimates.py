@@ -132,6 +132,7 @@ class OrthogonalEstimate(_DenseEstimate):
         self.offset = problem.tabulate(self._near(np.zeros_like(self._start), self._start))[:, 0]
 
     def _observed(self, Y: Float) -> Float:
+        """The linear part of the observed cells, (n, K)."""
         return self._near(Y, np.zeros_like(self._start))
 
     def _near(self, Y: Float, start: Float) -> Float:

@@ -191,7 +191,7 @@ class _Measurements:
 
 
 def _least_cost(cuts: Float) -> float:
-    """The least sum of losses, none negative, with cuts @ losses >= 1."""
+    """The least sum of losses, none negative, with cuts @ losses >= 1, cuts being (K, tables)."""
     result = scipy.optimize.linprog(
         np.ones(cuts.shape[1]), A_ub=-cuts, b_ub=-np.ones(len(cuts)), bounds=(0, None), method="highs"
     )
@@ -201,10 +201,11 @@ def _least_cost(cuts: Float) -> float:
 
 
 def _best_for_weights(squares: Float, losses: Float) -> Float:
-    """The cheapest losses with squares @ (1 / losses) <= 1, by the dual, from losses that are feasible."""
+    """The cheapest losses, (tables,), with squares @ (1 / losses) <= 1, by the dual, from losses that are feasible."""
     start = np.full(len(squares), losses.sum() / len(squares))
 
     def dual(multipliers: Float) -> tuple[float, Float]:
+        """The dual, its sign turned, and its slopes at multipliers, (K,)."""
         best = np.sqrt(multipliers @ squares)
         return multipliers.sum() - 2 * best.sum(), 1 - squares @ (1 / np.maximum(best, TINY))
 

@@ -227,6 +227,7 @@ class CellSpace:
 
     @staticmethod
     def _gram(columns: Float) -> Float:
+        """Products of columns, (cells, d), with one another, (d, d)."""
         return columns.T @ columns
 
     def _outer_squares(self, size: int) -> sparse.csr_array:

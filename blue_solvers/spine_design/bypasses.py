@@ -122,7 +122,7 @@ class _Leaves:
     squares: Float
 
     def measured(self, variance: Float) -> Triple:
-        """What they contribute, each with a covariance."""
+        """What they contribute, each with a covariance, (d, d)."""
         return Triple(self.number * variance, self.linear @ variance, self.squares @ variance.ravel())
 
 
@@ -238,7 +238,7 @@ class _BypassSearch:
         return self.variances + change.s2, changed
 
     def _accept(self, geounit: int, variances: Float, changed: dict[int, Triple]) -> None:
-        """Hand the share and the level to the heirs, which become heirs of the geounits above too."""
+        """Keep variances, (K,), and hand share and level to the heirs, which become heirs of the geounits above too."""
         self.variances = variances
         self._sums |= changed
         for heir in self._heirs[geounit]:

@@ -59,6 +59,7 @@ class Triple:
         return Triple(self.s0[geounits], self.s1[geounits], self.s2[geounits])
 
     def of(self, functionals: Index) -> Triple:
+        """Of some functionals, (k,)."""
         return Triple(self.s0, self.s1[..., functionals, :], self.s2[..., functionals])
 
     def summed(self, members: NDArray | sparse.csr_array) -> Triple:
@@ -66,7 +67,7 @@ class Triple:
         return Triple(*(_weighed(members, part) for part in (self.s0, self.s1, self.s2)))
 
     def lifted(self, information: Float) -> Triple:
-        """From the sums over its children, what a geounit of some information contributes to its parent."""
+        """From the sums over its children, what a geounit of some information, (d, d), contributes to its parent."""
         below = inverse(self.s0)
         variance = inverse(information + below)
         slope = _times(self.s1, below)
@@ -74,7 +75,7 @@ class Triple:
         return Triple(variance, part, self.s2 + _dots(slope, part - self.s1))
 
     def lifted_change(self, change: Triple, information: Float) -> Triple:
-        """First-order change of `lifted` when the sums change."""
+        """First-order change of `lifted`, with information (d, d), when the sums change."""
         below = inverse(self.s0)
         variance = inverse(information + below)
         slope = _times(self.s1, below)
@@ -103,6 +104,7 @@ def inverse(matrices: Float) -> Float:
 
 
 def _weighed(members: NDArray | sparse.csr_array, part: Float) -> Float:
+    """Sums over members, (..., geounits), of a part of a triple, (geounits, ...)."""
     return (members @ part.reshape(len(part), -1)).reshape(*members.shape[:-1], *part.shape[1:])
 
 
@@ -170,7 +172,7 @@ def share_information(strategy: Strategy, space: CellSpace) -> Callable[[int, Fr
 
 
 def member_sums(spine: Spine, information: Mapping[str, Float], space: CellSpace, level: int) -> Triple:
-    """Sums over their children for all geounits of a level above the leaves', in the spine's order."""
+    """Sums over their children for all geounits of a level above the leaves', in order; (d, d) information by level."""
     gather = _gather(spine, level)
     if level == len(spine.levels) - 2:
         return leaf_sums(space, leaf_variance(spine, information), gather)
@@ -201,7 +203,7 @@ def leaf_variance(spine: Spine, information: Mapping[str, Float]) -> Float:
 
 
 def determined(information: Float, level: str) -> Float:
-    """The covariance that a leaf's information gives, or `ValueError` where it leaves something open."""
+    """The covariance, (d, d), that a leaf's information gives, or `ValueError` where it leaves something open."""
     if not information.any():
         raise ValueError(
             f"nothing is measured at {level!r}, in a leaf: functionals of its geounits are not estimable; give the "

@@ -51,7 +51,7 @@ class GroupedChildren:
         return Triple(np.where(filled, lifted.s0, 0.0), lifted.s1, lifted.s2)
 
     def sums(self, information: Float) -> Triple:
-        """Sum of what all groups contribute."""
+        """Sum of what all groups contribute, each with information (d, d)."""
         groups = self.group_sums(self.counts, information)
         return Triple(groups.s0.sum(axis=0), groups.s1.sum(axis=0), groups.s2.sum(axis=0))
 
@@ -143,7 +143,7 @@ class MembersOfGroups:
         return kinds.summed(counts)
 
     def _contributions(self, number: int, extra: Float) -> Triple:
-        """What a member of every kind of a family contributes, with additional information."""
+        """What a member of every kind of a family contributes, with additional information, (d, d)."""
         rows = self.of_family[number]
         first = rows[np.unique(self._kind[rows], return_index=True)[1]]
         if self._sums is not None:

@@ -67,7 +67,7 @@ class Guide:
         return self.weights * self.power * (variances / worst) ** (self.power - 1) / worst
 
     def lowers(self, before: Float, after: Float) -> bool:
-        """Whether a change of the variances is for the better, by more than rounding."""
+        """Whether a change of the variances, (K,), is for the better, by more than rounding."""
         worst = float(before.max())
         now = self.value(before, worst)
         return self.value(after, worst) < now - LEAST_GAIN * now

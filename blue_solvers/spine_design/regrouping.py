@@ -175,7 +175,7 @@ class _Search:
         return sums, sums[root].lifted(self._information[0]).s2
 
     def _widened(self, triple: Triple, functionals: Index) -> Triple:
-        """A triple of some functionals as one of all, the others' parts being 0."""
+        """A triple of some functionals, (k,), as one of all, the others' parts being 0."""
         full = Triple(triple.s0, np.zeros((self._width, triple.s1.shape[-1])), np.zeros(self._width))
         full.s1[functionals], full.s2[functionals] = triple.s1, triple.s2
         return full

@@ -102,6 +102,7 @@ def same_scale(*pictures: Axes) -> None:
 def _bars(
     axes: Axes, start: Index, stop: Index, row: int, facecolor: str, edgecolor: str, hatch: str | None = None
 ) -> None:
+    """Bars in a row, each from its start to its stop, (bars,)."""
     spans = np.stack([start, stop - start], axis=1)
     axes.broken_barh(
         [tuple(span) for span in spans.tolist()],

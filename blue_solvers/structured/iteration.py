@@ -233,7 +233,7 @@ class NearestStructuredEstimate(Prepared):
         return np.sqrt(np.maximum(_products(R, self._spread_noise(R)), 0.0))
 
     def _solve(self, pull: Float, target: Float) -> tuple[Float, Float, int]:
-        """X in the range of P with P' Sigma^-1 X = `pull`; sizes of what is left, checked afresh; iterations.
+        """X in the range of P with P' Sigma^-1 X = `pull`, (kept, K); sizes of what is left, checked, (K,); iterations.
 
         What is left is at most twice `target`, or what Sigma^-1 makes of the rounding of X: where that is more, as
         little as corrections that help leave.

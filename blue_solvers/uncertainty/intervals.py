@@ -194,5 +194,5 @@ def refine_to_integers(lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float
 
 
 def _slack(bound: Float) -> Float:
-    """By how much rounding may have moved bounds of counts of this size."""
+    """By how much rounding may have moved bounds, of any shape, of counts of this size."""
     return ROUNDING + RELATIVE_ROUNDING * abs(bound)

@@ -33,7 +33,7 @@ def keep_largest_in_numpy(largest: Float, errors: Float) -> None:
 
 @compiled(reference=keep_largest_in_numpy)
 def keep_largest(largest: Float, errors: Float) -> None:
-    """See `keep_largest_in_numpy`."""
+    """See `keep_largest_in_numpy`: largest is (cells, k), errors (cells, K)."""
     cells, keep = largest.shape
     for cell in range(cells):
         for error in errors[cell]:

@@ -147,8 +147,8 @@ def confidence_ellipsoid(
     Raises
     ------
     ValueError
-        If level, W or y are no such things, exact values contradict one another, W weighs a cell that nothing
-        determines, or there are fewer draws than the rank.
+        If level, W or y are no such things, exact values contradict one another, W weighs a cell that is not
+        estimable, or there are fewer draws than the rank.
     """
     P, W, confidence_level = _read(P, W, confidence_level)
     centre, rounding = _centre(P, y, W)
@@ -318,7 +318,7 @@ def _depth_bound(
     progress: Progress | None,
     depth: Callable[[Float], Float],
 ) -> float:
-    """The order statistic of rank ceil(confidence_level (draws + 1)) of the depth of simulated errors."""
+    """The order statistic of rank ceil(confidence_level (draws + 1)) of the depth of simulated errors of W, (m, K)."""
     largest = LargestErrors(draws + 1 - order_statistic(confidence_level, draws))
     for errors in Replicates(P, rng, observed_weights(P, W)).columns(0, draws):
         largest.add(depth(errors)[None])
@@ -328,6 +328,7 @@ def _depth_bound(
 
 
 def _band(found: Functionals, rounding: Float, multiple: float) -> tuple[Float, Float]:
+    """Intervals of so many standard errors and rounding, (K,), around estimates, (K,)."""
     half = multiple * found.std_errors + rounding
     return found.estimate - half, found.estimate + half
 

@@ -35,7 +35,7 @@ class Whitening:
 
     @classmethod
     def of_covariance(cls, covariance: Float) -> Whitening:
-        """Standardise, and split range from null space."""
+        """Standardise a covariance, (K, K), and split range from null space."""
         deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
         scales = np.where(deviations > EXACT * deviations.max(initial=0.0), deviations, 1.0)
         eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))

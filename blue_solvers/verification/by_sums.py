@@ -21,7 +21,7 @@ from constraint_builders.description.table import Table
 
 
 def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
-    """Bound and violation of a problem in which tables of the leaves hold all others, both in standard errors.
+    """Bound and violation, from y and x, (n,), where tables of the leaves hold all others, both in standard errors.
 
     Raises
     ------

@@ -154,7 +154,7 @@ def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
 
 
 def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
-    """By sums; where these prove little, or nothing, by a list of the counts too, if there are few figures."""
+    """By sums, of y and x, (n,); where these prove little, or nothing, by a list of counts too, if figures are few."""
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
     both = few and problem.equalities is None
     proofs = [_bounded_by_sums] * problem.is_tabular + [certify_listed]
@@ -184,7 +184,7 @@ def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
 
 
 def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
-    """Of tables of one place by their contrasts, but of large ones, or groups, that one holds by its cells, as others.
+    """Tables of one place by contrasts, but large ones, or groups, that one holds by cells, as others; y, x are (n,).
 
     Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
     """
@@ -204,7 +204,7 @@ def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim]
 
 
 def _agreement_of_nested(problem: Problem, x: Float) -> str | None:
-    """What can be said of any tables: how far those disagree of which one contains the other, at the same place."""
+    """What can be said of any tables of x, (n,): how far those disagree of which one contains the other, at a place."""
     if not problem.is_tabular:
         return None
     schema, worst, compared = problem.domain.schema, 0.0, 0
@@ -250,13 +250,14 @@ def certificate_of(
 
 
 def _laid_out(values: Float, places: Index, size: int, elsewhere: float = np.nan) -> Float:
-    """A vector that is part of another."""
+    """Values, (k,), at their places in a vector, (size,), which elsewhere is one number."""
     found = np.full(size, elsewhere)
     found[places] = values
     return found
 
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
+    """What is given as y or x, as a vector, (n,); refused where it is too large, in y 0 where nothing was measured."""
     vector = measured_vector(problem, values, what)
     refuse_large_values(problem, vector, f"{what} of ")
     if what == "y" and problem.has_unmeasured:
@@ -265,6 +266,7 @@ def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
 
 
 def _wanted(problem: Problem, desired: ArrayLike) -> Float:
+    """What is claimed of the desired cells as a vector, (m,); refused where it is infinite."""
     if not problem.is_tabular:
         raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
     vector = numbers_over(problem.desired, desired, "desired")

@@ -90,7 +90,7 @@ def judge(
     rho: Float,
     found: Pair,
 ) -> None:
-    """See `judge_in_numpy`."""
+    """See `judge_in_numpy`: figures are (G, cells) each, noise (G, 1) or (G, cells), sums and rho (rows, cells)."""
     scale, wrong, violation, corrected, apart, weighted, lacks = found[0]
     largest, by_alone, precision, exact = found[1]
     wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1

@@ -50,7 +50,7 @@ class CutVariables:
 
     @classmethod
     def of(cls, schema: Schema, tables: tuple[Table, ...], variables: tuple[int, ...], allowed: Flags) -> CutVariables:
-        """Of some variables, of which those levels together may be other than empty, in the schema's order."""
+        """Of some variables, of which `allowed` levels, (levels, ...), may be other than empty, in schema order."""
         whole = make_table(schema, tuple(schema.names[axis] for axis in variables))
         factors = [dict(zip(table.axes, table.factors, strict=True)) for table in tables]
         parts = tuple(make_table(schema, tuple(own[axis] for axis in variables if axis in own)) for own in factors)
@@ -98,7 +98,7 @@ class TwoTables(NamedTuple):
 
     @classmethod
     def of(cls, axes: list[CutVariables], i: int, j: int, counts: Float) -> TwoTables:
-        """Of tables i and j, of which the first has so many counts in its cells."""
+        """Of tables i and j, of which the first has so many counts in its cells, (cells,)."""
         number, size = [np.zeros(axes[0].places[k].size if axes else 1, dtype=np.intp) for k in (i, j)], 1
         for axis in axes:
             *of_cells, count = axis.common(i, j)
@@ -184,7 +184,7 @@ class CommonMargins:
         return cells
 
     def with_others(self, rows: Float) -> Float:
-        """For every cell of a table its own amount and the largest in every other table that a count in it may have."""
+        """For cells, (rows, columns), own amounts and the largest in every other table that counts in them may have."""
         found, rows = rows.copy(), np.where(self.free, rows, 0.0)
         for (i, j), pair in self._pairs.items():
             for k, other, side in ((i, j, 0), (j, i, 1)):

@@ -43,7 +43,7 @@ def take_parts_in_numpy(cells: Float, steps: Integers, squares: Float) -> None:
 
 @compiled(reference=take_parts_in_numpy)
 def take_parts(cells: Float, steps: Integers, squares: Float) -> None:
-    """See `take_parts_in_numpy`."""
+    """See `take_parts_in_numpy`: cells are (S,), steps (rows, 5), squares (rows,)."""
     for row in range(steps.shape[0]):
         start, without, before, levels, after = steps[row]
         table = cells[start : start + before * levels * after].reshape((before, levels, after))
@@ -88,7 +88,7 @@ def spread_gaps_in_numpy(cells: Float, gaps: Float, steps: Integers) -> None:
 
 @compiled(reference=spread_gaps_in_numpy)
 def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
-    """See `spread_gaps_in_numpy`."""
+    """See `spread_gaps_in_numpy`: cells and gaps are (S,), steps (rows, 5)."""
     total, lost = np.zeros((2, steps[:, 4].max() if steps.size else 0))
     for row in range(steps.shape[0]):
         start, without, before, levels, after = steps[row]
@@ -111,7 +111,7 @@ def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
 
 
 def _sum(table: Float, first: Float) -> Float:
-    """Of the levels of a table and what is given first."""
+    """Of the levels of a table, (before, levels, after), and what is given first, (before, after)."""
     total, lost = first, np.zeros_like(first)
     for level in range(table.shape[1]):
         total, lost = _add(total, lost, table[:, level])
@@ -146,8 +146,7 @@ def add_up_in_numpy(
         Blocks of rows, and what these lose by rounding.
     steps : ndarray of int, (steps, 8)
         Of every block: where it starts, how far its rows are apart, how many rows and cells it has, where sums start,
-        how far their rows are apart, where in `starts` the rows begin, and where in `into` the cells; the latter are -1
-        where every row is an area of its own, and where cells are the same.
+        how far their rows are apart, and where rows are in `starts`, cells in `into`: -1 if each is its own area, cell.
     starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
         The areas of every row, and by how much it counts there.
     into : ndarray of int
@@ -169,7 +168,7 @@ def add_up_in_numpy(
 def add_up(
     cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
 ) -> None:
-    """See `add_up_in_numpy`."""
+    """See `add_up_in_numpy`: cells are (1 or 2, S), steps (steps, 8), total (2, T)."""
     both = cells.shape[0] > 1
     for number in range(steps.shape[0]):
         start, apart, rows, count, sums, wide, first, to = steps[number]
@@ -205,8 +204,7 @@ def spread_out_in_numpy(
     Parameters
     ----------
     total : ndarray, (1 or 2, T)
-    steps, starts, areas, weights, into
-        As of `add_up`.
+    steps, starts, areas, weights, into : as of `add_up`
     cells : ndarray, (2, S)
         Added to; may be `total`.
     """
@@ -222,7 +220,7 @@ def spread_out_in_numpy(
 def spread_out(
     total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
 ) -> None:
-    """See `spread_out_in_numpy`."""
+    """See `spread_out_in_numpy`: total is (1 or 2, T), steps (steps, 8), cells (2, S)."""
     both = total.shape[0] > 1
     for number in range(steps.shape[0]):
         start, apart, rows, count, sums, wide, first, to = steps[number]
@@ -246,6 +244,7 @@ def spread_out(
 
 
 def _add_alike(cells: Float, weight: float, total: Float, lost: Float) -> None:
+    """Add cells, (cells,), times a weight to sums and what they lose, (cells,) each."""
     for i in range(cells.size):  # in lanes
         term, rest = _product(weight, cells[i])
         total[i], lost[i] = _plus(total[i], lost[i] + rest, term)
@@ -267,7 +266,7 @@ def _blocks(
 
 
 def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Float:
-    """A block of rows, as a view."""
+    """A block of rows, (parts, rows, count), of cells, (parts, S), as a view."""
     part, cell = cells.strides
     return np.lib.stride_tricks.as_strided(cells[:, start:], (len(cells), rows, count), (part, cell * apart, cell))
 
@@ -283,13 +282,13 @@ class Reach(NamedTuple):
 
     @classmethod
     def of_sets(cls, area: Index, into: Index) -> Reach:
-        """Of leaves each in one area, or in none, -1."""
+        """Of leaves, (leaves,), each in one area, or in none, -1; `into` is (cells,), or (0,) for the same cells."""
         starts = np.append(0, np.cumsum(area >= 0))
         single = bool(starts[-1] == area.size)
         return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
 
     def step(self, cells: Cells, sums: Cells) -> Integers:
-        """Of rows of cells and their sums, as `add_up` takes it."""
+        """Of rows of cells and their sums, (parts, rows, cells) each, as `add_up` takes it."""
         rows, count = cells.shape[1:]
         return np.array([[0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]])
 
@@ -320,16 +319,17 @@ class Reach(NamedTuple):
 
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
-    """Add leaves' cells to those of areas."""
+    """Add leaves' cells, (parts, leaves, cells), to those of areas, (2, areas, cells)."""
     _pass(add_up, cells, reach, total, reach.step(cells, total))
 
 
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
-    """Add to leaves' cells what is said of areas."""
+    """Add to leaves' cells, (2, leaves, cells), what is said of areas, (parts, areas, cells)."""
     _pass(spread_out, amounts, reach, said, reach.step(said, amounts))
 
 
 def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step: Integers) -> None:
+    """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
     given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
     kernel(given.reshape(len(given), -1), step, *reach[:4], whole.reshape(2, -1))
     if whole is not changed:
@@ -337,7 +337,7 @@ def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step
 
 
 def plus(said: Cells, term: Float) -> None:
-    """Add to cells, in one double or two (Knuth's two-sum)."""
+    """Add a term, (rows, cells), to cells, in one double or two (Knuth's two-sum)."""
     if len(said) == 1:
         said += term
     else:
@@ -345,7 +345,7 @@ def plus(said: Cells, term: Float) -> None:
 
 
 def summed(into: Index, size: int, cells: Cells) -> Cells:
-    """Rows of cells summed to so many: in two doubles, but of cells that stay what they are."""
+    """Rows of cells, (parts, rows, cells), summed to so many: in two doubles, but of cells that stay what they are."""
     if not into.size:
         return cells
     total = np.zeros((2, cells.shape[1], size))
@@ -364,7 +364,7 @@ def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
 
 
 def finite(variance: Float) -> Float:
-    """0 where nothing was measured."""
+    """Variances, of any shape, 0 where nothing was measured."""
     measured = np.isfinite(variance)
     return variance if measured.all() else np.where(measured, variance, 0.0)
 
@@ -377,6 +377,7 @@ def sum_rounding(count: int, width: int) -> float:
 
 
 def _members(starts: Integers, areas: Integers, weights: Float, count: int) -> sparse.csr_array:
+    """Weights of rows in areas, (count, rows), from lists as of `add_up`."""
     columns = sparse.csc_array((weights.astype(np.longdouble), areas, starts), shape=(count, len(starts) - 1))
     return sparse.csr_array(columns)
 

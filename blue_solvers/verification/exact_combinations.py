@@ -241,7 +241,7 @@ class _Counts:
         return np.concatenate([moves, pairs], axis=1)
 
     def cells_of(self, table: TableAtLevel, counts: Index) -> Index:
-        """The cells of a table, of all its places, that hold counts; -1 where none does."""
+        """The cells of a table, of all its places, that hold counts, in an array of their shape; -1 where none does."""
         places, found = self._places, np.full(counts.shape, -1)
         schema, (level, own) = places.schema, table
         for (cut, (_, width)), some in zip(self._sums.cuts, places.leaves, strict=True):

@@ -205,11 +205,11 @@ class Fit:
         return np.array([*sums, z_of(*sums, np.sqrt(2 * sums[1]))])
 
     def _together(self, number: Index, count: int) -> tuple[Float, Float]:
-        """Statistic and expectation of so many lots, `number` saying of every observed cell in which it is."""
+        """Statistic and expectation of so many lots, `number`, (n,), saying of every observed cell in which it is."""
         return self._sums(number if self.sources is None else number[self.sources.cell], count)
 
     def _sums(self, number: Index, count: int) -> tuple[Float, Float]:
-        """The same, `number` saying it of every measurement."""
+        """The same, `number`, (N,), saying it of every measurement."""
         squares, redundancy = (np.bincount(number, own, count) for own in (self.squares, self.redundancy))
         return squares.astype(float), redundancy.astype(float)
 

@@ -107,7 +107,7 @@ class LeafSums:
         return found
 
     def with_others(self, amounts: Float) -> Float:
-        """For every cell its own amount and the most in every other table that a count in it may have."""
+        """For every cell, (N,), its own amount and the most in every other table that a count in it may have."""
         found = amounts.copy()
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
             if some.margins is not None:
@@ -174,11 +174,13 @@ class KnownExactly:
         variances = np.where(sums.free, sums.variances(), 0.0)
 
         def left(multipliers: Float) -> Float:
+            """What multipliers, (k,), leave of the residuals' shares, (N,)."""
             return np.where(sums.free, sums.shares_of(rho - self.rows.T @ multipliers), 0.0)
 
         (weighted, scale), root = self._weighted(variances), np.sqrt(variances)
 
         def step(rest: Float) -> Float:
+            """Multipliers, (k,), that leave the least of what is left, (N,)."""
             return scale * least_squares(weighted.T, root * rest)
 
         return refined(np.zeros(self.values.size), step, left, lambda rest: np.linalg.norm(root * rest))[0]
@@ -190,9 +192,11 @@ class KnownExactly:
         scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
 
         def change(cells: Float) -> Float:
+            """What cells, (N,), in units of roots, change of what is known exactly, (k,)."""
             return scale * self.of(root * cells.ravel())
 
         def share(multipliers: Float) -> Float:
+            """The transpose: shares, (N,), from multipliers, (k,)."""
             return root * sums.shares_of(rows.T @ (scale * multipliers.ravel()))
 
         return LinearOperator((rows.shape[0], sums.size), change, share, dtype=float), scale
@@ -202,6 +206,7 @@ class KnownExactly:
         (weighted, scale), root = self._weighted(self._spread), np.sqrt(self._spread)
 
         def step(left: Float) -> Float:
+            """The least move of cells, (N,), that makes the change that is left, (k,)."""
             return root * least_squares(weighted, scale * left)
 
         return refined(np.zeros(self.sums.size), step, lambda cells: amounts - self.of(cells), np.linalg.norm, clean)[0]

@@ -109,7 +109,7 @@ class LeafCells:
         return found
 
     def moved_up(self, some: Leaves, cells: Float) -> float:
-        """What cells of leaves that were not measured cost at most in areas above, in standard errors."""
+        """What cells, (leaves, cells), that were not measured cost at most in areas above, in standard errors."""
         least = np.where(cells == 0, 0.0, np.inf)
         for above, reach in some.reach.items():
             beside = self._beside_others[above][reach.areas]

@@ -120,7 +120,7 @@ def _counts(problem: Problem, made: Sequence[Claim]) -> sparse.csr_array:
 
 @one_blas_thread()
 def certify_listed(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
-    """Bound and violation, both in standard errors.
+    """Bound and violation, from y and x, (n,), both in standard errors.
 
     Raises
     ------
@@ -207,7 +207,7 @@ class FreeCounts:
         return np.where(fixed | (size <= nothing), 0.0, MARGIN * size)
 
     def variances(self, rows: Index) -> tuple[Float, Float]:
-        """Lower and upper bounds of the variances of some figures; 0 of those that are known exactly."""
+        """Lower and upper bounds of the variances of some figures, (k,); 0 of those that are known exactly."""
         figures, turned = self._listed.figures[rows], self._turned
         size, lengths = np.linalg.norm(figures @ self.R, axis=1), np.sqrt(figures.power(2).sum(axis=1))
         error = (4 + len(self.R)) * ROUNDING * np.linalg.norm(abs(figures) @ abs(self.R), axis=1)
@@ -218,7 +218,7 @@ class FreeCounts:
 
 
 def _what_counts(B: Float, rounding: Float) -> Float:
-    """Combinations of columns that make up all of them, none of which is 0; columns of that length or less are.
+    """Combinations, (q, r), of columns, (k, q), that make up all, none of which is 0; those as short as rounding are.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def _what_counts(B: Float, rounding: Float) -> Float:
 
 
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
-    """How far every figure is from the tables of one set of counts that satisfies what is known exactly."""
+    """How far every figure, (n + c,), is from the tables of one set of counts that satisfies what is known exactly."""
     rows = np.flatnonzero(np.isfinite(figures))
     A = sparse.csr_array(sparse.vstack([listed.figures[rows], listed.F], format="csr"))
     goal = np.concatenate([figures[rows], listed.f]).astype(np.longdouble)

@@ -88,7 +88,7 @@ class MovedResiduals:
         are_cells: bool = False,
         empty: Flags = NONE_EMPTY,
     ) -> Cells:
-        """What the residuals of some places say of the tables that hold all others.
+        """What the residuals of some places, (rows,), say of the tables that hold all others, (2, rows, cells).
 
         Their figures are judged beside sums of the leaves' cells, where these are given, with their errors; of leaves
         those of tables that hold all others may be these cells themselves, of which some are structural zeros.
@@ -131,7 +131,7 @@ class MovedResiduals:
         return level.held(said, count)
 
     def _keep(self, placed: LevelTable, rows: Index, x: Float, total: Cells, error: Float) -> None:
-        """Keep sums of the leaves' cells beside figures of a table, and what combinations of these are."""
+        """Keep sums of leaves' cells, (2, rows, cells), beside figures of a table, and combinations of these."""
         off = abs(x - total[0] - total[1]) + error[:, None]
         if self.sums.size:
             self.sums[placed.place].reshape(-1, x.shape[1])[rows] = total.sum(axis=0, dtype=np.longdouble)
@@ -189,7 +189,7 @@ class MovedResiduals:
         return self._look_at(self.places.levels[some.level], some.rows, sums, are_cells, some.empty)
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
-        """Move to tables of the leaves that are known exactly what they take, at no cost."""
+        """Move to tables of the leaves that are known exactly what they take of (2, leaves, cells), at no cost."""
         for placed in level.others if some.told is None else level.level_tables:
             own = placed.variance[some.rows]
             if not own.all():
@@ -232,7 +232,7 @@ class MovedResiduals:
         return self.totals.left + sum(self.totals.returned.values())
 
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
-        """Leave residuals in cells of a table."""
+        """Leave residuals, (rows, cells), in cells of a table."""
         variance = placed.variance[rows]
         self.totals.left += _weighed(cells, variance)
         if placed.left is not None:
@@ -385,7 +385,7 @@ class MovedResiduals:
 
 
 def _weighed(cells: Float, variance: Float) -> float:
-    """Squares in variances; nothing is nothing however large a variance is."""
+    """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
     if np.isfinite(variance).all():
         return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
     with np.errstate(invalid="ignore"):

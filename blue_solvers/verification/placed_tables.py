@@ -44,6 +44,7 @@ class Unread:
     read: Callable[[], Float]
 
     def __getitem__(self, rows: slice | Index) -> Float:
+        """Some rows, (rows, cells)."""
         return self.read()[rows]
 
 
@@ -63,7 +64,7 @@ class CombinedCells:
 
     @classmethod
     def of(cls, share: sparse.csr_array, multipliers: Float | None = None) -> CombinedCells | None:
-        """From the combinations' columns of a table; None where they say nothing of it."""
+        """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
         multipliers = np.zeros(share.shape[0]) if multipliers is None else multipliers
         return cls(share.tocoo(), multipliers) if share.nnz else None
 
@@ -78,7 +79,7 @@ class CombinedCells:
         return sparse.csr_array(entries, shape=(self.multipliers.size, here.size * cells))
 
     def pull(self, q: Float, variance: Float, here: Index) -> float:
-        """Take the multipliers off weighted residuals of some geounits; gives the squared rounding of that, weighed."""
+        """Take multipliers off weighted residuals, (geounits, cells); gives the squared rounding of that, weighed."""
         weights = self.among(here, q.shape[1])
         pulled = (weights.T @ self.multipliers).reshape(q.shape)
         sizes = (abs(weights).T @ abs(self.multipliers)).reshape(q.shape)
@@ -237,11 +238,11 @@ class Level:
         return vector[:, : rows * self.width].reshape(len(vector), rows, self.width)
 
     def sum_up(self, vector: Cells, rows: int) -> None:
-        """Every other table as sums of those that hold them."""
+        """Every other table in a vector, (2, rows * cells), as sums of those that hold them."""
         add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def spread_out(self, vector: Cells, rows: int) -> None:
-        """Add what is said of tables to the cells of those that hold them."""
+        """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
         steps = self.steps(rows)[::-1].copy()
         spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 

@@ -32,21 +32,21 @@ def of_largest(residual: float, checked: int) -> float:
 
 
 def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:
-    """How many standard deviations statistics are off; 0 where these are 0."""
+    """How many standard deviations statistics are off, (lots,); 0 where these are 0."""
     return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
 
 
 def by_name(
     names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float | None = None
 ) -> dict[Any, FitOfCells]:
-    """Of lots by their names; without standard deviations z is never too far from 0."""
+    """Of lots, (lots,), by their names; without standard deviations z is never too far from 0."""
     deviation = np.sqrt(2 * expectation) if deviation is None else deviation
     found = zip(names, statistic, expectation, z_of(statistic, expectation, deviation), strict=True)
     return {name: FitOfCells(*map(float, values)) for name, *values in found}
 
 
 def squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
-    """Of every cell its weighted square and what that is expected to be, 0 where nothing was measured."""
+    """Of cells, (N,) or (G, cells), weighted squares and what these are expected to be, 0 where none was measured."""
     redundancy = spread * precision
     np.subtract(1.0, redundancy, out=redundancy)
     np.clip(redundancy, 0.0, 1.0, out=redundancy)

@@ -56,7 +56,7 @@ class Claim:
 
 
 def claims(problem: Problem, x: Float, desired: Float) -> list[Claim]:
-    """The desired tables, but for those that are observed and of which x says the same."""
+    """The desired tables, in (m,), but for those that are observed and of which x, (n,), says the same."""
     observed = {own: i for i, own in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True))}
     found = []
     for index, own in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
@@ -169,7 +169,7 @@ def _known_below(
 def _areas(
     schema: Schema, tree: LevelledTree, finest: Sequence[Table], number: int, nodes: Index, all_above: bool = False
 ) -> dict[int, Reach]:
-    """The places that some nodes of a level are in, by their levels: their parents, or all."""
+    """The places that some nodes, (k,), of a level are in, by their levels: their parents, or all."""
     found, own = dict[int, Reach](), tree.parent[as_slice(nodes)]
     of_parents = np.bincount(tree.level_of[own]) if number else np.zeros(0, dtype=np.intp)
     for above in range(number) if all_above else np.flatnonzero(of_parents).tolist():
@@ -197,6 +197,7 @@ def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
 
 
 def _level_tables(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> list[LevelTable]:
+    """The observed tables, of y and x, (n,), and those that are claimed."""
     by_geounit, level_tables, start = problem.geounit_variances, [], y.size
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
         cut, shape = problem.observed.block(i), (-1, table.size)
@@ -268,7 +269,7 @@ def _level(
     described: Float,
     above: dict[int, Reach] | None = None,
 ) -> Level:
-    """A level with its level_tables, of which it is said which table holds each, and what it is summed from.
+    """A level, with `described` (3, rows) or (3, 1), and of its tables what holds each and what it is summed from.
 
     That is the smallest with one factor more, or the table that holds it.
     """
@@ -331,6 +332,7 @@ def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargin
 
 
 def _pieces(nodes: Index, width: int) -> Iterator[Index]:
+    """Nodes, (nodes,), some at a time: as many as there is room for with so many cells each."""
     step = max(1, PART // width)
     return (nodes[start : start + step] for start in range(0, nodes.size, step))
 

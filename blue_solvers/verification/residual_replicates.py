@@ -50,5 +50,5 @@ def replicated(
 
 
 def share_beyond(values: Float, bound: float) -> float:
-    """The share of replicates, with the real data among them, that are not below a bound."""
+    """The share of replicates, (draws,), with the real data among them, that are not below a bound."""
     return float((1 + (values >= bound).sum()) / (1 + values.size))

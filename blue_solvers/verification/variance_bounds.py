@@ -192,7 +192,7 @@ def certify_variances(
 
 
 def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Certificate:
-    """The better proof of two: with cells that were not measured, or without."""
+    """The better proof of two, of y and x, (n,): with cells that were not measured, or without."""
     found = [certify(problem, y, x, desired)]
     if problem.has_unmeasured:
         found.append(certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired))
@@ -200,7 +200,7 @@ def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Cer
 
 
 def _is_known_exactly(listed: Listed | None, weights: Float) -> bool:
-    """Whether a sum of measured cells follows from what is known exactly, but for rounding."""
+    """Whether a sum of measured cells, by weights (n,), follows from what is known exactly, but for rounding."""
     if listed is None or not listed.F.shape[0] or not listed.has_few_figures:
         return False
     free, _, rounding = listed.parts
@@ -217,7 +217,7 @@ def _between(value: float, b: float, nothing: float) -> tuple[float, float]:
 
 
 def _rounding(noise: WeighedNoise, weights: Float) -> float:
-    """How far rounding in Sigma w may move the estimate from it, in its own standard errors."""
+    """How far rounding in Sigma w, (n,), may move the estimate from it, in its own standard errors."""
     spread = noise.sd * abs(weights)
     if noise.correlated is None:
         return 4 * ROUNDING * float(np.linalg.norm(spread))

@@ -38,7 +38,7 @@ def numbers_over(layout: Layout, values: ArrayLike, what: str, *columns: int) ->
 
 
 def measured_vector(problem: Problem, values: ArrayLike, what: str) -> Float:
-    """A vector over the observed layout; refused where a cell that was measured is not finite."""
+    """A vector over the observed layout, (n,); refused where a cell that was measured is not finite."""
     vector = numbers_over(problem.observed, values, what)
     finite = np.isfinite(vector)
     if not finite.all() and (bad := ~finite & ~problem.unmeasured).any():
@@ -47,7 +47,7 @@ def measured_vector(problem: Problem, values: ArrayLike, what: str) -> Float:
 
 
 def reciprocal(values: Float) -> Float:
-    """1 / values, and 0 where they are 0."""
+    """1 / values, of any shape, and 0 where they are 0."""
     if values.all():
         return 1 / values
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
@@ -63,9 +63,10 @@ def rounding_of(*counts: Float) -> Float:
 
 
 def least_squares(B: LinearOperator, goal: Float) -> Float:
-    """What B makes `goal` of, by least squares, of least length: as near as iterations come."""
+    """What B, (r, q), makes `goal`, (r,), of, by least squares, of least length: as near as iterations come."""
 
     def product(z: Float) -> Float:
+        """B z, (r,), of z, (q,), while there is time."""
         require_time()
         return B.matvec(z)
 
@@ -89,7 +90,7 @@ def refined(
 
 
 def in_standard_errors(off: Float, least: Float, allowed: float) -> float:
-    """How far a figure is off at most, in standard errors from below; one that is known exactly, 0, by so much.
+    """How far figures, (k,), are off at most, in standard errors from below; one that is known exactly, 0, by so much.
 
     Raises
     ------
@@ -184,7 +185,7 @@ class WeighedNoise:
         return cls(sd > 0, sd, sd, None)
 
     def weighted(self, q: Float) -> tuple[Float, float]:
-        """Sigma^-1 q over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.
+        """Sigma^-1 q, (n,), over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.
 
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
@@ -199,7 +200,7 @@ class WeighedNoise:
         return rho, self.inverse_size(abs(left) + rounding)
 
     def size(self, g: Float, error: Float | float = 0.0) -> float:
-        """An upper bound of sqrt(g' Sigma g) for every g within `error` of the one given, cell by cell."""
+        """An upper bound of sqrt(g' Sigma g) for every g, (n,), within `error` of the one given, cell by cell."""
         if self.correlated is None:
             scaled = self.sd * (abs(g) + error)
             return float(np.linalg.norm(scaled)) * (1 + g.size * ROUNDING)
@@ -209,11 +210,11 @@ class WeighedNoise:
         return float(np.sqrt(max(square, 0.0) + 8 * g.size * ROUNDING * spread**2)) + float((self.sd * error).sum())
 
     def inverse_size(self, v: Float) -> float:
-        """An upper bound of sqrt(v' Sigma^-1 v) over the noisy cells."""
+        """An upper bound of sqrt(v' Sigma^-1 v), v being (n,), over the noisy cells."""
         return float(np.linalg.norm(v * reciprocal(self.least))) * (1 + v.size * ROUNDING)
 
     def inverse_root(self, cells: Index) -> tuple[Any, Any]:
-        """Of some cells' covariance an R with R'R = Sigma^-1, and what bounds its roundings beside those of doubles."""
+        """Of some cells, (k,), an R with R'R = Sigma^-1, and what bounds its roundings beside those of doubles."""
         if self.correlated is None:
             root = sparse.diags_array(1 / self.sd[cells])
             return root, root
@@ -228,6 +229,7 @@ class WeighedNoise:
         return root, sizes @ (sizes.T @ abs(root))
 
     def _solve(self, noise: Noise, q: Float) -> Float:
+        """Sigma^-1 q, (n,), of a q that is 0 but in noisy cells."""
         if not noise.is_shared:
             return np.asarray(_solve_of(noise)(q[:, None]))[:, 0]
         cells, found = np.flatnonzero(self.noisy), np.zeros_like(q)
@@ -242,7 +244,7 @@ def _solve_of(noise: Noise) -> Callable[[Float], Float]:
 
 
 def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
-    """A number below all eigenvalues of the correlations: the pivots of what is left after it is taken away say so."""
+    """A number below all eigenvalues of the correlations, (k, k): the pivots of what is left without it say so."""
     scaling = sparse.diags_array(1 / sd)
     correlation = sparse.csc_array(scaling @ covariance @ scaling)
     factors = splu(correlation)
@@ -257,7 +259,7 @@ def _least_correlation(covariance: sparse.csc_array, sd: Float) -> float:
 
 
 def _least_by_solves(solve: Callable[[Float], Float], sd: Float) -> float:
-    """The same of an operator, by its solves; a tenth of what they say."""
+    """The same of an operator on cells with sd (k,), by its solves; a tenth of what they say."""
     return 0.1 / _largest(lambda v: sd * np.asarray(solve((sd * v)[:, None]))[:, 0], sd.size)
 
 

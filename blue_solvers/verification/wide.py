@@ -130,7 +130,7 @@ class Separated:
         return make_table(self.schema, tuple(self.schema.names[axis] for axis in table.axes))
 
     def densities(self, sd: Float, besides: Float | float = 0.0) -> Float:
-        """Information about every set's part, for each table that contains it 1 / (variance * levels outside).
+        """Information about every set's part, (tables,): of each table that has it 1 / (variance * levels outside).
 
         To what tables say is added what is said `besides` of their cells.
         """
@@ -181,14 +181,14 @@ class Separated:
         return self.densities(self.least, self.besides)
 
     def norms(self, cells: Float) -> Float:
-        """Of every table."""
+        """Of every table, (tables,), of cells (S,)."""
         return np.sqrt(np.add.reduceat(cells * cells, self.tables.offsets[:-1]))
 
 
 def certify_wide(
     problem: Problem, noise: WeighedNoise, family: Separated, y: Float, x: Float, made: Sequence[Claim] = ()
 ) -> tuple[float, float]:
-    """Bound and violation, both in standard errors."""
+    """Bound and violation, from y and x, (n,), both in standard errors."""
     rho, off = noise.weighted(y - x)
     optimality = _parts(family, rho)
     require_time()
@@ -218,7 +218,7 @@ def certify_wide(
 
 
 def _parts(family: Separated, rho: Float) -> float:
-    """The residuals' parts in the norm of the information about each, with the rounding of splitting them."""
+    """The parts of residuals, (n,), in the norm of the information about each, with the rounding of splitting them."""
     tables, density = family.tables, family.densities(family.steepest)
     cells = np.zeros(tables.cells)
     own = rho[family.cells]
@@ -242,7 +242,7 @@ def _parts(family: Separated, rho: Float) -> float:
 
 
 def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Flags) -> tuple[Float, Float, Agreeing]:
-    """How far every observed table is from tables that agree, in norm and in its worst cell; and the latter tables.
+    """How far observed tables are from tables that agree, in norm and worst cell, (tables,); and the latter tables.
 
     `cells` are what is claimed; tables that agree have the parts of `certain`, which are the same but for what is
     known exactly and for what is not claimed.
@@ -263,7 +263,7 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
 
 
 def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing) -> tuple[Float, Float]:
-    """How far a table of cells, or of groups of them, is off sums of tables that agree, and its least standard errors.
+    """How far a table of cells, or groups, (cells,), is off sums of tables that agree, and its least standard errors.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
 
 
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
-    """What is claimed, with what is known exactly in its place, and sums of these in tables that are not claimed."""
+    """What is claimed, (S,), with what is known exactly in its place, and sums of these in tables not claimed."""
     tables = family.tables
     found = cells.copy()
     known, valued = family.steepest == 0, np.zeros(family.steepest.size, dtype=np.bool_)

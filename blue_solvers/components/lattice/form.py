@@ -81,7 +81,7 @@ class LatticeForm:
         self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
 
     def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
-        """What components are multiplied by, and their variances, from what tables say of each."""
+        """What components are multiplied by, and their variances, (tables,), from what tables say of cells of each."""
         plan, self.has_exact_zeros = self._plan, not self._plan.axes.has_groups
         density = np.array([told[table][0] if table in told else 0.0 for table in plan.tables])
         self._scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
@@ -95,12 +95,12 @@ class LatticeForm:
             self._scale[[mask in several for mask in plan.masks]] = 1.0
 
     def _lies_as(self, tables: Sequence[Axes], offsets: Integers) -> bool:
-        """Whether tables are a layout's, one after the other as there."""
+        """Whether tables are a layout's, one after the other as its offsets, (tables + 1,), say."""
         places = [self._plan.places[own] for own in tables]
         return places == offsets[:-1].tolist() and len(set(places)) == len(places)
 
     def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
-        """What tables that are read say of all; to those that are known nothing comes from others.
+        """What tables that are read say of all; to those that are known, (tables,), nothing comes from others.
 
         Every table is in units of its scale from where it is read on, or in its own where that is 0.
         """
@@ -145,7 +145,7 @@ class LatticeForm:
             return self._given_out(cells, workers), worst
 
     def violation(self, Y: Float) -> float:
-        """Largest disagreement between a table and the sums of a finer one in the estimate from Y."""
+        """Largest disagreement between a table and the sums of a finer one in the estimate from Y, (n, K)."""
         return self.apply_checked(Y)[1]
 
     def _given_out(self, cells: Float, workers: Workers) -> Float:
@@ -157,6 +157,7 @@ class LatticeForm:
         return X
 
     def _workers(self, Y: Float) -> Workers:
+        """Threads for an estimate from Y, (n, K), or the transpose of (m, K)."""
         return Workers(8.0 * self._plan.moved * Y.shape[1])
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
@@ -176,6 +177,8 @@ class LatticeForm:
         return cells
 
     def _go_up(self, up: list[Phase], cells: Float, values: Float, workers: Workers) -> None:
+        """Phases going up, in place in cells, (rows, K), from values, (other rows, K)."""
+
         def work(part: StepList) -> None:
             cells[part.beside] = 0.0
             go_up(cells, part.steps, self._plan.lists, part.factors, read_only(values))
@@ -183,7 +186,7 @@ class LatticeForm:
         workers.in_phases(work, up)
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
-        """All tables, from their components, in place."""
+        """All tables, (S, K), from their components, in place."""
         values = read_only(cells)
         workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists, values), down)
 
@@ -236,7 +239,7 @@ def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase]
 
 
 def _runs_of(kind: Integers, steps: StepList, rows: Index) -> list[StepList]:
-    """Rows that follow one another and are of one kind, of some."""
+    """Rows that follow one another and are of one kind, of some, (k,); `kind` is that of all rows, (rows,)."""
     changes = np.flatnonzero(np.diff(kind[rows])) + 1
     return [steps.at(own) for own in np.split(rows, changes) if own.size]
 
@@ -271,7 +274,7 @@ def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase
 
 
 def _even_cuts(sizes: Integers) -> list[int]:
-    """Where to cut a list in parts that are about as large, those that are worth a thread."""
+    """Where to cut a list, of sizes (k,), in parts that are about as large, those that are worth a thread."""
     parts = PARTS if 8 * sizes.sum() >= WORTH_BYTES else 1
     ends = np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, parts) / parts) + 1
     return [0, *sorted({end for end in ends.tolist() if end < sizes.size}), sizes.size]

@@ -270,7 +270,7 @@ def mix_lines_in_numpy(
 def mix_lines(
     cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
 ) -> None:
-    """See `mix_lines_in_numpy`."""
+    """See `mix_lines_in_numpy`: cells are (S, K), lines (lines, 1 + axes)."""
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1])
@@ -310,6 +310,7 @@ def mix_lines(
 
 
 def _multiply(square: Float, before: Float, after: Float, length: int) -> None:
+    """Write square, (lines, lines), times rows and `length` columns of `before`, (most, STRIP), to `after`."""
     for line in range(square.shape[0]):
         own = after[line]
         for i in range(length):

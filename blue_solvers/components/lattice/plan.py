@@ -124,7 +124,7 @@ class SweepPlan:
         return tuple([axis for axis in table if not self.axes.is_whole[axis]])
 
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
-        """What reads tables of a layout, each with the number of the table that it is, or is a margin of."""
+        """What reads tables at starts, (tables,), each with the number of the table that it is, or is a margin of."""
         lengths = np.array([self.axes.sizes[own[0]] if own else 1 for own in tables], dtype=np.int64)
         own = self.places, self._source, self._sizes
         places, numbers, sizes = (np.array([of[table] for table in tables], dtype=np.int64) for of in own)
@@ -137,7 +137,7 @@ class SweepPlan:
         return self._sizes[table]
 
     def disagreement(self, cells: Float) -> float:
-        """Largest difference between a table and the sums of one that it is a part or a margin of."""
+        """Largest difference between a table of cells, (S, K), and the sums of one that it is a part or a margin of."""
         moves = self.up.steps[(self.up.steps[:, 0] == MOVE) & (self.up.steps[:, 1] < self.copied.start)]
         gaps = np.zeros(len(moves))
         sweeps.look_at_gaps(cells, moves, self.lists, gaps)
@@ -372,7 +372,7 @@ class SweepPlan:
 
 
 def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
-    """What some tables say of every one of the sweeps that they lead to, by cell of its groups and recodes."""
+    """What tables of precisions (observed,) say of all tables that they lead to, by cell of groups and recodes."""
     if not observed:
         return {}
     if plan.axes.has_groups:
@@ -384,6 +384,7 @@ def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) ->
 
 
 def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
+    """The same where variables have groups: of precisions, (observed,), arrays (cells of groups,)."""
     axes, shares = plan.axes, defaultdict[tuple[Axes, Axes], float](float)  # by axes along which a table differs
     for table, share in zip(observed, (precisions / [plan.size_of(own) for own in observed]).tolist(), strict=True):
         grouped = [(axis, axes.is_whole[axis] << axis) for axis in table if axes.groups[axis] >= 0]

@@ -119,7 +119,7 @@ class IntersectionLattice:
         return sums
 
     def sum_of_contrasts(self, values: Float, mask: int) -> float:
-        """The same of any set that some member holds, of the closures of its subsets."""
+        """The same, of values (members,), of any set that some member holds, of the closures of its subsets."""
         return float(sum([values[self.number[own]] * count for own, count in self.contrasts_of(mask)]))
 
     def meets(self, mask: int) -> dict[int, int]:

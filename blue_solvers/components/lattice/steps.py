@@ -34,7 +34,7 @@ class StepList:
 
     @classmethod
     def of(cls, steps: Integers, factors: Float | float = 1.0) -> StepList:
-        """Rows without what is cleared."""
+        """Rows, (rows, 10), and factors, () or (rows,), without what is cleared."""
         return cls(steps, np.ones(len(steps)) * factors)
 
     @property
@@ -43,7 +43,7 @@ class StepList:
         return self.steps[:, TABLE]
 
     def at(self, rows: Index | slice | Flags) -> StepList:
-        """Some rows."""
+        """Some rows, a slice, (k,) or flags (rows,)."""
         return StepList(self.steps[rows], self.factors[rows])
 
     def followed_by(self, other: StepList) -> StepList:
@@ -64,7 +64,7 @@ def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
 
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
-    """Both, in order of tables or, where `sign` is -1, of the last one first, as each of them is."""
+    """Both, (rows, 10) and (others, 10), in order of tables or, if `sign` is -1, of the last one first, as each is."""
     if not (len(rows) and len(others)):
         return rows if len(rows) else others
     both = np.concatenate([rows, others])

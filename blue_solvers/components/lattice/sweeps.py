@@ -49,13 +49,13 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
 
 
 def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
-    """Put coarser tables in the place of the sums of finer ones: the transpose of `go_up_in_numpy` without factors."""
+    """Put coarser tables of (S, K) where the sums of finer ones were: `go_up_in_numpy` transposed, without factors."""
     for row in steps.tolist():
         operate(cells, row, lists, 1.0, values, False)
 
 
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
-    """One operation, in place, going up or down; see `go_up_in_numpy`."""
+    """One operation, in place in (S, K), going up or down; see `go_up_in_numpy`."""
     kind = row[0]
     fine, coarse, own = _tables(values if kind == SUM else cells, row, lists, values if kind == READ else cells)
     shares = (1 / np.bincount(own))[:, None]
@@ -101,25 +101,25 @@ def sums(table: Float, own: Integers, count: int) -> Float:
 
 @compiled(reference=go_up_in_numpy)
 def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
-    """See `go_up_in_numpy`."""
+    """See `go_up_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     _go(cells, steps, lists, factors, values, True)
 
 
 @compiled(reference=go_down_in_numpy)
 def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
-    """See `go_down_in_numpy`."""
+    """See `go_down_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     _go(cells, steps, lists, np.ones(1), values, False)
 
 
 def share_out_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
-    """The transpose of `go_down_in_numpy` of sums: `EXPAND` and `ADD` between cells, and `SUM` from these to values."""
+    """The transpose of `go_down_in_numpy` of sums: `EXPAND` and `ADD` in cells, (S, K), and `SUM` to values, (n, K)."""
     for row in steps.tolist():
         operate(cells, row, lists, 1.0, values, True)
 
 
 @compiled(reference=share_out_in_numpy)
 def share_out(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
-    """See `share_out_in_numpy`."""
+    """See `share_out_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     flat, others, width = cells.ravel(), values.ravel(), np.uint64(cells.shape[1])
     for row in range(steps.shape[0]):
         _expand(others if steps[row, 0] == SUM else flat, flat, steps[row], width, lists, 1.0, True)
@@ -134,7 +134,7 @@ def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: 
 
 @compiled(reference=look_at_gaps_in_numpy)
 def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
-    """See `look_at_gaps_in_numpy`; of moves that sum out axes whole."""
+    """See `look_at_gaps_in_numpy`, of (S, K); of moves that sum out axes whole."""
     flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
         levels, after, worst = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, 0.0
@@ -161,7 +161,7 @@ def scale_tables_in_numpy(cells: Float, sizes: Integers, factors: Float) -> None
 
 @compiled(reference=scale_tables_in_numpy)
 def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
-    """See `scale_tables_in_numpy`."""
+    """See `scale_tables_in_numpy`: cells are (S, K), sizes and factors (tables,)."""
     flat, start = cells.ravel(), np.uint64(0)
     for table in range(sizes.size):
         stop, factor = start + np.uint64(sizes[table] * cells.shape[1]), factors[table]
@@ -171,7 +171,7 @@ def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
 
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
-    """All operations; `upwards` is a constant wherever it is passed on, and so none of the loops asks for it."""
+    """All operations in (S, K); `upwards` is a constant wherever it is passed on, so none of the loops asks for it."""
     flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
         step = steps[row]
@@ -203,6 +203,7 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
 
 
 def _land(flat: Float, step: Integers, width: np.uint64, factor: float, upwards: bool) -> None:
+    """Add a table in `flat`, 1-d, times a factor to another, or going down put what the other has more in its place."""
     place, other = np.uint64(step[1]) * width, np.uint64(step[2]) * width
     for i in range(np.uint64(step[3] * step[5]) * width):
         if upwards:
@@ -212,7 +213,7 @@ def _land(flat: Float, step: Integers, width: np.uint64, factor: float, upwards:
 
 
 def _listed(step: Integers, lists: Integers) -> tuple[Integers, Float]:
-    """Which cells the levels of a row go to, and 1 over the number of levels of each."""
+    """Which cells the levels of a row go to, (levels,), and 1 over the number of levels of each, (cells,)."""
     own, sizes = lists[step[6] + 1 : step[6] + 1 + step[4]], np.zeros(lists[step[6]])
     for level in range(own.size):
         sizes[own[level]] += 1
@@ -220,7 +221,7 @@ def _listed(step: Integers, lists: Integers) -> tuple[Integers, Float]:
 
 
 def _reduce(fine: Float, flat: Float, step: Integers, width: np.uint64, lists: Integers, upwards: bool) -> None:
-    """Write means, or going down sums, over levels to the coarser table."""
+    """Write means, or going down sums, over levels of `fine`, 1-d, to the coarser table in `flat`, 1-d."""
     if step[6] >= 0:
         _reduce_listed(fine, flat, step, width, lists, upwards)
         return
@@ -241,7 +242,7 @@ def _reduce(fine: Float, flat: Float, step: Integers, width: np.uint64, lists: I
 
 
 def _reduce_listed(fine: Float, flat: Float, step: Integers, width: np.uint64, lists: Integers, upwards: bool) -> None:
-    """The same where levels go to several cells."""
+    """The same, `fine` and `flat` 1-d, where levels go to several cells."""
     own, shares = _listed(step, lists)
     levels, after, count = np.uint64(step[4]), np.uint64(step[5]) * width, np.uint64(shares.size)
     first, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
@@ -263,7 +264,7 @@ def _reduce_listed(fine: Float, flat: Float, step: Integers, width: np.uint64, l
 def _sum(
     flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64, out: Float, place: np.uint64, size: np.uint64
 ) -> None:
-    """Write sums over the levels of many cells after an axis."""
+    """Write sums over the levels of many cells after an axis in `flat`, 1-d, to `out`, 1-d."""
     for i in range(size):
         out[place + i] = flat[first + i]
     for _ in range(levels - np.uint64(1)):
@@ -273,7 +274,7 @@ def _sum(
 
 
 def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) -> float:
-    """Four sums at once, none of which waits for another."""
+    """Four sums at once over levels in `flat`, 1-d, none of which waits for another."""
     whole, two = levels // np.uint64(4) * np.uint64(4), after + after
     sum0 = sum1 = sum2 = sum3 = 0.0
     cell = first
@@ -292,7 +293,7 @@ def _sum_of(flat: Float, first: np.uint64, levels: np.uint64, after: np.uint64) 
 def _expand(
     flat: Float, source: Float, step: Integers, width: np.uint64, lists: Integers, factor: float, upwards: bool
 ) -> None:
-    """Write to all levels what the coarser table has, times a factor, going down an even part of it; or add it."""
+    """Write to all levels in `flat`, 1-d, what the coarser table has, times a factor, or down a part; or add it."""
     if step[6] >= 0:
         _expand_listed(flat, source, step, width, lists, factor, upwards)
         return
@@ -317,6 +318,7 @@ def _expand(
 def _spread(
     flat: Float, first: np.uint64, source: Float, part: np.uint64, after: np.uint64, share: float, is_new: bool
 ) -> None:
+    """Write a run of `source`, 1-d, times its share to `flat`, 1-d, or add it."""
     if is_new:
         for i in range(after):
             flat[first + i] = share * source[part + i]
@@ -328,7 +330,7 @@ def _spread(
 def _expand_listed(
     flat: Float, source: Float, step: Integers, width: np.uint64, lists: Integers, factor: float, upwards: bool
 ) -> None:
-    """The same where levels take from several cells."""
+    """The same, `flat` and `source` 1-d, where levels take from several cells."""
     is_new = step[0] == EXPAND
     own, shares = _listed(step, lists)
     if upwards:
@@ -343,7 +345,7 @@ def _expand_listed(
 
 
 def _move_short(flat: Float, step: Integers, width: np.uint64, after: np.uint64, factor: float, upwards: bool) -> None:
-    """With a few cells after the axis, whose number is known where it is 1."""
+    """With a few cells after the axis in `flat`, 1-d, whose number is known where it is 1."""
     start, without = np.uint64(step[1]) * width, np.uint64(step[2]) * width
     levels, share = np.uint64(step[4]), 1 / step[4]
     for b in range(np.uint64(step[3])):
@@ -356,6 +358,7 @@ def _move_short(flat: Float, step: Integers, width: np.uint64, after: np.uint64,
 
 
 def _move_long(flat: Float, step: Integers, width: np.uint64, factor: float, strip: Float, upwards: bool) -> None:
+    """With many cells after the axis in `flat`, 1-d, some at a time, whose sums `strip`, (STRIP,), holds."""
     levels, after, share = np.uint64(step[4]), np.uint64(step[5]) * width, 1 / step[4]
     start, without = np.uint64(step[1]) * width, np.uint64(step[2]) * width
     for b in range(np.uint64(step[3])):
@@ -373,7 +376,7 @@ def _move_long(flat: Float, step: Integers, width: np.uint64, factor: float, str
 
 
 def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: float, upwards: bool) -> float:
-    """What each of some levels gets: less their mean, which the coarser cell takes, or its part of what they lack."""
+    """What some levels get: less their mean, which a cell in `flat`, 1-d, takes, or their part of what they lack."""
     if upwards:
         rest = -total * share
         flat[below] -= factor * rest
@@ -382,7 +385,7 @@ def _settle(flat: Float, below: np.uint64, total: float, share: float, factor: f
 
 
 def _move_pairs(flat: Float, step: Integers, width: np.uint64, after: np.uint64, factor: float, upwards: bool) -> None:
-    """Of two levels; a number of cells after the axis that the compiler knows makes 2^12 1.4 times as fast."""
+    """Of two levels in `flat`, 1-d; with the number of cells after the axis compiled in, 1.4 times as fast on 2^12."""
     start, without, two = np.uint64(step[1]) * width, np.uint64(step[2]) * width, np.uint64(2)
     for b in range(np.uint64(step[3])):
         first, below = start + two * np.uint64(b) * after, without + np.uint64(b) * after

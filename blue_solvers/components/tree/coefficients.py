@@ -212,7 +212,7 @@ class PieceSolver:
     def _sources(
         self, number: int, classes: Index, support: Index
     ) -> tuple[list[LinearMeasurement], list[tuple[int, Index]]]:
-        """What was measured in some classes, and of tables, by number, the rows that say something."""
+        """What was measured in classes, (classes,), of numbers, (m,); of tables, by number, the rows that say it."""
         level, ranks, count = self._plan.levels[number], self._plan.class_rank[classes], len(self._jobs)
         sources, used = [], []
         for (t, table), weights, exact in zip(level.tables, level.weights, level.exact, strict=True):

@@ -45,7 +45,7 @@ class LevelTables:
         return [vectors[own].reshape(self._geounits, -1, vectors.shape[1]) for own in self._slices]
 
     def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
-        """Memory for what the level's geounits hold between the passes."""
+        """Memory of a shape, (G, ..., K), for what the level's geounits hold between the passes."""
         return np.empty(shape)
 
 
@@ -173,7 +173,7 @@ class MeasuredTables(LevelTables):
         plan.estimate(finest, others, cells.reshape(finest.shape))
 
     def write_leaves(self, cells: Float, kind: int) -> list[Float]:
-        """The transpose: tables of some leaves; cells without gaps are used up."""
+        """The transpose: tables of some leaves, (G, cells, K) or (1, 1, 1); cells, (G, ..., K), are used up."""
         used, plan = self._kinds[kind]
         finest = cells.reshape(len(cells), -1, cells.shape[-1])
         found = dict(zip(used, [finest, *plan.transpose(finest)], strict=True))

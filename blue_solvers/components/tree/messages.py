@@ -111,8 +111,7 @@ class LinearMeasurement:
 def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]:
     """The best estimate of u from independent sources, those that are exact first: the sum of gains times values.
 
-    What it says of u, and the gain of every source, (..., m, q). Directions that nothing determines are estimated as
-    zero.
+    What it says of u, and the gain of every source, (..., m, q). Directions that are not estimable are taken as zero.
     """
     weighed = [_times(source.noisy, source.design) for source in sources]
     measured = F = np.concatenate(weighed, axis=-2)

@@ -97,6 +97,7 @@ class Piece:
         """Orthonormal combinations of the copies, (copies, c), as copies."""
 
         def mixed(basis: sparse.csc_array) -> sparse.csc_array:
+            """A basis of the copies, (rows, k * copies), as one of their combinations, (rows, k * c)."""
             numbers = sparse.eye_array(basis.shape[1] // self.multiplicity)
             return _pruned(basis @ sparse.kron(numbers, combinations))
 
@@ -194,7 +195,7 @@ def _blocks(partitions: Partitions, size: int) -> tuple[Partitions, list[Index]]
 
 
 def _alike(base: Partitions, blocks: Sequence[Index], kinds: Index) -> list[tuple[IsotypicComponent, Embeddings]]:
-    """Spaces that are alike in all blocks: what is told of one, and of every block its group sums and vectors there."""
+    """Spaces alike in all blocks of sums, of kinds (sums,): what is told of one, and each block's sums and vectors."""
     by_shape: dict[bytes, list[IsotypicComponent]] = {}
     found: dict[bytes, tuple[IsotypicComponent, Embeddings]] = {}
     rows, weights = np.zeros((2, len(base), kinds.size))
@@ -232,13 +233,13 @@ def _copied(space: IsotypicComponent, places: Embeddings, base: Partitions, size
 
 
 def _of_length_one(W: sparse.csr_array) -> sparse.csr_array:
-    """The rows that are not zero, divided by their lengths."""
+    """The rows, (rows, sums), that are not zero, divided by their lengths."""
     lengths = np.sqrt(W.power(2).sum(axis=1))
     return sparse.csr_array(sparse.diags_array(1 / lengths[lengths > 0]) @ W[lengths > 0])
 
 
 def _part(space: Piece, units: Sequence[sparse.csr_array], seen: list[Piece], rest: list[Piece]) -> None:
-    """Add the copies that some rows of length one see to some pieces, and the others to the rest."""
+    """Add the copies that some rows of length one, (rows, sums), see to some pieces, and the others to the rest."""
     told = _pruned(sparse.vstack([space.basis[:0], *(W @ space.basis for W in units)]), 1.0).tocsr()
     by_copy = told[np.flatnonzero(np.diff(told.indptr))].toarray().reshape(-1, space.multiplicity).T
     if not by_copy.size:
@@ -260,7 +261,7 @@ def _pruned(matrix: sparse.sparray, size: float = 0.0) -> sparse.csc_array:
 
 
 def _together(tied: Sequence[Piece], units: Sequence[sparse.csr_array]) -> list[list[Piece]]:
-    """Spaces that rows tie to one another, directly or by others."""
+    """Spaces that rows, (rows, sums), tie to one another, directly or by others."""
     if not tied:
         return []
     rows = sparse.vstack(units)
@@ -271,7 +272,7 @@ def _together(tied: Sequence[Piece], units: Sequence[sparse.csr_array]) -> list[
 
 
 def _tied(spaces: Sequence[Piece], tying: Mapping[str, sparse.csr_array]) -> Piece:
-    """One piece of several spaces, each of whose copies is a number of its own."""
+    """One piece of several spaces, tied by rows, (rows, sums), each of whose copies is a number of its own."""
     basis = sparse.csc_array(sparse.hstack([space.basis for space in spaces]))
     kinds = np.concatenate([np.repeat(space.kinds, space.multiplicity) for space in spaces])
     rows: dict[str, Float] = {}
@@ -312,7 +313,7 @@ def isotypic_components(kinds: Index, grams: Float) -> list[IsotypicComponent]:
 
 
 def _linked(spaces: list[Float], grams: Float) -> tuple[list[Float], list[Float]]:
-    """The first space and all that tables link to it, in bases in which every link is a multiple of the identity.
+    """The first space, (n, d), and all that tables link to it, in bases in which links are multiples of the identity.
 
     Beside them the other spaces; nothing, and all spaces, of which some are cut, where a link shows that copies of
     different parts are in one. Directions one by one where no cut makes the links commute.
@@ -340,7 +341,7 @@ def _linked(spaces: list[Float], grams: Float) -> tuple[list[Float], list[Float]
 
 
 def _eigenspaces(S: Float) -> list[Float]:
-    """Of a symmetric matrix with entries of order one, cut where its eigenvalues are furthest apart."""
+    """Of a symmetric matrix, (d, d), with entries of order one, cut where its eigenvalues are furthest apart."""
     values, vectors = np.linalg.eigh(S)
     gaps = np.diff(values)
     return np.split(vectors, np.flatnonzero(gaps > max(APART, gaps.max(initial=0.0) / 10)) + 1, axis=1)

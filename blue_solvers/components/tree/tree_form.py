@@ -94,7 +94,7 @@ class Siblings:
         return (self.adding @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
 
     def add_to_parents(self, by_pair: Float, sums: Float) -> None:
-        """Add what pairs have to what all geounits with children have."""
+        """Add what pairs have, (pairs, ..., K), to what all geounits with children have, (parents, ..., K)."""
         sums[self.parents] += np.add.reduceat(by_pair, self.starts, axis=0)
 
 
@@ -197,7 +197,7 @@ class TreeForm:
         return X, float(abs(above - below).max(initial=0.0))
 
     def violation(self, Y: Float) -> float:
-        """Largest difference between a geounit's estimate and the sum of its children's, over all cells."""
+        """Largest difference of a geounit's estimate from the sum of its children's, over all cells, of Y, (n, K)."""
         return self.apply_checked(Y)[1]
 
     def adjoint(self, V: Float) -> Float:
@@ -210,7 +210,7 @@ class TreeForm:
     def _passes(
         self, given: Float, result: Float, transpose: bool = False, every: bool = False
     ) -> Iterator[tuple[int, Float]]:
-        """Both passes, or their transpose; every level as it is left going down, forgotten when the next is asked for.
+        """Both passes, (n, K) to (m, K), or their transpose; every level as left going down, forgotten at the next.
 
         These are final estimates in cells. They lack leaves that hold nothing, unless `every` one is asked for.
 
@@ -248,6 +248,7 @@ class TreeForm:
             held[some.place] = block
 
         def add(own: Siblings, totals: Float) -> None:
+            """Add the sums over children, (pairs, ..., K), to those of their parents."""
             if run.transpose:
                 totals = self._products["gain"].from_slots(totals, own.pairs)
             own.add_to_parents(totals, run.sums)
@@ -266,7 +267,7 @@ class TreeForm:
         return held
 
     def _go_down(self, run: Run, number: int, held: Float) -> None:
-        """Add to every geounit its part of what its parent learnt, keep what it learnt itself, and write its tables."""
+        """Add to geounits, (G, ..., K), their part of what parents learnt, keep what they learn, write their tables."""
         K, source, target = run.columns, run.sources[number], run.targets[number]
         tables, results = source.of(run.given), target.of(run.result)
 

@@ -148,7 +148,7 @@ class TreePlan:
         self.class_rank = np.concatenate(ranks)
 
     def _alike(self, level: LevelPlan, rows: Index) -> tuple[Index, Index]:
-        """Positions among members of a level of one of each kind, by what was measured, and the kind of each.
+        """Positions among members, (rows,), of a level of one of each kind, by what was measured, and the kind of each.
 
         Where coefficients are single numbers, a kind for every geounit takes a quarter of the time.
         """
@@ -186,7 +186,7 @@ class TreePlan:
         return self._of_all([level.class_of for level in self.levels])
 
     def _of_all(self, by_level: list[Index]) -> Index:
-        """Numbers of all geounits, of those of every level."""
+        """Numbers of all geounits, (geounits,), of those of every level, (members,)."""
         found = np.empty(self.spine.size, dtype=np.intp)
         for level, own in zip(self.levels, by_level, strict=True):
             found[level.members] = own
@@ -200,7 +200,7 @@ class TreePlan:
         return square | {t: level.class_count for level in self.levels for t, _ in level.tables}
 
     def pairs_of(self, numbers: Index) -> tuple[Index, Index]:
-        """The pairs of some geounits with children, one after the other, and the place of each one's parent here."""
+        """The pairs of some geounits with children, (k,), and the place of each one's parent among these, (pairs,)."""
         firsts, stops = (np.searchsorted(self.pair_parent, numbers, side) for side in ("left", "right"))
         counts = stops - firsts
         starts = np.cumsum(counts) - counts

@@ -72,7 +72,7 @@ class TreeVariances:
     def _of_component(
         self, component: Component, table: TableMap, own: Coefficients, places: Index, known: Known
     ) -> Float:
-        """Variances that one component gives, an axis for every variable: its groups, or a coarser factor's cells."""
+        """Variances of one component at places, (places, ...), by axis: its groups, or a coarser factor's cells."""
         scale: Float = np.ones(())
         matrices, shape, several = [], [], []
         for axis, sums, contrast in zip(table.axes, table.sums, component.contrasts, strict=True):
