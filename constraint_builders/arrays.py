@@ -17,13 +17,13 @@ APART = 4  # times as many numbers in their range: beyond, they are sorted
 
 
 def as_slice(rows: Index) -> slice | Index:
-    """Consecutive rows as a slice, which copies nothing."""
+    """Consecutive rows, (k,), as a slice, which copies nothing; others as they are."""
     consecutive = rows.size and rows[-1] - rows[0] == rows.size - 1 and (rows[1:] > rows[:-1]).all()
     return slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, in an array that may not be written to."""
+    """The same numbers, (...), in an array that may not be written to."""
     view = values.view()
     view.flags.writeable = False
     return view
@@ -37,7 +37,7 @@ def inverse_order(order: Index | slice, size: int) -> Index:
 
 
 def distinct_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], Int32]:
-    """The distinct ones of some whole numbers, or truth values, in order, and the place of each among them.
+    """The distinct ones of some whole numbers, or truth values, (n,), in order, and the place of each among them, (n,).
 
     Nothing is sorted where the numbers lie close together.
     """

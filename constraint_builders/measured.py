@@ -347,7 +347,7 @@ class Measured:
         return y
 
     def check_vector(self, y: Float) -> None:
-        """Raise `ValueError` for a vector over the observed layout that no table can hold; see `vector`."""
+        """Raise `ValueError` for an observed vector, (n,) or (n, K), that no table can hold; see `vector`."""
         refuse_unreadable(self, y)
         known = np.count_nonzero(self.exact)
         if known > 1 or (known and not self.is_structural):

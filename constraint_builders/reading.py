@@ -53,7 +53,7 @@ def read_problem(
     truth: Any,
     undetermined: str,
 ) -> Record:
-    """A problem of tables; see `Problem`."""
+    """A problem of tables, its equalities being E, (k, n), and b, (k,); see `Problem`."""
     if undetermined not in ("error", "nan"):
         raise ValueError(f"undetermined must be 'error' or 'nan': got {undetermined!r}")
     if not isinstance(schema, Schema):
@@ -83,7 +83,7 @@ def read_measured_tables(
     truth: Any,
     undetermined: str,
 ) -> Record:
-    """The same, where each table is given by its whole name."""
+    """The same, where each table is given by its whole name; equalities are E, (k, n), and b, (k,)."""
     measured = _read_measured(names, given, covariance, noise)
     if zeros is not None:
         empty = StructuralZeros(names, by_table(zeros) if names.by_level else zeros)
@@ -184,6 +184,7 @@ def _cell_variances(names: TableNames, name: Any, shape: tuple[int, ...], value:
 
 
 def _read_equalities(size: int, matrix: Any, b: ArrayLike) -> tuple[sparse.csr_array, Float]:
+    """E, (k, n), and b, (k,), as they are given; refused where rounding would decide what a small weight says."""
     E = read_matrix(matrix)
     if E.shape[1] != size:
         raise ValueError(f"equalities must have {size} columns, one for every observed cell: got {E.shape[1]}")
@@ -254,7 +255,7 @@ def _read_truth(measured: Measured, truth: Any) -> Float:
 
 
 def read_equations(A: Any, covariance: Any, b: ArrayLike | None) -> Record:
-    """A problem of any equations; see `Problem.from_matrix`."""
+    """A problem of any equations A, (k, n), and b, (k,); see `Problem.from_matrix`."""
     matrix = read_matrix(A)
     rows, size = matrix.shape
     right = None if b is None else read_vector(b, rows, "b")

@@ -65,7 +65,7 @@ def in_schema_order(problem: Problem) -> SchemaOrder:
 
 
 def _at(cells: Index, values: Any) -> Any:
-    """What some cells have, where that is known of any."""
+    """What some cells, (k,), have, where that is known of any."""
     return values if values is None else values[cells]
 
 

@@ -113,7 +113,7 @@ def release_counts(problem: Problem, truth: ArrayLike) -> NDArray[np.float64]:
 
 
 def _true_counts(problem: Problem, truth: ArrayLike, whole: bool = False) -> NDArray[np.float64]:
-    """Counts that the problem's noise can be added to; `whole` where only whole ones can."""
+    """Counts, (n,), that the problem's noise can be added to; `whole` where only whole ones can."""
     values = problem.observed.flat(truth, "truth")
     if values.shape != (problem.observed.size,):
         raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")

@@ -50,6 +50,7 @@ def split_scale_reduction(traces: Float) -> Float:
 
 
 def _scale_reduction(traces: Float) -> Float:
+    """Gelman and Rubin's factor of every cell, (d,), from traces (chains, length, d)."""
     length = traces.shape[1]
     within = traces.var(axis=1, ddof=1).mean(axis=0)
     between = traces.mean(axis=1).var(axis=0, ddof=1)

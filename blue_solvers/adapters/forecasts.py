@@ -267,6 +267,7 @@ class ExactMinTrace:
         return np.asarray(self.P @ base).reshape(size, steps, num_samples)
 
     def _errors(self, y_insample: ArrayLike | None, y_hat_insample: ArrayLike | None) -> ErrorCovariance:
+        """The covariance of errors that is given, or that of residuals in the sample, (n, T)."""
         if self.covariance is not None:
             return _own_covariance(self.covariance)
         residuals = None
@@ -310,6 +311,7 @@ def coverages(level: Any) -> list[float]:
 
 
 def _deviations(sigmah: ArrayLike, shape: tuple[int, ...]) -> Float:
+    """Standard deviations of the shape of y_hat, checked."""
     own = real_array(sigmah, "sigmah")
     if own.shape != shape:
         raise ValueError(f"sigmah must have the shape of y_hat, {shape}: got {own.shape}")

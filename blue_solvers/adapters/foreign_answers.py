@@ -371,7 +371,7 @@ def _says_spread(name: str) -> bool:
 
 
 def _by_geocode(spine: Spine, other: Spine, tables: Mapping[Any, Float]) -> Tables:
-    """Tables of another spine with the same geounits, in the order of the problem's."""
+    """Tables of another spine with the same geounits, (G, ...) each, in the order of the problem's."""
     found: Tables = {}
     for name, array in tables.items():
         level, _ = name

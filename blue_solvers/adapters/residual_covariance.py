@@ -164,6 +164,7 @@ def shrinkage_intensity(centred: Float) -> float:
 
 
 def _mean_squares(residuals: Float) -> Float:
+    """Mean squares, (n,), of residuals (n, T), NaN left out."""
     counts = (~np.isnan(residuals)).sum(axis=1)
     if not counts.all():
         raise ValueError(f"series {int(np.argmin(counts))} has no residual in the sample: give some, or another method")

@@ -127,7 +127,7 @@ def _seconds_of_variances(P: BlueOperator, apply: float) -> float | None:
 
 
 def _judged(P: BlueOperator, y: Float) -> tuple[float | None, str]:
-    """The certificate of the answer as the solver gave it, unrefined."""
+    """The certificate of the answer to y, (n,), as the solver gave it, unrefined."""
     observed = P.over_observed
     proof = certify(observed.problem, y, observed @ y + observed.offset)
     return proof.bound, proof.reason

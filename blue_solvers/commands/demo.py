@@ -82,11 +82,12 @@ def own_command() -> list[str]:
 
 
 def _rms(errors: Float) -> float:
+    """Root mean square of errors, (n,)."""
     return float(np.sqrt(np.mean(errors**2)))
 
 
 def _rows(problem: Problem, truth: Float, noisy: Float, estimate: Float, std_error: Float) -> Iterator[tuple[str, ...]]:
-    """The cells of the small tables as text."""
+    """The cells of the small tables as text, of vectors (n,)."""
     schema = problem.domain.schema
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
         if len(table.axes) > MOST_WAYS:

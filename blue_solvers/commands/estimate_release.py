@@ -126,7 +126,7 @@ def _read_several(args: argparse.Namespace) -> JoinedReleases:
 
 
 def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Estimate, StoredProof]:
-    """The estimate of folders, what is proved of it, and how measurements fit, if that is asked."""
+    """The estimate of folders, of y (n,), what is proved of it, and how measurements fit, if that is asked."""
     from blue_solvers.results.proof import StoredProof
     from blue_solvers.verification import fit_of_geography
 

@@ -120,6 +120,7 @@ def _shape(layout: Layout, name: object) -> str:
 
 
 def _describe_variances(variances: Float) -> str:
+    """What variances, (n,), are, in a few words."""
     finite = variances[np.isfinite(variances)]
     unmeasured = variances.size - finite.size
     parts = []

@@ -188,6 +188,7 @@ def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str
 
 
 def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: dict[str, Index]) -> pl.DataFrame:
+    """What is asked of places, the positions of their geounits being (k,), as a frame."""
     from blue_solvers.results.tidy import at_geounits, counts_frame, geounits_frame, tables_frame
 
     names = args.count or [TOTAL]
@@ -220,6 +221,7 @@ def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, in
 
 
 def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) -> str:
+    """What answers are headed with, of places, the positions of their geounits being (k,)."""
     if args.all:
         return f"{plural(len(places), 'geounit')} of level {geolevel}"
     if args.places:

@@ -141,7 +141,7 @@ def for_each(given: Sequence[str] | None, inputs: Sequence[str], option: str) ->
 
 
 def print_copied(inputs: Mapping[str, tuple[Problem, Float]]) -> tuple[str, ...]:
-    """Say which inputs are copies of others."""
+    """Say which inputs, problems with y, (n,), are copies of others."""
     found = copied_inputs({name: (own.observed, y, own.variances) for name, (own, y) in inputs.items()})
     for line in found:
         say(f"doubtful   {line}")

@@ -91,6 +91,7 @@ def polish(p: QuadraticProgram, start: Float) -> list[Solution]:
 
 
 def _solution(p: QuadraticProgram, bounded: Flags, found: Point) -> Solution:
+    """Where a descent ended, with the multipliers of all rows; `bounded`, (rows,), flags those that have a radius."""
     cells = found.u[: p.target.size]
     deviation = p.M @ cells - p.answer
     multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)

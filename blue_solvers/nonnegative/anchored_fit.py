@@ -47,8 +47,8 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     Raises
     ------
     ValueError
-        If `y` does not fit the problem, the noise is correlated, an exact value is negative, or nothing determines the
-        sum.
+        If `y` does not fit the problem, the noise is correlated, an exact value is negative, or the sum is not
+        estimable.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 

@@ -53,7 +53,7 @@ def ceilings(weighted: sparse.csr_array, sums: sparse.csr_array, values: Float) 
 
 
 def _exact_sums(problem: Problem, y: Float, cells: Cells) -> tuple[sparse.csr_array, Float]:
-    """Rows over the possible cells with positive entries, none empty, and what they sum to."""
+    """Rows over the possible cells with positive entries, (k, d), none empty, and what they sum to, (k,)."""
     M = cells.to_observed()
     equations, right = cells.equations()
     matrix = sparse.csr_array(sparse.vstack([M[problem.exact], equations @ M]))

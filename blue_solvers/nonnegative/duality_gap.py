@@ -117,7 +117,7 @@ def duality_gap(p: QuadraticProgram, solution: Solution, objective: float) -> tu
 
 
 def _proved(p: QuadraticProgram, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
-    """What these multipliers prove, and how much of it allows for rounding: of gradients, and of sums known exactly."""
+    """What multipliers, (rows,), prove, and how much of it allows for rounding: of gradients, and of exact sums."""
     pull, doubt = p.plain.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
     rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
     exact = p.variance == 0
@@ -183,7 +183,7 @@ def _of_untied(x: Float, pull: Float, doubt: Float, low: Float, high: Float) -> 
 
 
 def _balanced(p: QuadraticProgram, x: Float, multipliers: Float, priced: NDArray[np.bool_]) -> Float:
-    """Multipliers that hold every cell off its bounds where it is, changed by the least squares in standard deviations.
+    """Multipliers, (rows,), by the least change in standard deviations that holds every cell off its bounds as it is.
 
     A row's deviation is known to the rounding of counts; divided by a small variance that is much. Cells with a weight
     of their own may stay out of balance by as much as that takes up.

@@ -101,8 +101,8 @@ def inverted_intervals(
     Raises
     ------
     ValueError
-        If y does not fit the problem, a cell is not one of the desired layout, nothing determines it, or an exact value
-        is negative.
+        If y does not fit the problem, a cell is not one of the desired layout or not estimable, or an exact value is
+        negative.
     NotConvergedError
         If no non-negative cells meet the values known exactly.
 
@@ -178,7 +178,7 @@ class _Tests:
         return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
 
     def _end(self, weights: sparse.csr_array, fitted: float, farthest: float, error: float) -> tuple[float, float]:
-        """The end of the interval towards `farthest`, and its critical value."""
+        """The end of the interval towards `farthest`, and its critical value, of the cell with weights (1, d)."""
         critical = self._quantile
         end = self._cross(weights, fitted, farthest, critical, error)
         critical = max(critical, *(self._simulated(weights, cells) for cells in self._truths(weights, end)))
@@ -187,7 +187,7 @@ class _Tests:
         return end, critical
 
     def _truths(self, weights: sparse.csr_array, value: float) -> Iterator[Float]:
-        """Cells that fit best under the hypothesis: among all, and among those clearly not empty where any do."""
+        """Cells, (d,), that fit best under the hypothesis: among all, and among those clearly not empty if any do."""
         cells = self._statistic(self._program, self._least, weights, value)[1]
         if cells is None:
             cells = self._best
@@ -199,7 +199,7 @@ class _Tests:
             yield fewest
 
     def _cross(self, weights: sparse.csr_array, fitted: float, farthest: float, critical: float, error: float) -> float:
-        """Where the statistic reaches the critical value, between the fitted value and the farthest, or just beyond.
+        """Where the statistic of weights, (1, d), is critical, between the fitted value and the farthest, or beyond.
 
         Noise of whole numbers makes a statistic exactly critical often: such a value is inside.
         """
@@ -219,7 +219,7 @@ class _Tests:
     def _statistic(
         self, program: QuadraticProgram, least: float, weights: sparse.csr_array, value: float
     ) -> tuple[float, Float | None]:
-        """The statistic of the hypothesis that a desired cell has this value, and the cells that fit it best.
+        """The statistic of the hypothesis that a desired cell has this value, and the cells, (d,), that fit it best.
 
         Infinite where no cells give it.
         """

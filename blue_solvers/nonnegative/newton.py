@@ -116,7 +116,7 @@ def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
 
 
 def descend(p: QuadraticProgram, start: Float) -> tuple[Solution, float]:
-    """The best point of all Newton steps, and its largest residual, in counts.
+    """The best point of all Newton steps from multipliers, (m,), and its largest residual, in counts.
 
     By weak duality no cells meet the rows where the dual function passes all that the objective could be.
     """
@@ -154,7 +154,7 @@ def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
 
 
 def _line_search(p: QuadraticProgram, state: State, direction: Float) -> State:
-    """The first acceptable point along a direction: by bisection on the slope of the dual function.
+    """The first acceptable point along a direction, (m,): by bisection on the slope of the dual function.
 
     Where the function stays as steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
     """

@@ -53,7 +53,7 @@ def missed_exactly(model: FittingModel, y: Float, cells: Float) -> float:
 
 
 def require_met(sums: Float, answers: Float, cells: Float) -> float:
-    """The largest difference of sums of cells from what they are held at, in counts.
+    """The largest difference of sums of cells, (d,), from what they are held at, (k,), in counts.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[QuadraticP
 
 
 def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> NDArray[np.bool_]:
-    """Which answers of a table are below its cutoff (Algorithm 2 of the paper of 2021, lines 4 to 6).
+    """Which answers of a table, (cells,), are below its cutoff (Algorithm 2 of the paper of 2021, lines 4 to 6).
 
     The cutoff is the first of the sorted answers that is at least as large as the largest of as many noises would be
     with probability `gamma`; all answers are low if there is none.

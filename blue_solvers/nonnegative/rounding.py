@@ -124,7 +124,7 @@ def _split(values: Float) -> tuple[Integers, Float]:
 
 
 def _require_two_chains(tables: dict[str, Index]) -> None:
-    """Refuse tables that cannot be coloured with two colours so that those of one colour refine one another."""
+    """Refuse tables, labels (d,), that cannot be coloured with two colours so that those of one refine one another."""
     names = list(tables)
     rivals = {name: [other for other in names if not _comparable(tables[name], tables[other])] for name in names}
     for name in names:

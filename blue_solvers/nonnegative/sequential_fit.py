@@ -101,11 +101,11 @@ class FitStage:
     own_cells: bool
 
     def held_sums(self, answers: Mapping[Name | None, Float]) -> Float:
-        """What the first of `rows` are held at."""
+        """What the first of `rows` are held at, (held rows,), by the answers of tables, (cells,) each."""
         return np.concatenate([np.zeros(0), *(matrix @ answers[name] for name, matrix in self.held)])
 
     def program(self, y: Float, answers: Mapping[Name | None, Float], empty: Flags) -> QuadraticProgram:
-        """The program of this stage, with the table's measurements and which detailed cells are 0."""
+        """The program of this stage, with the table's measurements, (cells,), and which detailed cells are 0, (d,)."""
         values = self.held_sums(answers)
         exact = np.zeros(values.size)
         cells = self.rows.shape[1]
@@ -128,7 +128,7 @@ class FitStage:
         )
 
     def answers(self, cells: Float) -> Float:
-        """What the table's answers are, in its order, or all cells without a table."""
+        """The table's answers, in its order, or all cells without a table, of the stage's cells, (cells,)."""
         return cells if self.own_cells or self.table is None else (self.rows @ cells)[-self.variances.size :]
 
 
@@ -241,12 +241,14 @@ class Course:
         self._take(turn.table, stage.answers(found.cells), found)
 
     def _take(self, table: Name | None, answer: Float, found: Certified | None) -> None:
+        """Note a table's answer, (cells,), and how it was found."""
         self.answers[table] = answer
         if found is not None:
             self.stages.append(found)
             self.squares += 0.0 if table is None else found.objective
 
     def _program(self, stage: FitStage, answers: Mapping[Name | None, Float]) -> QuadraticProgram:
+        """The program of a stage with the answers of tables, (cells,) each."""
         return stage.program(self._measured(stage.table), answers, self.empty)
 
     def _note_empty(self, stage: FitStage, p: QuadraticProgram, found: Certified) -> None:
@@ -331,7 +333,7 @@ def _alone(model: FittingModel, table: Name, finest: Sequence[Name]) -> FitStage
 
 
 def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[tuple[Name, Index]]:
-    """What a table has in common with each one held; of what follows from another one nothing."""
+    """What a table, labels (d,), has in common with each one held; of what follows from another one nothing."""
     kept: list[tuple[Name, Index]] = []
     every = [(held, meet(labels, model.labels(held))) for held in finest]
     for held, groups in sorted(every, key=lambda one: -int(one[1].max())):
@@ -346,6 +348,7 @@ def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
 
 
 def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> CellFit:
+    """The cells that fit y, (n,), turn by turn, checked against what they were held at."""
     model.refuse_impossible_exact(y)
     course = Course(model, y)
     course.follow(turns)

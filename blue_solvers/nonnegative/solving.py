@@ -65,7 +65,7 @@ def attempt(p: QuadraticProgram) -> Certified | None:
 
 
 def _polished(p: QuadraticProgram, found: Certified | None, feasible: Float | None = None) -> Certified | None:
-    """The same, or of few cells what the active-set method makes of them if that is better."""
+    """The same, or of few cells, (d,), what the active-set method makes of them if that is better."""
     if (
         found is not None
         and found.margin_residual <= ROUNDING * p.scale

@@ -42,6 +42,7 @@ class TabularRows(LinearOperator):
         return other
 
     def _matvec(self, cells: Float) -> Float:
+        """The sums of cells, (d,), over the tables and further rows, (m,)."""
         sums, further = self._sums.matvec(cells.ravel()), self._further
         return np.concatenate([sums, further @ cells.ravel()]) if further.shape[0] else sums
 

@@ -15,19 +15,19 @@ def first_cells(labels: Index) -> Index:
 
 
 def refines(fine: Index, coarse: Index) -> bool:
-    """Whether every group of `fine` lies within one group of `coarse`."""
+    """Whether every group of `fine` lies within one group of `coarse`, labels (cells,) each."""
     image = np.zeros(fine.max() + 1, dtype=coarse.dtype)
     image[fine] = coarse
     return bool((image[fine] == coarse).all())
 
 
 def join(first: Index, second: Index) -> Index:
-    """The coarsest partition that refines both."""
+    """The coarsest partition that refines both, (cells,)."""
     return np.unique(first * (second.max() + 1) + second, return_inverse=True)[1]
 
 
 def meet(first: Index, second: Index) -> Index:
-    """The finest partition that both refine."""
+    """The finest partition that both refine, (cells,)."""
     size = first.max() + 1
     shape = (size + second.max() + 1,) * 2
     together = sparse.coo_array((np.ones(first.size), (first, size + second)), shape=shape)
@@ -35,7 +35,7 @@ def meet(first: Index, second: Index) -> Index:
 
 
 def sums_matrix(fine: Index, coarse: Index) -> sparse.csr_array:
-    """The 0/1 matrix from the groups of `fine` to the groups of `coarse`, which it refines."""
+    """The 0/1 matrix, (coarse groups, fine groups), that sums the groups of `fine` to those of `coarse`."""
     image = coarse[first_cells(fine)]
     shape = (int(coarse.max()) + 1, image.size)
     return sparse.csr_array((np.ones(image.size), (image, np.arange(image.size))), shape=shape)

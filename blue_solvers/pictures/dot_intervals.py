@@ -61,6 +61,7 @@ def dots_and_intervals(
 
 
 def _row_values(values: ArrayLike, name: str, count: int) -> np.ndarray:
+    """One number for each of the labels, (count,)."""
     array = real_array(values, name)
     if array.shape != (count,):
         raise ValueError(f"{name} has shape {array.shape}: give one number for each of the {count} labels")

@@ -171,7 +171,7 @@ class ResultFile:
 
 
 def _distance(own: Float, other: Float, errors: Float) -> float:
-    """In standard errors; a figure that is known exactly may differ by its rounding only."""
+    """The largest distance, of (rows,), in standard errors; what is known exactly may differ by its rounding only."""
     both_nothing = np.isnan(own) & np.isnan(other)
     apart = np.where(both_nothing, 0.0, abs(own - other))
     exact = ~(errors > 0) & ~both_nothing

@@ -49,7 +49,7 @@ def median_and_largest(pieces: Callable[[], Iterable[Float]]) -> tuple[float, fl
 
 
 def _follow(counts: np.ndarray, before: int) -> tuple[int, int]:
-    """The bits that follow those of a number that some come before, and how many of these have the same."""
+    """The bits that follow a number's, by counts (2 ** step,), and how many with the same bits come before it."""
     sums = np.cumsum(counts)
     bits = int(np.searchsorted(sums, before, side="right"))
     return bits, before - int(sums[bits] - counts[bits])

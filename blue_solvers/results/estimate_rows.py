@@ -64,6 +64,7 @@ def _batches(geocodes: Sequence[str], tables: Sequence[TableRows]) -> Iterator[p
 
 
 def _lists(name: str, cells: Float, what: str, codes: pl.Series) -> pl.Series:
+    """A column of one list per geounit, of cells (G, cells); refused where one is not finite."""
     if not np.isfinite(cells).all():
         code = codes[int((~np.isfinite(cells)).any(axis=1).argmax())]
         raise ValueError(f"the {what} at {code!r} is not finite: are measurements too large?")

@@ -167,7 +167,7 @@ class PlaceSums:
         return PlaceCovariances(self._plan, self._table[2], self._taken).of
 
     def _by_operator(self, signs: sparse.csr_array) -> Float:
-        """That of sums over the places, by an operator for each choice of geolevels that they are composed of."""
+        """That of sums over places, of signs (P, N), by an operator for each choice of geolevels that they have."""
         schema, observed, table = self._table
         own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in self.result.spine.levels}
         levels = tuple(level for level, members in own.items() if members.nnz)
@@ -220,7 +220,7 @@ def sum_counted(cells: Float, shares: list[Float]) -> Float:
 
 
 def _share_counted(schema: Schema, factor: str, levels: Flags | None) -> Float:
-    """Which share of each group of a factor is counted."""
+    """Which share of each group of a factor, (groups,), is counted, by its variable's levels that are, (levels,)."""
     groups = np.array(schema.groups_of(factor))
     counted = np.ones(groups.size) if levels is None else levels
     return np.bincount(groups, weights=counted) / np.bincount(groups)

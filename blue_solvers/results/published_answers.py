@@ -145,12 +145,12 @@ def long_frame(
 
 
 def with_bounds(estimate: Float, std_error: Float, level: float) -> dict[str, Float]:
-    """Columns of estimates, their standard errors, and the bounds of their intervals at a level."""
+    """Columns of estimates, their standard errors, and the bounds of their intervals at a level, (rows,) each."""
     return dict(zip(NUMBERS, (estimate, std_error, *normal_intervals(estimate, std_error, level)), strict=True))
 
 
 def whole_where_exact(estimate: Float, std_error: Float) -> tuple[Float, Float]:
-    """Estimates and standard errors; what is known exactly is a whole number, without the rounding of sums."""
+    """Estimates and standard errors, (n,); what is known exactly is a whole number, without the rounding of sums."""
     whole = np.rint(estimate)
     exact = (std_error <= EXACT_ERROR) & np.isclose(estimate, whole, rtol=1e-13, atol=EXACT_DUST)
     return np.where(exact, whole + 0.0, estimate), np.where(exact, 0.0, std_error)  # + 0.0: no -0
@@ -211,7 +211,7 @@ class Pairs:
             yield self._sums.covariance([number, self._other])[np.ix_([0, 3], [0, 3])]
 
     def frame(self, values: dict[str, Float]) -> pl.DataFrame:
-        """What is said of each pair, between what it is and the lower confidence of its two lines."""
+        """What is said of each pair, (P,), between what it is and the lower confidence of its two lines."""
         line, other = self.lines.lines
         count = len(self.names)
         others = self.names if self._other is None else [self._all.names[self._other]] * count

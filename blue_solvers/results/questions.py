@@ -357,7 +357,7 @@ class Result(StoredResult):
         return {name: Functionals(*own) for name, *own in zip(places, sums.estimates, covariances, strict=True)}
 
     def place_sums(self, places: Mapping[str, NDArray[np.int64]], counts: Sequence[Count]) -> PlaceSums:
-        """Counts over each of many places, whose errors are computed when they are asked for.
+        """Counts over each of many places, geounits (k,), whose errors are computed when they are asked for.
 
         Parameters
         ----------

@@ -142,6 +142,7 @@ def write_measured(
 
 
 def _variance_rows(observed: Mapping[str, Mapping[str, Float]]) -> pl.DataFrame:
+    """Rows of the variances, (geounits,) of each table at each level, that are finite."""
     parts = []
     for level, tables in observed.items():
         for table, variances in tables.items():

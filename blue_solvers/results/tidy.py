@@ -184,5 +184,6 @@ def _cell_frame(result: Result, name: str, table: Table) -> pl.DataFrame:
 
 
 def _with_results(keys: pl.DataFrame, estimate: Float, std_error: Float, confidence_level: float) -> pl.DataFrame:
+    """The keys with estimates, standard errors, (rows,) each, and the bounds of intervals."""
     columns = with_bounds(estimate, std_error, confidence_level)
     return keys.with_columns(pl.Series(name, values) for name, values in columns.items())

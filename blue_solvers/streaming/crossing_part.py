@@ -83,7 +83,7 @@ class CrossingForm(AreaForm):
         super().__init__(self._problem_of(areas), groupings)
 
     def message(self) -> Upward:
-        """What the part knows of its root, whose estimate is zero along directions that nothing determines."""
+        """What the part knows of its root, whose estimate is zero along directions that are not estimable."""
         slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out())
         array = np.zeros((slots.size, 1))
         told: dict[Contrasts, Message] = {}
@@ -147,7 +147,7 @@ class CrossingForm(AreaForm):
         return message, (U @ exact) @ exact.T + along @ finite.T
 
     def _problem_of(self, areas: sparse.csr_array) -> Problem:
-        """The part's problem with an anchor; which is desired where no table is."""
+        """The part's problem, of areas (G, leaves), with an anchor; which is desired where no table is."""
         design, part, finest = self._design, self._part, self._design.finest.name
         observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, self._variance)}}
         for i in self._inside:
@@ -181,7 +181,7 @@ class CrossingForm(AreaForm):
         return {i: vector[self._problem.desired.slice(names[i])].reshape(-1, tables[i][1].size) for i in tables}
 
     def _usual_variance(self, areas: sparse.csr_array) -> float:
-        """Half way, by decades, between the least variance that a table can give a group sum and the largest."""
+        """Half way, by decades, between the least and the largest variance of a group sum by a table of (G, leaves)."""
         least, largest = np.inf, 0.0
         for i in self._inside:
             level, table = self._design.observed[i]

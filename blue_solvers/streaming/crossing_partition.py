@@ -175,7 +175,7 @@ def _partition_of(areas: Areas, name: str) -> Index | None:
 
 
 def _owners(areas: Areas, name: str, own: Index) -> tuple[Index, int | None]:
-    """The part that holds each area of a layer, and the first area that several share; one without leaves is in any."""
+    """The part of each area of a layer, by those of leaves, (leaves,); the first in several; an empty one is in any."""
     matrix = areas.layer(name).incidence.copy()
     matrix.eliminate_zeros()
     owner = np.zeros(matrix.shape[0], dtype=np.intp)

@@ -57,7 +57,7 @@ def largest_subtrees(
     reserved: float = 0.0,
     deepest: str | None = None,
 ) -> tuple[Index, Float]:
-    """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree.
+    """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree, (N,).
 
     Of the memory some bytes may be reserved for what is there beside any part. Below the deepest level that is given
     nothing is cut.
@@ -84,7 +84,7 @@ def largest_subtrees(
 
 
 def require_top(own: Float, top: Index, memory: float | None, reserved: float = 0.0) -> None:
-    """Raise `MemoryError` if the geounits at and above the cut need more than a limit, beside what is reserved."""
+    """Raise `MemoryError` if the geounits at and above the cut, (k,), need more than a limit, beside the reserve."""
     needed = own[top].sum() + reserved
     if memory is not None and needed > memory:
         raise MemoryError(
@@ -94,7 +94,7 @@ def require_top(own: Float, top: Index, memory: float | None, reserved: float = 
 
 
 def members_of_parts(tree: LevelledTree, roots: Index) -> list[Index]:
-    """Geounits of every part, then those of the top, which has the roots of all parts."""
+    """Geounits of every part, (G,), then those of the top, which has the roots of all parts, (parts,)."""
     part = np.full(tree.size, -1)
     part[roots] = np.arange(roots.size)
     for members in tree.members[1:]:
@@ -140,7 +140,7 @@ def cut_with_siblings(
     reserved: float = 0.0,
     deepest: str | None = None,
 ) -> CutSpine:
-    """Cut a spine as `largest_subtrees`, and put siblings below the geolevel together as far as memory allows.
+    """Cut a spine, of bytes (N,), as `largest_subtrees`; put siblings below the geolevel together as memory allows.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def cut_with_siblings(
 
 
 def shared_out(siblings: Index, needed: Float, limit: float) -> list[Index]:
-    """Siblings that follow one another and keep to a limit, in as few lots as can be, as even as can be."""
+    """Siblings that follow one another, (k,), and keep to a limit, in as few lots as can be, as even as can be."""
     most = len(_lots(needed, limit))
     low, high = min(limit, float(needed.sum()) / most), limit
     for _ in range(HALVINGS):
@@ -173,7 +173,7 @@ def shared_out(siblings: Index, needed: Float, limit: float) -> list[Index]:
 
 
 def _lots(needed: Float, limit: float) -> list[slice]:
-    """As many as keep to a limit, one after another; what does not keep to it is alone."""
+    """As many as keep to a limit, of needs (k,), one after another; what does not keep to it is alone."""
     sums, lots, start = np.cumsum(needed), [], 0
     while start < needed.size:
         before = sums[start] - needed[start]
@@ -184,7 +184,7 @@ def _lots(needed: Float, limit: float) -> list[slice]:
 
 
 def _put_in(spine: Spine, own: Float, roots: Index, together: list[Index]) -> CutSpine:
-    """Put a geounit in above each of some siblings."""
+    """Put a geounit in above each of some siblings, (k,), of a spine of bytes (N,), cut at roots (parts,)."""
     parents = spine.parent[np.array([lot[0] for lot in together], dtype=np.intp)]
     above = np.unique(spine.level_of[parents])  # each has a level more below it
     numbers = np.arange(len(spine.levels)) + np.searchsorted(above, np.arange(len(spine.levels)))

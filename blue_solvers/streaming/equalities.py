@@ -91,7 +91,7 @@ def _whitened(responses: Float, variances: Float, others: Index) -> Float:
 
 
 def _stacked(root: Float, rows: Float) -> Float:
-    """R with R'R the sum of both squares; the largest rows first, so that none loses its digits to others."""
+    """R with R'R the sum of both squares, (rows, k); the largest rows first, so that none loses digits to others."""
     both = np.concatenate([root, rows])
     return np.asarray(qr(both[np.argsort(-abs(both).max(axis=1, initial=0), kind="stable")], mode="r")[0])[
         : both.shape[1]
@@ -124,7 +124,7 @@ class Correction:
 
     @classmethod
     def of(cls, combined: SharedEqualities, alike: SharedEqualities, b: Float) -> Correction:
-        """From the combinations of all parts, with their noise and with equal noise.
+        """From the combinations of all parts, with their noise and with equal noise, and b, (k,).
 
         Raises
         ------
@@ -181,6 +181,7 @@ def _gain(combined: SharedEqualities, root: Float, excess: Float, allowed: Float
 
 
 def _squares(columns: Float) -> Float:
+    """Sums of the squares of every cell's columns, (G, cells, k) to (G, cells)."""
     return np.einsum("gck,gck->gc", columns, columns)
 
 
@@ -191,7 +192,7 @@ def _independent(alike: SharedEqualities) -> Index:
 
 
 def _inverse_root(root: Float, chosen: Index) -> Float:
-    """H, zero but for the chosen rows, with H H' the inverse of the chosen square of R'R."""
+    """H, (k, r), zero but for the chosen rows, (r,), with H H' the inverse of the chosen square of R'R."""
     inverse = np.zeros((root.shape[1], chosen.size))
     inverse[chosen] = orthonormal(root[:, chosen])[1].T
     return inverse

@@ -302,7 +302,7 @@ class Job:
         return known
 
     def _write(self, output: str, part: Part, found: Mapping[str, Estimates], kept: Index) -> None:
-        """Write estimates of some geounits of a part; keep its share of the proof, of the top what is to be proved."""
+        """Write estimates of geounits of a part, (k,); keep its share of the proof, of the top what is to be proved."""
         result, multipliers = found[MEASURED], None
         if ALIKE in found:
             correction = self._correction()

@@ -76,7 +76,7 @@ class Design:
         return self if zeros is None else replace(self, zero_axes=zeros.axes, zero_kinds=tuple(zeros.kinds.tolist()))
 
     def with_levels(self, levels: tuple[str, ...], numbers: Index) -> Design:
-        """The design with levels put in; `numbers` says where every level is now."""
+        """The design with levels put in; `numbers`, (levels,), says where every level is now."""
         put_in = tuple(sorted({*range(len(levels))} - {*numbers.tolist()}))
         return replace(self._renumbered(numbers), levels=levels, put_in=put_in)
 
@@ -87,6 +87,8 @@ class Design:
         return replace(self._renumbered(np.searchsorted(kept, np.arange(len(self.levels)))), levels=levels, put_in=())
 
     def _renumbered(self, numbers: Index | Mapping[int, int]) -> Design:
+        """The design with levels renumbered, by `numbers`, (levels,), or a mapping."""
+
         def moved(tables: Sequence[TableAtLevel]) -> tuple[TableAtLevel, ...]:
             return tuple((int(numbers[level]), table) for level, table in tables)
 
@@ -184,7 +186,7 @@ class Part:
         return place.stop - place.start
 
     def numbers(self, level: int, positions: Sequence[int] | Index) -> Index:
-        """Numbers within a geolevel of those geounits at some positions that are of it."""
+        """Numbers within a geolevel of those geounits at some positions, (k,), that are of it."""
         place, positions = self.members(level), np.asarray(positions, dtype=np.intp)
         return positions[(positions >= place.start) & (positions < place.stop)] - place.start
 

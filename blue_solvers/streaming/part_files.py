@@ -150,6 +150,7 @@ class Partitions:
         return part
 
     def _part(self, arrays: Mapping[str, NDArray], tables: Sequence[int] | None) -> Part:
+        """The part that a file's arrays hold, values (G, cells) of a table, zeros of tables that are not chosen."""
         parent, level_of = (arrays[name].astype(np.intp) for name in ("parent", "level_of"))
         counts, variances, values = np.bincount(level_of, minlength=len(self.design.levels)), [], []
         for i, (level, table) in enumerate(self.design.observed):
@@ -167,6 +168,7 @@ class Partitions:
 
 
 def _matrix(arrays: Mapping[str, NDArray], name: str) -> sparse.csr_array:
+    """The matrix that arrays hold by its data and indices, (entries,) each, indptr, (rows + 1,), and shape."""
     fields = (arrays[f"{name}.{field}"] for field in ("data", "indices", "indptr"))
     return sparse.csr_array(tuple(fields), shape=tuple(arrays[f"{name}.shape"].tolist()))
 
@@ -228,7 +230,7 @@ class Sources:
     leaves: sparse.csr_array | None = None
 
     def write(self, folder: Path, name: str, geounits: Index, own: Index, leaf: int) -> PartEntry:
-        """Write one part; `geounits` are positions in the spine, of which `own` are in no other part."""
+        """Write one part; `geounits` are positions in the spine, (G,), of which `own`, (k,), are in no other part."""
         tree, geocodes = self.cut.tree, self.cut.geocodes
         ordered = geounits[np.lexsort((geounits, tree.level_of[geounits]))]
         path = folder / part_file(name)
@@ -241,7 +243,7 @@ class Sources:
         return PartEntry(name, level_name, geocodes[root], leaf, ordered.size, int(needed), {part_file(name): digest})
 
     def _arrays(self, name: str, ordered: Index, own: Index) -> Iterator[tuple[str, NDArray]]:
-        """What is kept of a part, of which all geounits and those in no other part are given."""
+        """What is kept of a part, of which all geounits, (G,), and those in no other part, (k,), are given."""
         tree = self.cut.tree
         yield "parent", _small(_positions(ordered, np.argsort(ordered), tree.parent[ordered]))
         yield "level_of", _small(tree.level_of[ordered])
@@ -259,7 +261,7 @@ class Sources:
             yield from ((f"{what}.{field}", np.asarray(array)) for field, array in fields.items())
 
     def _matrices(self, name: str, ordered: Index, own: Index) -> Iterator[tuple[str, sparse.csr_array]]:
-        """Its share of what is known exactly, and its areas."""
+        """Its share of what is known exactly, (k, cells), and its areas, (G, leaves), of geounits (G,)."""
         if self.equalities is not None:
             yield COMBINATIONS, self._share(self.equalities, ordered, own)
         if self.leaves is not None and name != TOP:
@@ -300,13 +302,13 @@ class Sources:
 
 
 def _positions(ordered: Index, by_number: Index, geounits: Index) -> Index:
-    """Place among `ordered` of some geounits, -1 for those that are not there; `by_number` sorts it."""
+    """Place among `ordered`, (G,), of some geounits, (k,), -1 for those that are not there; `by_number` sorts it."""
     found = by_number[np.minimum(np.searchsorted(ordered, geounits, sorter=by_number), ordered.size - 1)]
     return np.where(ordered[found] == geounits, found, -1)
 
 
 def _small(values: NDArray) -> NDArray:
-    """Whole numbers in the type that takes the fewest bytes; others as they are."""
+    """Whole numbers in the type that takes the fewest bytes, in their shape; others as they are."""
     with np.errstate(invalid="ignore"):  # what is too large is not equal
         whole = values.astype(np.int32)
     if not np.array_equal(whole, values):

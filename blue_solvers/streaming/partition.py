@@ -74,7 +74,7 @@ def partition(
     ------
     UnsupportedProblemError
         If `TwoPass`, or of areas `AreaSolver`, cannot take the problem, it has zeros or equalities over areas, areas
-        cross between parts, or nothing determines some desired cells.
+        cross between parts, or some desired cells are not estimable.
     ValueError
         If the problem has neither spine nor areas, or `y` is not a vector of its measurements.
     MemoryError, OSError
@@ -94,6 +94,7 @@ def partition(
     places, variances = problem.domain.places, equal_variances(problem)
 
     def read(level: str, table: str, ranks: Index) -> Float:
+        """Values of a table at places by their ranks in a level, (k,) to (k, cells)."""
         members = places.members[places.level_index(level)]
         return values[problem.observed.slice((level, table))].reshape(members.size, -1)[ranks]
 
@@ -200,6 +201,7 @@ def partition_source(
     }
 
     def read_as_named(level: str, table: str, ranks: Index) -> ArrayLike:
+        """What `read` gives of geounits, (k,) to (k, ...), checked, its cells in the schema's order."""
         name, places = spelled[spine.level_index(level), table]
         values = read(level, name, ranks)
         if np.asarray(values).dtype != np.int32:
@@ -226,7 +228,7 @@ class _TablesAlone(Measured):
 
     @classmethod
     def of(cls, schema: Schema, spine: Spine, own: Sequence[TableAtLevel], variances: list[Float]) -> _TablesAlone:
-        """Of tables at geolevels of a spine."""
+        """Of tables at geolevels of a spine, each with variances (geounits,)."""
         levels, tables = zip(*own, strict=True)
         return cls(
             observed=Layout([], []),
@@ -249,6 +251,7 @@ def _refuse_repeats(kind: str, tables: Sequence[TableAtLevel]) -> None:
 
 
 def _geounit_variances(name: tuple[str, str], value: ArrayLike, count: int) -> Float:
+    """The variances of a table in all geounits, (count,), given as so many or as one number."""
     variances = real_array(value, f"variances of {name!r}")
     if variances.shape not in ((), (count,)) or np.isnan(variances).any() or (variances < 0).any():
         raise ValueError(f"variances of {name!r} must be one number, or {count} of them, none negative or NaN")

@@ -91,7 +91,7 @@ def prove_part(
     claim : ResultToProve
     summaries : mapping of int to ChildSummary
         What parts that were cut off told, by the positions of their roots.
-    kept : ndarray of int
+    kept : ndarray of int, (k,)
         Positions of the geounits that are this part's own.
     is_top : bool
         Whether there is nothing above it.
@@ -140,9 +140,11 @@ def _summed_up(
 
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:
+    """How measurements fit in the geounits that are the part's own, by their positions, (k,)."""
     values, fit, numbers = claim.values or part.values, FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
 
     def read(i: int, j: int, rows: Index, here: slice) -> tuple[Float, Float, Float, Float]:
+        """Values, estimates, variances of noise and of estimates, (rows, ...) each, of a slice of the rows, (k,)."""
         own = rows[here]
         return values[i][own], claim.cells[j][own], part.variances[i][:, None][own], claim.variances[j][own]
 

@@ -124,7 +124,7 @@ def _layout(names: Sequence[tuple[int, str]], tables: Sequence[TableAtLevel], pa
 
 
 def _anchored(variances: Float, at_anchors: float, part: Part, level: int, anchored: Sequence[int]) -> Float:
-    """Variances of a table of a level with others in anchored geounits."""
+    """Variances of a table of a level, (G,), with others in anchored geounits."""
     changed = variances.copy()
     changed[part.numbers(level, anchored)] = at_anchors
     return changed
@@ -206,7 +206,7 @@ class SubtreeForm(TreeForm):
         )
 
     def _refuse_contradictions(self, level: int, cells: Float) -> None:
-        """Refuse tables of a level that are known exactly and that its final cells differ from."""
+        """Refuse tables of a level that are known exactly and that its final cells, (G, ..., columns), differ from."""
         for i, (own, table) in enumerate(self._design.observed):
             exact = np.flatnonzero(self._part.variances[i] == 0)
             if own != level or i not in self._compared or not exact.size:

@@ -98,7 +98,7 @@ class _TableFile:
 
 
 def _runs(ranks: Index) -> Iterator[tuple[Index, int]]:
-    """Positions of geounits that follow one another, and the first of these."""
+    """Positions of geounits, of ranks (k,), that follow one another, and the first of these."""
     order = np.argsort(ranks, kind="stable")
     if order.size:
         for rows in np.split(order, np.flatnonzero(np.diff(ranks[order]) != 1) + 1):

@@ -371,7 +371,7 @@ class _Check:
         self.close(self.P.variances(), dense.variances, "variances are the BLUE's")
 
     def same(self, X: Float, expected: Float, law: str) -> None:
-        """Equal in units of standard errors."""
+        """Equal in units of standard errors, (m,) or (m, K)."""
         columns = X.reshape(X.shape[0], -1)
         excess = abs(columns - expected.reshape(columns.shape)) / self.allowed
         if not (excess <= 1).all():
@@ -380,7 +380,7 @@ class _Check:
             self.require(False, law, f"{where} differs by {excess[worst]:.3g} times what is permitted")
 
     def close(self, variances: Float, expected: Float, law: str) -> None:
-        """Equal as variances or covariances, relative to the cells' own."""
+        """Equal as variances, (k,), or covariances, (k, k), relative to the cells' own."""
         scale = float(abs(expected).max(initial=0))
         bound = 10 * self.tolerance * abs(expected) + 10 * max(self.tolerance**2, ROUNDING) * scale
         if expected.ndim == 2:

@@ -56,12 +56,12 @@ class DenseReference:
 
 
 def _row_space(matrix: Float) -> Float:
-    """Orthonormal basis of the rows, as columns."""
+    """Orthonormal basis of the rows, (k, q), as columns, (q, r)."""
     return linalg.orth(matrix.T) if matrix.size else np.zeros((matrix.shape[1], 0))
 
 
 def _whitening(problem: Problem, cells: np.ndarray) -> Float:
-    """W with W Sigma W' = I for some cells."""
+    """W, (k, k), with W Sigma W' = I for some cells, flagged in (n,)."""
     if problem.covariance is None:
         return np.diag(1 / np.sqrt(problem.variances[cells]))
     Sigma = problem.noise_covariance @ np.eye(problem.observed.size)
@@ -69,7 +69,7 @@ def _whitening(problem: Problem, cells: np.ndarray) -> Float:
 
 
 def _least_squares(design: Float) -> Float:
-    """Pseudoinverse for full column rank and rows that differ by decades: sorted, columns pivoted, refined once."""
+    """Pseudoinverse of (k, r), of full column rank, rows apart by decades: sorted, columns pivoted, refined once."""
     order = np.argsort(-abs(design).max(axis=1), kind="stable")
     Q, R, pivots = linalg.qr(design[order], mode="economic", pivoting=True)
     inverse = np.empty((design.shape[1], design.shape[0]))

@@ -66,6 +66,6 @@ class PossibleTruths:
         return z - self._nearest(self.G @ z) if self.G.size else z
 
     def _nearest(self, right: Float) -> Float:
-        """The smallest z with G z = right."""
+        """The smallest z, (q,) or (q, K), with G z = right."""
         found: Float = linalg.lstsq(self.G, right)[0]
         return found + linalg.lstsq(self.G, right - self.G @ found)[0]

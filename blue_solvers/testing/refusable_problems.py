@@ -68,4 +68,5 @@ class _Solved(LinearOperator):
         return self
 
     def solve(self, V: Float) -> Float:
+        """The inverse times V, (n,) or (n, K)."""
         return np.asarray(np.linalg.solve(self._covariance, V), dtype=np.float64)

@@ -108,6 +108,7 @@ def _with_sums(problem: Problem, rng: np.random.Generator) -> Problem:
 
 
 def _correlated(factor: Float) -> Problem:
+    """A problem whose noise has the covariance F F' in its detailed cells, of a factor F, (6, 6), and a little more."""
     covariance = linalg.block_diag(factor @ factor.T, 2.0, 3.0, 4.0)
     covariance[6, 0] = covariance[0, 6] = 0.3
     return Problem(Schema({"a": 2, "b": 3}), {"detailed": None, "a": None, "total": None}, covariance=covariance)

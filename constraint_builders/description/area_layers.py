@@ -91,7 +91,7 @@ class AreaLayer(Described):
 
     @classmethod
     def of_matrix(cls, matrix: sparse.csr_array, labels: tuple[Hashable, ...] | None = None) -> AreaLayer:
-        """From the weights of leaves in areas."""
+        """From the weights of leaves in areas, (areas, leaves)."""
         size, leaves = matrix.shape
         return cls(size, leaves, labels, matrix)
 

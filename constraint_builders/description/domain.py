@@ -171,14 +171,14 @@ class StructuralZeros(EmptyCells):
 
     @classmethod
     def of(cls, schema: Schema, axes: tuple[int, ...], empty: Flags) -> StructuralZeros:
-        """Those of some places, by the variables that tell them apart; see the attributes."""
+        """Those of some places, (places, *levels), by the variables that tell them apart; see the attributes."""
         zeros = object.__new__(cls)
         EmptyCells.__init__(zeros, axes, empty)
         zeros._schema = schema
         return zeros
 
     def cells(self, table: Table, geounits: NDArray[np.intp]) -> Flags:
-        """Cells of a table that hold empty cells alone, (geounits, *cells in the table's order)."""
+        """Cells of a table that hold empty cells alone, (G, *cells) in the table's order, in geounits (G,)."""
         whole, empty = table.in_schema_order(), self.empty[geounits]
         for position, axis in enumerate(self.axes, start=1):
             groups = np.zeros(self._schema.shape[axis], dtype=np.intp)

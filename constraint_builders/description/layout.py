@@ -203,7 +203,7 @@ class Layout:
         return vector
 
     def _trailing(self, arrays: Sequence[tuple[Any, NDArray[Any]]]) -> tuple[int, ...]:
-        """The axis that most arrays have behind those of their tables; none where as many have none."""
+        """The axis that most arrays, (*cells, ...), have behind those of their tables; none where as many have none."""
         shapes = [(array.shape, self.shape(name)) for name, array in arrays]
         found = Counter(given[len(own) :][:1] for given, own in shapes if given[: len(own)] == own)
         return max(found, key=lambda axis: (found[axis], -len(axis)), default=())

@@ -239,6 +239,7 @@ class IndependentNoise(Noise):
         return np.where(np.isinf(self.variances), 0.0, self.variances)
 
     def __matmul__(self, X: Float) -> Float:
+        """Each cell's variance times X, (n,) or (n, K); cells that were not measured count as 0."""
         return (X.T * self._finite).T
 
     @property

@@ -64,6 +64,7 @@ class SparseNoise(Noise):
         return self._covariance
 
     def __matmul__(self, X: Float) -> Float:
+        """The matrix times X, (n,) or (n, K)."""
         return self._covariance @ X
 
     @property
@@ -118,6 +119,7 @@ class LowRankNoise(Noise):
         return IndependentNoise(self.law, np.array(self._covariance.diagonal))
 
     def __matmul__(self, X: Float) -> Float:
+        """(D + U U') X, of X (n,) or (n, K)."""
         return np.asarray(self._covariance @ X)
 
     @property
@@ -162,6 +164,7 @@ class OperatorNoise(Noise):
         return self._covariance
 
     def __matmul__(self, X: Float) -> Float:
+        """The operator's product with X, (n,) or (n, K)."""
         return np.asarray(self._covariance @ X)
 
     @property

@@ -282,7 +282,7 @@ def _shape(schema: _FlatTable) -> tuple[int, int]:
 
 
 def _plain(data: bytes, body: int, buffers: Index) -> int:
-    """Bytes of compressed buffers once decompressed; each begins with their number, -1 where it is not compressed."""
+    """Bytes of compressed buffers, (k, 2), once decompressed; each begins with their number, -1 if not compressed."""
     total = 0
     for offset, length in buffers.tolist():
         if length:

@@ -110,7 +110,7 @@ def _long(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
 
 
 def _levels(source: Source, schema: Schema, name: str, rows: np.ndarray) -> np.ndarray:
-    """The level in some rows of a variable's column."""
+    """The level in some rows, (k,), of a variable's column."""
     numbers = {label: number for number, label in enumerate(schema.labels_of(name))}
     labels = read_labels(source.frame[name]).gather(rows)
     found = labels.replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()

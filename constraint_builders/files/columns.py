@@ -320,7 +320,7 @@ class CellKeys:
         return strides
 
     def numbers(self, axis: int, table_of_cell: Integers, position_in_table: Integers) -> Integers:
-        """For every cell the number of its label in ``labels[axis]``, all factors laid end to end."""
+        """For every cell, (n,), the number of its label in ``labels[axis]``, all factors laid end to end."""
         extents = np.array([len(labels) for labels in self.labels[axis]])
         starts = np.cumsum(extents) - extents
         factors = self.factors[:, axis]

@@ -33,7 +33,7 @@ class Floor:
         self._is_crossed = False
 
     def add(self, values: NDArray[Any], errors: Float) -> None:
-        """Take values, and their standard errors, above 0, that broadcast to them."""
+        """Take values, (...), and their standard errors, above 0, that broadcast to them."""
         self._is_crossed = self._is_crossed or bool((values < 0).any())
         if not self._is_crossed:
             self._near += int((values < NEAR * errors).sum())
@@ -67,7 +67,7 @@ def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
 
 
 def _swapped(layout: Layout, known: Index, y: Float, errors: Float) -> Iterator[str]:
-    """That one value is as large as the errors of others, and its error far larger, if no other is so too."""
+    """That one value, of (k,), is as large as the errors of others, and its error far larger, if no other is so too."""
     far = (errors > FAR * np.median(errors[errors > 0])) if errors.any() else errors > 0
     others = errors[~far & (errors > 0)]
     if far.sum() == 1 and others.size:
@@ -80,7 +80,7 @@ def _swapped(layout: Layout, known: Index, y: Float, errors: Float) -> Iterator[
 
 
 def _mostly_exact(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
-    """That most values of a table are exact, and some are not; 0 may well be."""
+    """That most values of a table, of all (n,), are exact, and some are not; 0 may well be."""
     for index in range(len(layout.names)):
         own = layout.block(index)
         exact = np.flatnonzero((variances[own] == 0) & (values[own] != 0))
@@ -117,7 +117,7 @@ def copies(tables: Iterable[Sequence[SourceTable]]) -> Iterator[str]:
 
 
 def copied_inputs(inputs: Mapping[str, tuple[Layout, Float, Float]]) -> tuple[str, ...]:
-    """Inputs of a joint estimate, of each its layout, values and variances, of which one is a copy of another."""
+    """Inputs of a joint estimate, each a layout, values and variances, (n,), of which one is a copy of another."""
     given: dict[tuple[Any, int], list[SourceTable]] = {}
     for name, (layout, y, variances) in inputs.items():
         for table in layout.names:

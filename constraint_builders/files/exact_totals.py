@@ -246,7 +246,7 @@ def refuse_doubtful(
 def _sums(
     schema: Schema, ranks: Mapping[str, Index], variances: ByTable, totals: ByTable
 ) -> Iterator[tuple[float, float]]:
-    """The sum over some geounits, by rank in their levels, of every table that all of them have; and its variance."""
+    """The sum over some geounits, (k,) ranks in each level, of every table that all of them have; and its variance."""
     for name in set.intersection(*(set(variances.get(level, {})) for level in ranks)) if ranks else ():
         variance = sum(float(variances[level][name][own].sum()) for level, own in ranks.items())
         if np.isfinite(variance):

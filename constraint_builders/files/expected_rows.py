@@ -89,7 +89,7 @@ class ExpectedRows:
         self._floor, self._not_whole = Floor(), 0
 
     def add(self, table: str, geounits: Index, variances: Float, values: NDArray[Any]) -> None:
-        """Take rows of a table, by number of geounit, with the variance of a cell, above 0, and all cells."""
+        """Take rows of a table, by number of geounit, (k,), with a cell's variance, (k,), above 0, and all cells."""
         self.add_known(table, geounits)
         self._floor.add(values, np.sqrt(variances)[:, np.newaxis])
         if self._is_discrete and values.dtype.kind == "f":
@@ -112,7 +112,7 @@ class ExpectedRows:
             self._worst = max(self._worst, (float(ratio[worst]), text))
 
     def add_known(self, table: str, geounits: Index) -> None:
-        """Take rows of a table, by number of geounit, of which all is known exactly."""
+        """Take rows of a table, by number of geounit, (k,), of which all is known exactly."""
         self._found.setdefault(table, np.zeros(self._geocodes.len(), dtype=bool))[geounits] = True
 
     def _with_losses_of(self, table: str, depth: int) -> Iterator[float]:

@@ -176,7 +176,7 @@ def geounit_of_all(spine: Spine, tables: Sequence[MeasuredCells]) -> str:
 
 
 def _sum_of_geounits(tables: Sequence[MeasuredCells], ranks: Index, most_chance: float) -> int | None:
-    """Which of the geounits of some ranks in their geolevel is the sum of all others in every cell, if one is."""
+    """Which geounit of some, by rank in their geolevel, (k,), is the sum of all others in every cell, if one is."""
     cells, variances = (
         np.concatenate([part[ranks].reshape(ranks.size, -1) for part in parts], axis=1).T
         for parts in ([table.values for table in tables], [table.variances for table in tables])
@@ -202,19 +202,19 @@ def columns(tables: Sequence[MeasuredCells]) -> Iterator[TableColumn]:
 
 
 def rounding(parts: Float) -> Float:
-    """The variance of what sums over the rows of parts lose in floating point, and were written with."""
+    """The variance, (rows,), of what sums along rows, (rows, parts), lose in floating point, and were written with."""
     return (ROUNDING * abs(parts).sum(axis=1)) ** 2
 
 
 def agree(difference: Float, variance: Float) -> Flags:
-    """Whether noise explains the mean square of differences in their standard errors, along the first axis."""
+    """Whether noise explains the mean square of differences, (n, ...), in standard errors, along the first axis."""
     with np.errstate(divide="ignore"):
         squares = np.divide(difference**2, variance, out=np.zeros_like(difference), where=difference != 0)
     return squares.mean(axis=0) <= 1 + (DEVIATIONS**2 - 1) / np.sqrt(len(difference))
 
 
 def chance(sizes: Float, variance: Float) -> Float:
-    """How likely numbers of some sizes, along the first axis, are within noise of others that they do not depend on."""
+    """How likely numbers of sizes, (n, ...), are within noise, along the first axis, of others that are unrelated."""
     widths = 2 * DEVIATIONS * np.sqrt(variance)
     return np.divide(widths, abs(sizes), out=np.ones_like(sizes), where=abs(sizes) > widths).prod(axis=0)
 
@@ -366,7 +366,7 @@ def _side_by_side(column: TableColumn, order: list[int]) -> Nested | None:
 def _where_a_sum(
     values: Float, variances: Float, parts: int, whole: int, first: int, most: float
 ) -> list[tuple[int, float]]:
-    """Places of runs of levels, one more than parts, of which the one `whole` further is the sum, and the chance."""
+    """Places of runs, of (rows, levels), one more than parts, the one `whole` further being the sum; the chance."""
     runs = values.shape[1] - parts
     nothing = np.zeros((len(values), 1))
     sums, noise = (
@@ -381,5 +381,5 @@ def _where_a_sum(
 
 
 def _grain(values: Float) -> float:
-    """The variance of whole numbers, which agree by chance more often than others do."""
+    """The variance of whole numbers, (...), which agree by chance more often than others do."""
     return (1 / (2 * DEVIATIONS)) ** 2 if (values == np.round(values)).all() else 0.0

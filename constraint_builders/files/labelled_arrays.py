@@ -79,7 +79,7 @@ def problem_from_dataset(
 
 
 def _ask_about_totals(problem: Problem, y: Float) -> tuple[str, ...]:
-    """Refuse labels that count everybody, or may: a total is an array without the dimension. What is doubtful."""
+    """Refuse labels of y, (n,), that count everybody, or may: a total has no such dimension. What is doubtful."""
     schema = problem.domain.schema
     for variable in schema.variables:
         total = next((label for label in variable.levels if is_total(label) or may_be_total(label)), None)
@@ -95,7 +95,7 @@ def _ask_about_totals(problem: Problem, y: Float) -> tuple[str, ...]:
 
 
 def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:
-    """Results over a problem's desired layout as a dataset.
+    """Results over a problem's desired layout, (m,) each, as a dataset.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
     ----------
     labels : polars.Series
         A column of a table.
-    rows : ndarray of int
+    rows : ndarray of int, (n,)
         The number of every row there, for messages.
 
     Raises

@@ -85,7 +85,7 @@ def estimates_frame(
     -------
     polars.DataFrame
         With a column ``node`` instead of keys where a matrix says what is summed, or what is equal: the names that its
-        index gives, or numbers. And a column ``note`` where some cells are NaN because nothing determines them.
+        index gives, or numbers. And a column ``note`` where some cells are NaN because they are not estimable.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def estimates_frame(
 
 
 def _notes(problem: Problem, undetermined: NDArray[np.bool_]) -> pl.Series:
-    """Why cells are NaN; empty where they are not."""
+    """Why cells, flagged in (m,), are NaN; empty where they are not."""
     notes = [problem.why_undetermined(i) if lost else None for i, lost in enumerate(undetermined.tolist())]
     return pl.Series("note", notes, dtype=pl.String)
 
@@ -173,6 +173,7 @@ def _level_and_table(name: Any) -> tuple[str, str]:
 
 
 def _said(name: str, labels: Sequence[Any], numbers: NDArray[np.integer]) -> pl.Series:
+    """A column of labels, by the number of each row's, (rows,)."""
     return pl.Series(name, list(map(str, labels)), dtype=pl.String).gather(numbers)
 
 
@@ -294,20 +295,20 @@ def half_units(std_error: Float, digits: int) -> Float:
 
 
 def _whole(values: Float, unit: Float) -> Flags:
-    """Whether values are multiples of units, to their own rounding; where there is no unit there is nothing to say."""
+    """Whether values are multiples of units, (rows,) each, to their own rounding; true where there is no unit."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         times = np.divide(values, unit, out=np.zeros_like(values), where=unit > 0)
         return ~np.isfinite(times) | (abs(times - np.round(times)) <= 4 * EPSILON * abs(times))
 
 
 def _exponents(values: Float) -> Float:
-    """The power of ten of the first significant digit, NaN where there is none."""
+    """The power of ten of the first significant digit, (rows,), NaN where there is none."""
     sizes = np.where(np.isfinite(values) & (values != 0), abs(values), np.nan)
     return np.floor(np.log10(sizes))
 
 
 def _at(column: pl.Series, values: Float, places: Float) -> pl.Series:
-    """A column rounded to decimal places, negative ones too; as it is where that would leave floating point."""
+    """A column rounded to decimal places, (rows,), negative ones too; as it is if that would leave floating point."""
     with np.errstate(over="ignore", invalid="ignore"):
         up, down = 10.0 ** np.clip(places, 0, None), 10.0 ** np.clip(-places, 0, None)
         scaled = values * up / down

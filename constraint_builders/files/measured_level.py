@@ -110,7 +110,7 @@ class MeasuredLevel:
         self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in levels[: levels.index(self._name)])
 
     def read(self, keep: Keep, spine: Spine, only_children: Index) -> Iterator[Remark]:
-        """Read all files, measurements before constraints, hand on the values, and tell what is noticed of them."""
+        """Read all files, measurements first, hand on the values, and tell what is noticed; `only_children` is (N,)."""
         place = self._name, self.geocodes, spine, only_children
         self._expected = ExpectedRows(self._settings, *place)
         for path in self._files[MEASUREMENTS]:
@@ -149,7 +149,7 @@ class MeasuredLevel:
         self._accounts.take_over(reader.accounts, OTHER_HISTOGRAM)
 
     def _add_units(self, rows: TableRows, geounits: Index, housing_units: Float, keep: Keep) -> None:
-        """What the histogram of units tells of households."""
+        """What the histogram of units tells of households in geounits, (k,), by their housing units, (k,), or NaN."""
         schema = self._kept.target.schema
         by_tenure = tenure_of_units(rows.values)
         if TENURE in schema.names:
@@ -193,7 +193,7 @@ class MeasuredLevel:
             self._add_exact(known, geounits, keep)
 
     def _only(self, given: dict[str, Flags], rows: TableRows, what: str) -> Index:
-        """The numbers of the geounits of rows, noted as given; `ValueError` if one of them is given already."""
+        """The numbers of the geounits of rows, (k,), noted as given, (G,); `ValueError` if one is given already."""
         key = rows.table.name if rows.kind == "measured" else rows.name
         own, geounits = given.setdefault(key, np.zeros(self.geocodes.len(), dtype=bool)), self._numbers(rows.geocodes)
         repeated = own[geounits] | (np.bincount(geounits, minlength=own.size)[geounits] > 1)
@@ -237,7 +237,7 @@ class MeasuredLevel:
             self._averaged.add(self._name, table.name, apart[both], variances[both], table.size)
 
     def _add_exact(self, counts: TableRows, geounits: Index, keep: Keep) -> None:
-        """Exact counts, also in place of what was measured: that would only test them."""
+        """Exact counts of geounits, (k,), also in place of what was measured: that would only test them."""
         table = self._kept.table(counts.table)
         variances, totals = self._of(table)
         values = self._kept.sums(counts.table, counts.values)
@@ -258,7 +258,7 @@ class MeasuredLevel:
         self._test(table, keep(self._name, table.name, geounits, values[~twice], share), before)
 
     def leave_measured(self, geounits: Index, table: str, known: str) -> None:
-        """Count measurements as not used of which all is known exactly; `known` says by what."""
+        """Count measurements as not used, of geounits (k,), of which all is known exactly; `known` says by what."""
         for name, given in self._given.items():
             if self._kept.table(parse_table(self._settings.schema, name)).name == table:
                 measured = int(given[geounits].sum())
@@ -304,7 +304,7 @@ class MeasuredLevel:
 
 
 def _shares(own: Float, before: Float) -> Float:
-    """The weight of new measurements beside those before, by precision; what is exact, or alone, has all."""
+    """The weight of new measurements beside those before, by precision, (k,); what is exact, or alone, has all."""
     both = own + before
     mixed = np.divide(before, both, out=np.ones_like(both), where=np.isfinite(both) & (both > 0))
     return np.where(own == 0, 1.0, np.where(before == 0, 0.0, mixed))

@@ -216,7 +216,7 @@ def infer_schema(source: Any) -> Schema:
 
 
 def _tables(rows: Rows, values: Float, variances: Float) -> list[MeasuredCells]:
-    """The tables in order, each with what its sources say."""
+    """The tables in order, each with what its sources say, from values and variances, (cells,)."""
     found: dict[tuple[int, str], tuple[Table, str | LevelTable, list[SourceTable]]] = {}
     start = 0
     for block in rows.blocks:

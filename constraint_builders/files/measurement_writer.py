@@ -104,7 +104,7 @@ def _by_position(problem: Problem, zeros: Mapping[tuple[str, str], Any]) -> dict
 
 
 def _checked_variances(problem: Problem, values: Float) -> list[Float]:
-    """The one variance of every table in every geounit, where measurement files can hold the problem and the values."""
+    """The one variance of every table in a geounit, (G,), where measurement files can hold the values, (n,), too."""
     if problem.spine is None:
         raise ValueError("measurement files hold geounits: this problem has no spine")
     if problem.geounit_variances is None:
@@ -191,7 +191,7 @@ class _WrittenLevel:
         ]
 
     def zeros(self, zeros: Mapping[str, NDArray[np.bool_]]) -> list[pl.DataFrame]:
-        """One row for every table and geounit with a structural zero."""
+        """One row for every table and geounit with a structural zero, of flags (G, *cells)."""
         found = []
         for name, cells in zeros.items():
             named = parse_table(self._schema, name)
@@ -202,7 +202,7 @@ class _WrittenLevel:
         return found
 
     def _rows(self, table: Table, ending: str, geounits: Index, values: NDArray, sign: str = "") -> pl.DataFrame:
-        """Rows of some geounits, with a sign where there is one; the query's name has the table's, and an ending."""
+        """Rows of geounits (k,) of values (G, cells), with a sign if any; the query is named by table and ending."""
         factors = dict(zip(table.axes, table.factors, strict=True))
         said = {
             variable: DETAILED if factors.get(axis) == variable else factors.get(axis, SUMMED_OUT)
@@ -218,7 +218,7 @@ class _WrittenLevel:
 
 
 def _lists(values: NDArray) -> pl.Series:
-    """The rows of an array as lists of whole numbers, 0 for NaN, in 32 bits where they suffice."""
+    """The rows of an array, (rows, cells), as lists of whole numbers, 0 for NaN, in 32 bits where they suffice."""
     whole = np.nan_to_num(values)
     width = np.int32 if abs(whole).max(initial=0) <= np.iinfo(np.int32).max else np.int64
     return pl.Series(whole.astype(width).ravel()).reshape(values.shape).arr.to_list()

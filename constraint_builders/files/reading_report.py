@@ -304,6 +304,7 @@ class FacilityBounds:
         self._keep(geounits, counts.astype(np.int64))
 
     def _keep(self, geounits: Index, counts: NDArray, first: int = 0) -> None:
+        """Note numbers of facilities, (G, types), of geounits (G,), the first of these types being number `first`."""
         row, kind = np.nonzero(counts)
         found = {"geounit": geounits[row], "type": kind + first, "facilities": counts[row, kind]}
         self._facilities.append(pl.DataFrame(found))

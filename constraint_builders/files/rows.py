@@ -165,6 +165,7 @@ class Rows:
         self.blocks, self.block_of_row = self._find_blocks()
 
     def _table(self, name: str, inferred: bool, mine: NDArray[np.bool_]) -> tuple[str, Table]:
+        """A table by its name; an error says what its rows, flagged in (rows,), count."""
         try:
             return read_table_name(self._schema, name)
         except ValueError as error:
@@ -173,7 +174,7 @@ class Rows:
             raise ValueError(f"{error}{hint}") from None
 
     def _counted(self, mine: NDArray[np.bool_]) -> str:
-        """What some rows count, by the variables that they do not sum out."""
+        """What some rows, flagged in (rows,), count, by the variables that they do not sum out."""
         kept = []
         for variable, column in self._columns.variables.items():
             labels = read_labels(self.source.frame[column]).filter(pl.Series(mine)).unique().drop_nulls()
@@ -264,6 +265,7 @@ class Rows:
         raise ValueError(f"{cell} is missing: {there}; give each a row, {instead}")
 
     def _refuse_duplicates(self, positions: Integers, size: int) -> None:
+        """Refuse rows that give one cell twice, by positions among the cells, (rows,)."""
         counts = np.bincount(positions, minlength=size)
         repeated = np.flatnonzero(counts[positions] > 1)
         if repeated.size:
@@ -291,7 +293,7 @@ class Rows:
             raise ValueError(f"{self.cell(error.row)}: {what} {error} ({place}){hint}") from None
 
     def refuse(self, what: str, wrong: Flags, why: str) -> None:
-        """Refuse the first row that is wrong."""
+        """Refuse the first row that is wrong, of flags (rows,)."""
         if wrong.any():
             row = int(wrong.argmax())
             raise ValueError(f"{self.cell(row)}: {what} {why} (row {self.source.rows[row]})")
@@ -303,7 +305,7 @@ class Rows:
 
 
 def _first_gap(cells: Integers, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The first cell, in C order, that is not among the rows of `cells`; all cells may be more than can be counted."""
+    """The first cell, in C order, not in a row of `cells`, (k, axes); all cells may be more than can be counted."""
     present = np.unique(cells, axis=0)
     expected = np.empty((len(present) + 1, len(shape)), dtype=np.int64)
     rest = np.arange(len(present) + 1)
@@ -353,7 +355,7 @@ def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
 
 
 def variances_of(said: Float, values: Float, spread: Spread) -> Float:
-    """The variances that a column of precisions says of its values."""
+    """The variances that a column of precisions says of its values, in their shape."""
     if spread.kind == VARIANCE:
         return said
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

@@ -129,6 +129,7 @@ class Geoids:
         return self._entities(list(places), rows, np.concatenate(columns))
 
     def _entities(self, names: Sequence[str], rows: Index, columns: Index) -> Entities:
+        """Entities of the leaves that they hold, pairs of an entity and a leaf by their numbers, (pairs,) each."""
         shape = (len(names), self._leaves.size)
         return Entities(names, sparse.coo_array((np.ones(rows.size), (rows, columns)), shape=shape))
 
@@ -275,5 +276,5 @@ def _different(geoids: Sequence[str]) -> list[str]:
 
 
 def _geoids(spine: Spine, found: NDArray[np.intp]) -> pl.Series:
-    """The GEOID of every leaf, empty where it has none."""
+    """The GEOID of every leaf, by its position in the spine, (leaves,), empty where it has none."""
     return geoids_of([spine.geocodes[i] for i in found.tolist()], are_geoids(spine.geocodes))

@@ -77,7 +77,7 @@ class OsedSummary:
 
 
 def summarise_osed(distances: Index) -> OsedSummary:
-    """Mean, maximum and the vector sorted from the largest down, which Algorithm 2 compares."""
+    """Mean, maximum and the vector, (K,), sorted from the largest down, which Algorithm 2 compares."""
     return OsedSummary(float(np.mean(distances)), int(np.max(distances)), np.sort(distances)[::-1])
 
 
@@ -113,7 +113,7 @@ class PairCosts:
 def child_sums_and_costs(
     spine: Spine, entities: Entities, usable: NDArray[np.bool_] | None = None
 ) -> tuple[PairCosts, PairCosts]:
-    """Sums over children of the costs c and c', and the costs, for every geounit (module docstring)."""
+    """Sums over children of the costs c and c', and the costs, (N, K) each (module docstring); `usable` is (N,)."""
     usable = np.ones(spine.size, dtype=bool) if usable is None else usable
     blocks = leaves(spine)
     check_blocks(blocks.size, entities)
@@ -136,7 +136,7 @@ def child_sums_and_costs(
 
 
 def _whole_costs(spine: Spine, depth: Index, usable: NDArray[np.bool_]) -> tuple[Index, Index]:
-    """What every whole geounit costs, and the sum of that over its children."""
+    """What every whole geounit costs, and the sum of that over its children, (N,) each."""
     whole, parts = np.ones(spine.size, dtype=np.intp), np.zeros(spine.size, dtype=np.intp)
     for level in range(int(depth.max()), -1, -1):
         own = np.flatnonzero(depth == level)
@@ -148,6 +148,7 @@ def _whole_costs(spine: Spine, depth: Index, usable: NDArray[np.bool_]) -> tuple
 
 
 def _cheaper(total: sparse.csr_array, parts: Index, whole: Index, usable: NDArray[np.bool_]) -> sparse.csr_array:
+    """Costs, (N, K), from their sums over children, (N, K); `parts`, `whole` and `usable` are (N,)."""
     rows = np.repeat(np.arange(total.shape[0]), np.diff(total.indptr))
     by_parts = total.data.real, total.data.imag + parts[rows]
     inside, outside = np.where(usable[rows], cheaper(*by_parts), by_parts)
@@ -155,7 +156,7 @@ def _cheaper(total: sparse.csr_array, parts: Index, whole: Index, usable: NDArra
 
 
 def cheaper(inside: NDArray, outside: NDArray) -> tuple[NDArray, NDArray]:
-    """Costs in a geounit from the sums of costs over its children (paper, equations 22 and 23)."""
+    """Costs in a geounit from the sums of costs over its children, in their shape (paper, equations 22 and 23)."""
     return np.minimum(inside, 1 + outside), np.minimum(outside, 1 + inside)
 
 
@@ -220,10 +221,11 @@ class _Wanted:
     inside: NDArray[np.bool_]
 
     def where(self, kept: NDArray[np.bool_]) -> _Wanted:
+        """The parts that are flagged, (parts,)."""
         return self._map(lambda array: array[kept])
 
     def below(self, taken: NDArray[np.bool_], children: Index, child_counts: Index) -> _Wanted:
-        """The parts of the children: the same ones, or where the geounit was taken what is to be undone."""
+        """The parts of children, (N - 1,): the same, or what is to be undone where the geounit was taken, (parts,)."""
         turned = _Wanted(
             self.geounit,
             self.entity,

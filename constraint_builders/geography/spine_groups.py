@@ -209,7 +209,7 @@ class _Above:
         return self._known[geounit]
 
     def root_costs(self, county: int, met: Index) -> _RootCosts:
-        """OSEDs of the entities met as a function of the sums of costs over the county's groups."""
+        """OSEDs of the entities met, (K,), as a function of the sums of costs over the county's groups."""
         inside, outside = (part[met] for part in self._sums_of(county))
         before = cheaper(inside, outside)
         rest: list[tuple[Index, Index]] = []
@@ -222,7 +222,7 @@ class _Above:
         return _RootCosts(rest)
 
     def update(self, county: int, met: Index, inside: Index, outside: Index) -> None:
-        """Set the sums over the county's groups."""
+        """Set the sums over the county's groups, (K,) each, of the entities met."""
         geounit = county
         while True:
             old = self._sums_of(geounit)
@@ -245,6 +245,7 @@ class _RootCosts:
     rest: list[tuple[Index, Index]]
 
     def __call__(self, inside: Index, outside: Index) -> Index:
+        """OSEDs, (..., K), from the sums of costs over the county's groups, of entities and their complements."""
         costs = cheaper(inside, outside)
         for rest_inside, rest_outside in self.rest:
             costs = cheaper(rest_inside + costs[0], rest_outside + costs[1])
@@ -306,7 +307,7 @@ class _Merging:
 
 
 def _lexicographically_more(rows: Index, reference: Index) -> NDArray[np.bool_]:
-    """Whether each row comes after the reference in lexicographic order."""
+    """Whether each row, of (k, K), comes after the reference, (K,), in lexicographic order."""
     differs = rows != reference
     if not differs.shape[1]:
         return np.zeros(len(rows), dtype=bool)
@@ -315,7 +316,7 @@ def _lexicographically_more(rows: Index, reference: Index) -> NDArray[np.bool_]:
 
 
 def _production_groups(inside: Index, outside: Index, most: int, entity_threshold: int) -> Index:
-    """For every tract of a county the number of its group, by the rules of the production code."""
+    """The number of every tract's group, (tracts,), of costs (tracts, K), by the rules of the production code."""
     _, same_entities = np.unique(inside > 0, axis=0, return_inverse=True)
     chunk = numbers_within(same_entities.ravel()) // most
     keys = np.stack([same_entities.ravel(), chunk], axis=1)
@@ -362,5 +363,5 @@ def chunk_siblings(
 
 
 def _group_names(spine: Spine, of_leaf: Index, number: Index) -> list[str]:
-    """For every leaf the geocode of its group: its parent's, and the number of the group of the leaf's geounit."""
+    """For every leaf, (leaves,), the geocode of its group: its parent's, and its geounit's group number, (N,)."""
     return [f"{spine.geocodes[spine.parent[unit]]}-g{number[unit]:03d}" for unit in of_leaf]

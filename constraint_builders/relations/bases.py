@@ -111,7 +111,7 @@ def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBa
 
 
 def _closed_under_joins(partitions: list[Index]) -> list[Index]:
-    """The partitions, all their joins and the trivial one, coarse to fine."""
+    """The partitions, (levels,) each, all their joins and the trivial one, coarse to fine."""
     trivial = np.zeros_like(partitions[0])
     closed = {trivial.tobytes(): trivial}
     for partition in partitions:
@@ -122,7 +122,7 @@ def _closed_under_joins(partitions: list[Index]) -> list[Index]:
 
 
 def _join(first: Index, second: Index) -> Index:
-    """The finest partition that both refine, its groups numbered by first appearance."""
+    """The finest partition that both refine, (levels,), its groups numbered by first appearance."""
     parent = list(range(int(first.max()) + 1))
 
     def root(group: int) -> int:
@@ -139,19 +139,20 @@ def _join(first: Index, second: Index) -> Index:
 
 
 def _coarsens(coarse: Index, fine: Index) -> bool:
+    """Whether every group of `fine` lies within one of `coarse`, (levels,) each."""
     representative = np.zeros(fine.max() + 1, dtype=np.intp)
     representative[fine] = coarse
     return bool(np.array_equal(representative[fine], coarse))
 
 
 def _is_chain_of_two_ends(closed: list[Index]) -> bool:
-    """Whether partitions, closed under joins, nest but for the last two: these share the sums of their join alone."""
+    """Whether partitions, (levels,), closed under joins, nest but for the last two, which share their join alone."""
     nested = all(_coarsens(coarse, fine) for coarse, fine in pairwise(closed[:-1]))
     return nested and (len(closed) < 3 or _coarsens(closed[-3], closed[-1]))
 
 
 def _indicators(partition: Index, groups: Index) -> sparse.csr_array:
-    """Rows of 0/1: which positions of `partition` lie in each of `groups`."""
+    """Rows of 0/1, (groups, positions): which positions of `partition` lie in each of `groups`."""
     row_of = np.full(int(partition.max()) + 1, -1)
     row_of[groups] = np.arange(groups.size)
     rows = row_of[partition]
@@ -161,7 +162,7 @@ def _indicators(partition: Index, groups: Index) -> sparse.csr_array:
 
 
 def _complete(known: list[tuple[Index, Index]], partition: Index) -> Index:
-    """Groups of `partition` whose indicators complete the known functionals to a basis.
+    """Groups of `partition`, (levels,), whose indicators complete the known functionals to a basis.
 
     Each known functional is a sum of groups, so the groups are coordinates. Exact elimination of these small integer
     rows finds a nonsingular minor; the indicators of the groups outside it complete the basis.
@@ -178,13 +179,13 @@ def _complete(known: list[tuple[Index, Index]], partition: Index) -> Index:
 
 
 def _independent(functionals: list[tuple[Index, Index]]) -> bool:
-    """Whether no sum of group indicators is a sum of others."""
+    """Whether no sum of group indicators is a sum of others, of partitions (levels,) and their groups, (k,)."""
     rows = _rows(functionals, np.arange(functionals[0][0].size))
     return len(_pivot_columns(rows)) == len(rows)
 
 
 def _rows(functionals: list[tuple[Index, Index]], levels: Index) -> list[dict[int, int]]:
-    """Group indicators over some levels as sparse rows {position: 1}."""
+    """Group indicators over some levels, (k,), as sparse rows {position: 1}."""
     rows = []
     for partition, groups in functionals:
         if not groups.size:

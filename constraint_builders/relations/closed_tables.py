@@ -78,7 +78,7 @@ class ClosedTables:
 
     @classmethod
     def _numbered(cls, levels: Integers, count: int, classes: list[_Class]) -> ClosedTables:
-        """Those that were asked for come first, in their order."""
+        """Those that were asked for come first, in their order; `levels`, (axes + 1,), ends with that of no axis."""
         kept = np.concatenate([own.kept for own in classes])
         place_of = np.empty(count, dtype=np.intp)
         rank = np.arange(count, count + len(kept))
@@ -126,6 +126,7 @@ class ClosedTables:
         return self.up[np.argsort(self.variables[self.up[:, 0]], kind="stable")]
 
     def _steps(self, rows: Integers) -> Integers:
+        """Rows (steps, 5) of where tables lie, with and without the axis, and cells, of rows (steps, 6) of `up`."""
         table, without, _, *sizes = rows.T
         return np.ascontiguousarray(np.stack([self.offsets[table], self.offsets[without], *sizes], axis=1))
 
@@ -152,7 +153,7 @@ class _Class(NamedTuple):
 
 
 def _codes(rows: Index, count: int) -> Integers:
-    """A number for every set of axes."""
+    """A number for every set of axes, (tables,), of rows (tables, most axes)."""
     if count <= MOST_BITS:
         return np.where(rows < count, np.int64(1) << rows.astype(np.int64), 0).sum(axis=1)
     if rows.shape[1] * np.log2(count + 1) > MOST_BITS:

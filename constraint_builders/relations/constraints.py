@@ -84,7 +84,7 @@ class SelfConsistency(ABC):
 
     @abstractmethod
     def _count_between(self, has: Flags) -> int:
-        """Their number."""
+        """Their number, with flags of the measured places, (N,)."""
 
     @abstractmethod
     def _sums_between(self, index: int) -> list[sparse.csr_array]:
@@ -138,7 +138,7 @@ class SelfConsistency(ABC):
         return self._determined[key]
 
     def undetermined(self, table: Table, members: Index) -> int | None:
-        """A place among `members` where the measurements do not determine a table, or None."""
+        """A place among `members`, (k,), where the measurements do not determine a table, or None."""
         for component, _ in self._functionals.components(table):
             missing = np.flatnonzero(~self.determined(component)[members])
             if missing.size:

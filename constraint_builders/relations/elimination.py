@@ -103,7 +103,7 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
 
 
 def scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Powers of two for rows and columns that bring all entries near 1, so that no unit decides what is zero."""
+    """Powers of two for rows and columns, of (k, n), that bring all entries near 1: no unit decides what is zero."""
     rows, columns = np.ones(A.shape[0]), np.ones(A.shape[1])
     sizes = abs(A.data[A.data != 0])
     if not sizes.size or sizes.max() <= UNEVEN * sizes.min():
@@ -124,7 +124,7 @@ def scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float6
 
 
 def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> NDArray[np.float64]:
-    """Half way between the least and the greatest logarithm of every place; 0 where there is none."""
+    """Half way between the least and the greatest logarithm of every place, (entries,) to (size,); 0 where none is."""
     least, greatest = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, place, logs)
     np.maximum.at(greatest, place, logs)
@@ -141,7 +141,7 @@ def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:
 
 
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of pivots whose square submatrix is diagonal."""
+    """Rows and columns of pivots whose square submatrix is diagonal, (pivots,) each; `waiting` are columns, (k,)."""
     block = sparse.csr_array(work[:, waiting])
     least = LEAST_PIVOT * _largest(block)  # before entries are looked at: it puts those of a row in order
     rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
@@ -166,12 +166,12 @@ def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tu
 
 
 def _largest(rows: sparse.csr_array) -> NDArray[np.float64]:
-    """Size of the largest entry of every row."""
+    """Size of the largest entry of every row, (k,), of (k, n)."""
     return np.asarray(abs(rows).max(axis=1).toarray()).ravel() if rows.nnz else np.zeros(rows.shape[0])
 
 
 def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
-    """Remove the entries that cancelled."""
+    """Remove from a result, (k, n), the entries that cancelled; `before` is (k, n) too."""
     result = sparse.csr_array(result)
     scale = _largest(before)
     rows = np.repeat(np.arange(result.shape[0]), np.diff(result.indptr))

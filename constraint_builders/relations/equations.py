@@ -177,7 +177,7 @@ def _require_solvable(elimination: Elimination) -> None:
 
 
 def _parted(extended: sparse.csr_array) -> Equations:
-    """A and b of ``[A, -b]``."""
+    """A, (k, n), and b, (k,), of ``[A, -b]``."""
     n = extended.shape[1] - 1
     return sparse.csr_array(extended[:, :n]), -extended[:, [n]].toarray().ravel()
 
@@ -202,6 +202,7 @@ class TableRelations(Relations):
         return self._structure([np.asarray(v) for v in self._measured.typical_variances()])
 
     def _structure(self, variances: list[Float]) -> SelfConsistency:
+        """Self-consistency of the observed tables, each with a variance at every place of its level, (places,)."""
         m = self._measured
         return consistency_of(self._schema, self._domain.places, m.observed_levels, m.observed_tables, variances)
 
@@ -333,6 +334,7 @@ class TableRelations(Relations):
 
 
 def _homogeneous(A: sparse.csr_array) -> Equations:
+    """A x = 0: A, (k, n), and zeros, (k,)."""
     return A, np.zeros(A.shape[0])
 
 

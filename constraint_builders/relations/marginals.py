@@ -102,12 +102,13 @@ class Margin:
 
 
 def _indicator(mapping: NDArray[np.intp], groups: int) -> sparse.csr_array:
+    """Rows of 0/1, (groups, cells), from the group of every cell, (cells,)."""
     cells = np.arange(mapping.size)
     return sparse.csr_array((np.ones(mapping.size), (mapping, cells)), shape=(groups, mapping.size))
 
 
 def _along(matrix: sparse.csr_array, array: Float, axis: int) -> Float:
-    """Multiply a matrix into one axis of an array."""
+    """Multiply a matrix, (k, levels), into one axis of an array, (..., levels, ...)."""
     moved = np.moveaxis(array, axis, 0)
     product = matrix @ moved.reshape(moved.shape[0], prod(moved.shape[1:]))
     return np.moveaxis(product.reshape(matrix.shape[0], *moved.shape[1:]), 0, axis)

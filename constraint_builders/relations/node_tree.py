@@ -103,7 +103,7 @@ class NodeTree:
         return found
 
     def undetermined(self, variances: Float) -> int | None:
-        """The first node that nothing determines; None if all are.
+        """The first node that is not estimable with these variances, (n,); None if all are.
 
         A node is known from below where all its children are and leave no rest; and from above where it is the only
         unknown part of one that is known.
@@ -144,7 +144,7 @@ class NodeTree:
 
 
 def _by_depth(parent: Index) -> Index:
-    """All nodes, those of a depth together, and in these the children of a node."""
+    """All nodes, (n,), those of a depth together, and in these the children of a node."""
     below = np.argsort(parent, kind="stable")  # roots, then the children of node after node
     counts = np.bincount(parent + 1, minlength=parent.size + 1)
     starts = np.cumsum(counts) - counts

@@ -35,7 +35,7 @@ class SpineConsistency(SelfConsistency):
     _places: Spine
 
     def _covered(self, has: Flags) -> Flags:
-        """Geounits whose children are each measured, or covered in turn."""
+        """Geounits, (N,), whose children are each measured, (N,), or covered in turn."""
         spine = self._places
         covered = spine.child_counts > 0
         for members in reversed(spine.members):
@@ -45,6 +45,7 @@ class SpineConsistency(SelfConsistency):
         return covered
 
     def _determined_by(self, has: Flags) -> Flags:
+        """At which geounits measurements at some, (N,), determine what is measured: from below, then from above."""
         spine = self._places
         from_below = has if has.all() else has | self._covered(has)
         if from_below.all():
@@ -58,10 +59,11 @@ class SpineConsistency(SelfConsistency):
         return determined
 
     def _count_between(self, has: Flags) -> int:
+        """How many measured geounits, (N,), their measured descendants cover."""
         return int((has & self._covered(has)).sum())
 
     def _between(self, has: Flags) -> sparse.csr_array:
-        """A geounit that its measured descendants cover is the sum of the nearest of them."""
+        """A geounit that its measured descendants cover is the sum of the nearest of them, (rows, N)."""
         size = self._places.size
         whole = np.flatnonzero(has & self._covered(has))
         number = np.full(size, -1)
@@ -74,7 +76,7 @@ class SpineConsistency(SelfConsistency):
         return sparse.csr_array((signs, (rows, np.concatenate([whole, parts]))), shape=(whole.size, size))
 
     def _nearest_measured_above(self, has: Flags) -> NDArray[np.int64]:
-        """For every geounit the nearest measured one strictly above it, or -1."""
+        """For every geounit the nearest measured one strictly above it, (N,), or -1."""
         spine = self._places
         nearest = np.full(spine.size, -1, dtype=np.int64)
         for members in spine.members[1:]:
@@ -129,7 +131,7 @@ def relations_between(areas: Areas, has: Flags) -> sparse.csr_array:
 
 
 def _surely_cross(areas: Areas, has: Flags) -> bool:
-    """Whether two layers, all of whose areas are among some, cross: by far most others need more to tell."""
+    """Whether two layers, all of whose areas are among some, (N,), cross: by far most others need more to tell."""
     sets = sets_of_layers(areas, (level for level, own in enumerate(areas.members) if has[own].all()))
     return layers_cross(list(sets.values()), [areas.members[level].size for level in sets])
 
@@ -140,7 +142,7 @@ class AreaConsistency(SelfConsistency):
     _places: Areas
 
     def _determined_by(self, has: Flags) -> Flags:
-        """By elimination of the areas that were not measured, unless areas of each single leaf were."""
+        """By elimination of the areas that were not measured, of (N,), unless areas of each single leaf were."""
         areas = self._places
         leaves, rows = areas.members[-1], areas.incidence
         alone = rows.indptr[:-1][has & (np.diff(rows.indptr) == 1)]
@@ -157,9 +159,11 @@ class AreaConsistency(SelfConsistency):
         return determined
 
     def _count_between(self, has: Flags) -> int:
+        """How many equations there are between the measured areas, (N,)."""
         return self._between(has).shape[0]
 
     def _between(self, has: Flags) -> sparse.csr_array:
+        """The equations between the measured areas, (rows, N), of flags (N,)."""
         return relations_between(self._places, has)
 
     def _sums_between(self, index: int) -> list[sparse.csr_array]:
@@ -191,6 +195,6 @@ def consistency_of(
     variances: Sequence[Float],
     other_factors: Iterable[str] = (),
 ) -> SelfConsistency:
-    """The equations between tables of all geounits, or of all areas; see `SelfConsistency`."""
+    """The equations between tables, of variances (places,), of all geounits, or of all areas; see `SelfConsistency`."""
     kind = AreaConsistency if isinstance(places, Areas) else SpineConsistency
     return kind(schema, places, levels, tables, variances, other_factors)

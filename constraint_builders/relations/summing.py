@@ -38,7 +38,7 @@ def holders_of(S: sparse.csr_array, counts: Index) -> Index | None:
 
 
 def _of_layers(first: Index, last: Index) -> Index | None:
-    """Of layers one below the other, each of runs of leaves from left to right, in which those of the next lie.
+    """Of layers, (nodes,), one below the other, each of runs of leaves from left to right, that hold the next one's.
 
     That is how most hierarchies are listed, 2 to 3 times as fast as from sets of leaves; None for all others.
     """
@@ -57,7 +57,7 @@ def _of_layers(first: Index, last: Index) -> Index | None:
 
 
 def _of_sets(S: sparse.csr_array, counts: Index) -> Index | None:
-    """Of any nodes: every leaf of a node must say the same of which node is the next larger one."""
+    """Of any nodes, (nodes, leaves): every leaf of a node must say the same of which node is the next larger one."""
     order = np.argsort(-counts, kind="stable")
     present = sparse.csr_array((np.ones(S.nnz, dtype=np.int8), S.indices, S.indptr), shape=S.shape)
     if not (order[1:] > order[:-1]).all():
@@ -93,7 +93,7 @@ class NestedNodes:
 
     @classmethod
     def of(cls, parent: Index, leaf_counts: Index) -> NestedNodes:
-        """From the parents and the numbers of leaves below."""
+        """From the parents and the numbers of leaves below, (nodes,) each."""
         held = np.bincount(parent + 1, weights=leaf_counts, minlength=parent.size + 1)[1:]
         return cls(parent, (held > 0) & (held < leaf_counts))
 
@@ -264,7 +264,7 @@ def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> spars
 
 
 def _made_up_of_first(S: sparse.csr_array, sizes: Index, row: Index, part: Index) -> tuple[Flags, Flags]:
-    """Which nodes, of some sizes, the first of their candidates make up, being disjoint, and the flags of these.
+    """Which candidates, (pairs,), make up their nodes, the first ones being disjoint; and which nodes, of sizes (k,).
 
     Candidates, as rows of S, are listed with their node: those of one node together, the largest first.
     """
@@ -280,5 +280,5 @@ def _made_up_of_first(S: sparse.csr_array, sizes: Index, row: Index, part: Index
 
 
 def _selection(rows: Index, size: int) -> sparse.csr_array:
-    """The rows of an identity matrix."""
+    """Some rows, (k,), of an identity matrix, (k, size)."""
     return sparse.csr_array((np.ones(rows.size), (np.arange(rows.size), rows)), shape=(rows.size, size))

@@ -156,7 +156,7 @@ class SumsOfMeasured:
     def _across_levels(
         self, relations: sparse.csr_array, levels: Sequence[int], tables: Sequence[Table]
     ) -> list[tuple[sparse.csr_array, int | None]]:
-        """Tables from measurements of several levels, each with the first of its cells that are not estimable.
+        """Tables from measurements of several levels, (cells, n), each with its first cell that is not estimable.
 
         They are unknowns of an extended set of equations, and eliminated.
         """

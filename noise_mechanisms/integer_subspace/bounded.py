@@ -162,7 +162,7 @@ class BoundedMechanism:
                 return proposal
 
     def _laws(self, table: ArrayLike, blocks: Integers) -> Iterator[tuple[Integers, BoundedBlock]]:
-        """The blocks of nested invariants, and records that nothing holds, with their laws about the table."""
+        """The blocks of nested invariants, (d,), and records that nothing holds, with laws about the table, (d,)."""
         values = allowed_table(self.invariants, table, self.binary)
         half = Fraction(self.epsilon) / 2
         for cells in block_members(blocks):
@@ -281,7 +281,7 @@ class BoundedKernel(HeatBathKernel):
     def _redraw_between_walls(
         self, states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
     ) -> None:
-        """As `redraw_in_numpy`, between the bounds."""
+        """As in `redraw_in_numpy`, between bounds: states (chains, d), moves (moves, width), choices (chains, n)."""
         chains, unit = np.arange(states.shape[0])[:, None], self._moves.unit
         for choice, uniform in zip(choices.T, uniforms.T, strict=True):
             changed, by = cells[choice], steps[choice]
@@ -343,7 +343,7 @@ def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = F
 
 
 def _complete(remaining: Integers, held: list[Integers], top: int) -> Iterator[list[int] | None]:
-    """Depth-first search over the records, with what each set still lacks; a set's last record takes all of it.
+    """Depth-first search over the records, with what each set still lacks, (m,); a set's last record takes all of it.
 
     Yields tables, and None at every dead end.
     """

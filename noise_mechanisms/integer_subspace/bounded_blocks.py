@@ -173,7 +173,7 @@ class BoundedBlock(RejectionSampler):
 
 
 def _masses(up: float, down: float, x: Integers) -> tuple[Float, Float]:
-    """Weights of y >= x and of y < x, up to one factor for each cell: of exp(-up k) above, exp(-down k) below."""
+    """Weights of y >= x and of y < x, (n,), up to one factor for each cell: of exp(-up k) above, exp(-down k) below."""
     if down > 0:
         return np.full(x.size, -1 / np.expm1(-up)), np.exp(-down) * np.expm1(-down * x) / np.expm1(-down)
     return -np.exp(down * x) / np.expm1(-up), np.expm1(down * x) / np.expm1(down)

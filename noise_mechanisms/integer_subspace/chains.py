@@ -66,7 +66,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
-        """As `advance`, all random numbers drawn at once."""
+        """As `advance`, of states (chains, d), all random numbers drawn at once."""
 
     @abstractmethod
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:

@@ -88,7 +88,7 @@ def _leading_cells(lattice: Lattice) -> NDArray[np.int64]:
 
 
 def _of_margins(margins: Margins, cells: NDArray[np.int64]) -> GramSchmidt:
-    """Tensor products of the form along each axis.
+    """Tensor products of the form along each axis, of vectors by their cells, (n,).
 
     Along an axis order the vectors as e_1 - e_0, e_2 - e_0, ..., and e_0 last. Then b*_a is e_a minus the mean of
     e_0, ..., e_(a-1), of squared norm (a + 1) / a, and b*_0 the mean of all, of squared norm 1 / n. In the columns'
@@ -117,6 +117,7 @@ def _axis_form(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _of_blocks(blocks: NDArray[np.int64]) -> GramSchmidt:
+    """The form along one axis for each block of records, (d,), and a vector of its own for each free one."""
     forms = [_axis_form(part.size) for part in block_members(blocks)]
     free = int(np.count_nonzero(blocks < 0))
     numerators = linalg.block_diag(*(along[1:, 1:] for along, _ in forms), np.eye(free, dtype=np.int64))
@@ -126,7 +127,7 @@ def _of_blocks(blocks: NDArray[np.int64]) -> GramSchmidt:
 
 
 def _of_gram_matrix(gram: NDArray) -> GramSchmidt:
-    """L D L' of the Gram matrix in rationals: D holds the squared norms, L' the coefficients."""
+    """L D L' of the Gram matrix, (n, n), in rationals: D holds the squared norms, L' the coefficients."""
     size = gram.shape[0]
     rest = np.array([[Fraction(int(value)) for value in row] for row in gram], dtype=object).reshape(size, size)
     coefficients = rest.copy()

@@ -96,7 +96,7 @@ def draw_steps(
 def _within_segment(
     target: Float, before: Integers, end: Integers, slope: Integers, rate: Float, kept: Float, mass: Float, upto: Float
 ) -> Integers:
-    """Invert the geometric law inside the chosen segment, from the end of larger probability."""
+    """Invert the geometric law inside the chosen segment, (chains,), from the end of larger probability."""
     share = np.clip((target - (upto - mass)) / mass, 0.0, 1.0)
     share = np.minimum(np.where(slope < 0, 1 - share, share), 1 - 2.0**-53)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,7 +132,7 @@ def redraw_in_numpy(
 def redraw_chains(
     states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
 ) -> None:
-    """See `redraw_in_numpy`."""
+    """As in `redraw_in_numpy`: states (chains, d), moves (moves, width), choices and uniforms (chains, n)."""
     width = cells.shape[1]
     room, mass = np.empty((4, 2 * width + 1), np.int64), np.empty(2 * width + 1, np.float64)
     steepest = 0
@@ -151,7 +151,7 @@ def redraw_chains(
 def _sort_kinks(
     states: Integers, chain: int, cells: Integers, steps: Integers, move: int, place: Integers, weight: Integers
 ) -> int:
-    """Fill in the kinks of one move by insertion, and count them."""
+    """Fill in the kinks of one move by insertion, places and weights, (2 * width + 1,) each, and count them."""
     count = 0
     for i in range(cells.shape[1]):
         step = steps[move, i]
@@ -174,7 +174,7 @@ def _sort_kinks(
 
 
 def _draw_step(room: Integers, mass: Float, count: int, epsilon: float, decay: Float, uniform: float) -> int:
-    """The t at which the distribution function first exceeds the uniform number.
+    """The t at which the distribution function first exceeds the uniform number; `room` is (4, k), `mass` (k,).
 
     `room` holds the kinks' places and weights, and takes their energies and the slopes of the segments between them,
     the two endless ones included; `mass` takes these segments' probabilities, up to one factor.
@@ -259,10 +259,11 @@ class HeatBathKernel(Kernel):
         return HEAT_BATH_MOVES_PER_CELL * self.lattice.records
 
     def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
+        """As `advance`, of states (chains, d), all random numbers drawn at once."""
         self._redraw(states, *self._draw((states.shape[0], iterations), rng), self.epsilon)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
-        """Both chains take the same move with the same uniform number."""
+        """Both chains, (pairs, d) each, take the same move with the same uniform number."""
         drawn = self._draw((first.shape[0], 1), rng)
         for states in (first, second):
             self._reference(states, *drawn, self.epsilon)

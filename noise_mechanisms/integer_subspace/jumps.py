@@ -51,7 +51,7 @@ def jump_in_numpy(states: Integers, basis: Integers, jumps: Integers, costs: Flo
 
 @compiled(reference=jump_in_numpy)
 def jump_chains(states: Integers, basis: Integers, jumps: Integers, costs: Float, epsilon: float, norm: int) -> None:
-    """See `jump_in_numpy`."""
+    """As in `jump_in_numpy`: states (chains, d), basis (rank, d), jumps (chains, n, rank), costs (chains, n)."""
     proposal = np.empty(states.shape[1], np.int64)
     for chain in range(states.shape[0]):
         size = own_norm(states[chain], norm)
@@ -67,7 +67,7 @@ def jump_chains(states: Integers, basis: Integers, jumps: Integers, costs: Float
 
 
 def own_norm(table: Integers, norm: int) -> float:
-    """The L1 or L2 norm of one table."""
+    """The L1 or L2 norm of one table, (d,)."""
     total = 0.0
     for value in table:
         total += abs(value) if norm == 1 else float(value) * value
@@ -122,12 +122,13 @@ class JumpKernel(Kernel):
         return math.ceil(jumps)
 
     def _advance(self, states: Integers, iterations: int, rng: np.random.Generator) -> None:
+        """As `advance`, of states (chains, d), all random numbers drawn at once."""
         shape = (states.shape[0], iterations, self._numbers)
         jumps = self._law.sample(math.prod(shape), rng).reshape(shape)
         self._jump(states, self._basis, jumps, rng.standard_exponential(shape[:2]), self.epsilon, self.norm)
 
     def advance_together(self, first: Integers, second: Integers, rng: np.random.Generator) -> None:
-        """The paper's Algorithm 2: proposals maximally coupled in every lattice coordinate, one cost for both."""
+        """The paper's Algorithm 2, (pairs, d): proposals maximally coupled in every lattice coordinate, one cost."""
         pairs, rank = first.shape[0], self._numbers
         gap = self.coordinates(second - first)
         jump = self._law.sample(pairs * rank, rng).reshape(pairs, rank)
@@ -145,7 +146,7 @@ class JumpKernel(Kernel):
         return np.linalg.pinv(self._basis.astype(np.float64))
 
     def _coupled_jump(self, jump: Integers, gap: Integers, rng: np.random.Generator) -> Integers:
-        """Jumps of a second chain that is `gap` ahead, which land where the first ones do as often as possible."""
+        """Jumps of a second chain, `gap` ahead, (pairs, rank), which land where the first do as often as possible."""
         landing = jump - gap
         log_ratio = math.log(self.a) * (abs(landing) - abs(jump))
         apart = -rng.standard_exponential(jump.shape) > log_ratio

@@ -269,7 +269,7 @@ def shifted_gaussian(center: Float, width: Float, rng: np.random.Generator) -> F
 
 
 def _from_window(center: Float, width: Float, rng: np.random.Generator) -> Float:
-    """By inversion among the 17 nearest whole numbers; the others have less than 2^-180 together."""
+    """By inversion among the 17 nearest whole numbers, (n,); the others have less than 2^-180 together."""
     candidates = np.rint(center)[:, None] + _WINDOW
     least = np.square(np.rint(center) - center)[:, None]
     weight = np.exp((least - np.square(candidates - center[:, None])) / (2 * np.square(width)[:, None]))
@@ -279,7 +279,7 @@ def _from_window(center: Float, width: Float, rng: np.random.Generator) -> Float
 
 
 def log_theta(center: Float, width: Float) -> Float:
-    """Logarithm of the sum over all whole k of exp(-(k - center)^2 / (2 width^2)), elementwise."""
+    """Logarithm of the sum over all whole k of exp(-(k - center)^2 / (2 width^2)), elementwise, both of one shape."""
     rest = center - np.rint(center)
     wide = width >= 1
     if wide.all():
@@ -291,22 +291,23 @@ def log_theta(center: Float, width: Float) -> Float:
 
 
 def log_theta_at_zero(width: Float) -> Float:
-    """`log_theta` about 0, elementwise."""
+    """`log_theta` about 0, in the shape of the widths."""
     return np.log1p(theta_excess(np.square(width)))
 
 
 def _log_theta_wide(rest: Float, width: Float) -> Float:
-    """By Poisson summation; from width 1 on the second term is below 1e-34."""
+    """By Poisson summation, both of one shape; from width 1 on the second term is below 1e-34."""
     ripple = 2 * np.exp(-2 * np.square(np.pi * width)) * np.cos(2 * np.pi * rest)
     return np.asarray(np.log(math.sqrt(2 * math.pi) * width) + np.log1p(ripple))
 
 
 def _log_theta_narrow(rest: Float, width: Float) -> Float:
+    """By the sum over the 17 nearest whole numbers, (n,)."""
     return np.asarray(logsumexp(-np.square(_WINDOW - rest[:, None]) / (2 * np.square(width[:, None])), axis=1))
 
 
 def _log_ladder(costs: Float) -> Float:
-    """Logarithm of exp(c) g(r), elementwise, c being epsilon r: the sum of exp(-(u - c / u)^2 / 2) at u = k / 4."""
+    """Logarithm of exp(c) g(r), (n,), c being epsilon r: the sum of exp(-(u - c / u)^2 / 2) at u = k / 4."""
     last = int(_STEPS * (math.sqrt(float(costs.max(initial=0.0))) + 10))
     u = np.arange(1, last + 1) / _STEPS
     return np.asarray(logsumexp(-np.square(u - costs[:, None] / u) / 2, axis=1))

@@ -87,7 +87,7 @@ class BlockSampler(Sampler):
 
 
 def _log_choose(n: int, k: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of binomial coefficients."""
+    """Logarithms of binomial coefficients, in the shape of k."""
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
@@ -147,7 +147,7 @@ class ZeroSumLaplace:
         return self._compositions(totals, rng) - self._compositions(totals, rng)
 
     def _compositions(self, totals: Integers, rng: np.random.Generator) -> Integers:
-        """Every way to write a total as n ordered parts equally likely: multinomial, with uniform shares."""
+        """Every way to write totals, (count,), as n ordered parts, (count, n), equally likely: by uniform shares."""
         shares = rng.standard_exponential((totals.size, self.length))
         shares /= shares.sum(axis=1, keepdims=True)
         return rng.multinomial(totals, shares)

@@ -160,7 +160,7 @@ def _as_columns(vectors: list[Vectors], records: int) -> sparse.csc_array:
 
 
 def block_members(blocks: Integers) -> list[Integers]:
-    """The records of every block with a fixed sum, in increasing order; free records (block -1) are left out."""
+    """The records of every block, (d,), with a fixed sum, in increasing order; free records (block -1) are left out."""
     order = np.argsort(blocks, kind="stable")
     starts = np.flatnonzero(np.diff(blocks[order], prepend=-2))
     return [part for part in np.split(order, starts[1:]) if blocks[part[0]] >= 0]
@@ -278,7 +278,7 @@ def smith_form(A: Any) -> SmithForm:
 
 
 def _echelon(matrix: NDArray[np.object_], applied: NDArray[np.object_]) -> tuple[NDArray, NDArray]:
-    """The matrix in column echelon form, pivots first, and the same column operations on another one."""
+    """The matrix, (m, d), in column echelon form, pivots first, and the same column operations on another, (k, d)."""
     columns = columns_of(matrix)
     transformation, pivots = column_echelon(columns)
     order = [*pivots, *sorted(set(range(len(columns))) - set(pivots))]

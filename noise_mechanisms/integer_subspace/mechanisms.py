@@ -359,7 +359,7 @@ def projected_noise(
 
 
 def _excess(invariants: Invariants, noise: NDArray[np.int64], whole: bool) -> NDArray[np.float64]:
-    """The smallest change in L1 with A change = A noise, as a difference of two vectors that are not negative."""
+    """The smallest change, (d,), in L1 with A change = A noise, as a difference of two non-negative vectors."""
     A = sparse.csr_array(sparse.hstack([invariants.matrix, -invariants.matrix]))
     target = invariants.apply(noise)
     solution = scipy.optimize.milp(

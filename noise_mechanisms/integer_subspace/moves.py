@@ -80,7 +80,7 @@ def _alike(invariants: Invariants) -> list[Integers]:
 
 
 def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:
-    """The moves of tables, and other vectors, filled up to one width; the first step of each is positive."""
+    """The moves of tables, and other vectors, (d, k), filled up to one width; the first step of each is positive."""
     lengths, counts = np.diff(others.indptr), [_count(shape, axes) for _, shape, axes in tables]
     first = sum(counts)  # of the others
     size = (first + lengths.size, max([2 ** len(axes) for *_, axes in tables] + [int(lengths.max(initial=0))]))

@@ -264,13 +264,14 @@ def gaussian_error(mechanism: GeneralizedGaussian) -> float:
 
 
 def _excess(widths: Float) -> float:
-    """Sum of log(theta(s) / (sqrt(2 pi) s)), theta(s) being the sum over whole k of exp(-k^2 / 2 s^2)."""
+    """Sum over s, (n,), of log(theta(s) / (sqrt(2 pi) s)), theta(s) being the sum over whole k of exp(-k^2 / 2 s^2)."""
     terms = np.arange(1, 40)
     ripples = 2 * np.exp(-2 * np.square(np.pi * terms * np.maximum(widths, 0.05)[:, None])).sum(axis=1)
     return float(np.where(widths < 0.05, np.inf, np.log1p(ripples)).sum())
 
 
 def _of_blocks(mechanism: Any, blocks: Integers) -> NoiseCovariance:
+    """The covariance under nested sets, by the block of every record, (d,): exact."""
     matrix = np.zeros((blocks.size, blocks.size))
     scales = []
     free = np.flatnonzero(blocks < 0)
@@ -314,7 +315,7 @@ def _gaussian_block_variance(length: int, sigma: float) -> float:
 
 
 def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> NoiseCovariance:
-    """One coefficient for every free set of axes: the mean square of the noise's part there, per dimension."""
+    """One coefficient per free set of axes: the mean square of the noise's part there, (draws, d), per dimension."""
     matrix = np.zeros((invariants.records, invariants.records))
     tables = noise.reshape(-1, *margins.shape).astype(np.float64)
     scales, errors = [], []
@@ -330,7 +331,7 @@ def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> No
 
 
 def _component(tables: Float, axes: set[int]) -> Float:
-    """Apply P_T to every table along the first axis."""
+    """Apply P_T to every table along the first axis, (draws, *levels)."""
     for axis in range(1, tables.ndim):
         mean = tables.mean(axis=axis, keepdims=True)
         tables = tables - mean if axis - 1 in axes else np.broadcast_to(mean, tables.shape)
@@ -343,7 +344,7 @@ def _projector(shape: tuple[int, ...], axes: set[int]) -> Float:
 
 
 def _of_anything(invariants: Invariants, noise: Integers) -> NoiseCovariance:
-    """The mean outer product: the mean is known to be zero."""
+    """The mean outer product of noise (draws, d): the mean is known to be zero."""
     values = noise.astype(np.float64)
     matrix = values.T @ values / noise.shape[0]
     fourth = np.square(values).T @ np.square(values) / noise.shape[0]

@@ -84,7 +84,7 @@ class Law(ABC):
     @staticmethod
     @abstractmethod
     def _parameter_of(variance: Float) -> Float:
-        """Parameters with the given variances, elementwise; 0 where the variance is 0."""
+        """Parameters with the given variances, in their shape; 0 where the variance is 0."""
 
     @property
     @abstractmethod
@@ -255,11 +255,11 @@ class DiscreteLaw(Law):
 
     @abstractmethod
     def _log_probability(self, k: Float) -> Float:
-        """Log probability of whole numbers k."""
+        """Log probability of whole numbers k, in the shape of k."""
 
 
 def points_of(x: ArrayLike) -> Float:
-    """Where a law is evaluated."""
+    """Where a law is evaluated, in the shape of x."""
     points = real_array(x, "the points of evaluation")
     if np.isnan(points).any():
         raise ValueError("the points of evaluation hold NaN: give numbers")
@@ -275,6 +275,7 @@ def check_scale(law: Law, what: str, scale: float) -> None:
 
 
 def check_variances(kind: type[Law], variance: Float) -> None:
+    """Refuse variances, (...), that are NaN, negative or infinite, or too large for whole numbers in float64."""
     _refuse(kind, variance, np.isnan(variance), "give a number for every cell")
     _refuse(kind, variance, variance < 0, "a variance cannot be negative")
     _refuse(kind, variance, np.isposinf(variance), "leave out the cells that were not measured")
@@ -284,6 +285,7 @@ def check_variances(kind: type[Law], variance: Float) -> None:
 
 
 def _refuse(kind: type[Law], variance: Float, wrong: NDArray[np.bool_], advice: str) -> None:
+    """Refuse the first variance that is wrong, of flags in the shape of the variances."""
     if wrong.any():
         first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         cell = f" of cell {tuple(map(int, first))}" if wrong.size > 1 else ""

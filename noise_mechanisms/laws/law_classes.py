@@ -80,10 +80,12 @@ class Gaussian(GaussianNoise, ContinuousLaw):
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
+        """The variances themselves, in their shape."""
         return variance
 
     @staticmethod
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
+        """Normal values of the given shape."""
         return np.sqrt(parameter) * rng.standard_normal(shape)
 
 
@@ -116,15 +118,18 @@ class DiscreteGaussian(GaussianNoise, DiscreteLaw):
         return float(theta_variance(np.array([self.sigma2]))[0])
 
     def _log_probability(self, k: Float) -> Float:
+        """Log of exp(-k^2 / (2 sigma2)) / theta, in the shape of k."""
         log_theta = math.log1p(theta_excess(np.array([self.sigma2]))[0])
         return -np.square(k) / (2 * self.sigma2) - log_theta
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
+        """By `theta_parameter`, in the shape of the variances."""
         return theta_parameter(variance)
 
     @staticmethod
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
+        """Zero or not first, then magnitudes and signs, of the given shape."""
         excess = theta_excess(parameter)
         nonzero = excess / (1 + excess)
         uniform = rng.random(shape)
@@ -160,10 +165,12 @@ class Laplace(LaplaceNoise, ContinuousLaw):
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
+        """Scales, whose squares are half the variances, in their shape."""
         return np.sqrt(variance / 2)
 
     @staticmethod
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
+        """Differences of two exponential values, of the given shape."""
         return parameter * (rng.standard_exponential(shape) - rng.standard_exponential(shape))
 
 
@@ -191,14 +198,17 @@ class DiscreteLaplace(LaplaceNoise, DiscreteLaw):
         return 2 * half * half
 
     def _log_probability(self, k: Float) -> Float:
+        """Log of exp(-|k| / scale) tanh(1 / (2 scale)), in the shape of k."""
         return -np.abs(k) / self.scale + math.log(math.tanh(0.5 / self.scale))
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
+        """Scales in closed form, in the shape of the variances."""
         with np.errstate(divide="ignore"):
             return np.asarray(0.5 / np.arcsinh(np.sqrt(0.5) / np.sqrt(variance)))
 
     @staticmethod
     def _draw(parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:
+        """Differences of two geometric values, of the given shape."""
         positive = np.floor(parameter * rng.standard_exponential(shape))
         return positive - np.floor(parameter * rng.standard_exponential(shape))

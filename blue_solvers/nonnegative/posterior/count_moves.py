@@ -58,7 +58,7 @@ def count_moves(model: FittingModel, rows: Integers) -> CountMoves:
     Parameters
     ----------
     model : FittingModel
-    rows : ndarray of int
+    rows : ndarray of int, (rows,)
         The rows with noise.
 
     Raises
@@ -96,6 +96,7 @@ def _whole(matrix: sparse.csr_array) -> sparse.csr_array:
 
 
 def _kinds(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
+    """Moves of every kind, (d, moves) each, that leave the rows known exactly, (k, d), as they are."""
     if model.problem.is_tabular:
         yield from _boxes(model, exact)
     weighed = model.problem.areas is not None and exact.shape[0]  # areas cross, or have weights, as tables do not
@@ -104,7 +105,7 @@ def _kinds(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_
 
 
 def _lattice_moves(exact: sparse.csr_array) -> Iterator[sparse.csc_array]:
-    """A basis of the moves that keep what is known, and sums of two of it, of three, ..., as long as they are few.
+    """A basis of the moves that keep what is known, (k, d), and sums of two of it, of three, ..., while they are few.
 
     Short moves, and detours through several, join counts that moves along the basis alone do not: those would turn
     some cell negative on the way.

@@ -256,6 +256,7 @@ class _Chains:
             self._proposed += choices.size
 
     def _step(self, choices: Integers, sizes: Integers, costs: Float) -> None:
+        """Propose to every chain moves, so many steps of each, at costs, (chains, turns) all three."""
         chains = Chains(self._states, self._residuals, self._totals, self._accepted, self._concentrations)
         metropolis_steps(chains, self._lists, self._misfit, choices, sizes, costs)
 

@@ -93,7 +93,7 @@ def step_in_numpy(
 
 
 def log_prior(counts: Integers, total: int, cells: int, concentration: float) -> float:
-    """Logarithm of the Dirichlet-multinomial weight of some counts and of their sum with all others, without constants.
+    """Logarithm of the Dirichlet-multinomial weight of counts, (k,), and their sum with all others, without constants.
 
     Given the total N over d cells, counts weigh N! gamma(d a) / gamma(N + d a) times the product of gamma(x + a) / (x!
     gamma(a)); for infinite a N! / d^N times the product of 1 / x!. All totals are equally likely.
@@ -108,7 +108,7 @@ def log_prior(counts: Integers, total: int, cells: int, concentration: float) ->
 def metropolis_steps(
     chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
 ) -> None:
-    """See `step_in_numpy`."""
+    """As in `step_in_numpy`: choices, sizes and costs are (chains, turns)."""
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
     weights, squared = misfit

@@ -342,6 +342,7 @@ def _sharp_sum_error(C: float, d: int, privacy: Privacy) -> float:
     records = records[records > C]
 
     def bound(n: Float, k: Float) -> Float:
+        """The bound that n and k give, of shapes that broadcast."""
         return d * k * privacy.reach(n, 1 - (C / (n - k)) ** 2)
 
     share = (np.arange(CANDIDATES) + 0.5) / CANDIDATES
