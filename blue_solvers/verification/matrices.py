@@ -194,7 +194,7 @@ class FreeCounts:
             share, sizes = share - F.T @ multipliers.astype(np.longdouble), sizes + abs(F).T @ abs(multipliers)
         left, adds = abs(share).astype(float), 8 + sum(M.shape) + F.shape[0]
         rounding = adds * (ROUNDING * left + EXTENDED * sizes.astype(float))
-        beside = self._turned * np.linalg.norm(self._turn) * np.linalg.norm(left)
+        beside = self._turned * np.linalg.norm(self._turn) * float(np.linalg.norm(share))  # squares may pass float64
         found = np.linalg.norm(self.R.T @ share.astype(float)) + np.linalg.norm(abs(self.R).T @ rounding)
         return float(found + beside) / float(np.sqrt(1 - self._apart))
 

@@ -86,7 +86,9 @@ def test_they_equal_geounits_in_slots(problem: Problem) -> None:
     P, (n, m) = in_blocks(problem), (problem.observed.size, problem.desired.size)
     Y, V = (np.random.default_rng(0).standard_normal((size, 2)) for size in (n, m))
     assert (abs(P @ Y - slots @ Y) <= 2 * rounding(problem, Y)).all()
-    np.testing.assert_allclose(P.T @ V, slots.T @ V, rtol=0, atol=1e-11)
+    deviations = np.sqrt(problem.variances)[:, None]  # weights count in units of the noise that they multiply
+    lengths = np.linalg.norm(V * np.sqrt(slots.variances())[:, None], axis=0)
+    assert (abs(P.T @ V - slots.T @ V) * deviations <= 1e-13 * lengths).all()
 
 
 def sums_of(schema: Schema, table: str) -> np.ndarray:
