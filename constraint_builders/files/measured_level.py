@@ -80,7 +80,7 @@ class MeasuredLevel:
     bounds : FacilityBounds
     types : tuple of str
         Of facilities, by number, the first being housing units.
-    spoken_of : set of str
+    told_apart : set of str
         Variables that structural zeros tell apart.
     """
 
@@ -105,7 +105,7 @@ class MeasuredLevel:
         self._given: dict[str, Flags] = {}
         self._said: dict[str, Flags] = {}
         self._types_table: Table | None = None
-        self.spoken_of: set[str] = set()
+        self.told_apart: set[str] = set()
         levels = self._settings.geolevels
         self.bounds = FacilityBounds(has_totals=KNOWN_TOTALS not in levels[: levels.index(self._name)])
 
@@ -288,7 +288,7 @@ class MeasuredLevel:
 
     def _add_zeros(self, rows: TableRows) -> None:
         schema, table = self._settings.schema, self._kept.table(rows.table)
-        self.spoken_of |= {schema.names[axis] for axis in rows.table.axes}
+        self.told_apart |= {schema.names[axis] for axis in rows.table.axes}
         cells = self._kept.empty(rows.table, rows.values)
         lost = int((rows.values.any(axis=1) & ~cells.any(axis=1)).sum())
         if rows.kind == "only zeros":

@@ -314,7 +314,7 @@ def read_outline(
     lowest = facilities.filter(pl.col("geolevel") == facilities["geolevel"][-1]) if facilities.height else facilities
     counts = lowest.group_by("type", maintain_order=True).agg(pl.col("facilities").sum())
     coupled = {settings.schema.names[recode.axis] for recode in settings.schema.recodes}
-    coupled |= {variable for level in levels.values() for variable in level.spoken_of}
+    coupled |= {variable for level in levels.values() for variable in level.told_apart}
     types = max((level.types for level in levels.values()), key=len)
     remarks += facility_remarks({name: level.bounds for name, level in levels.items()}, types, spine)
     remarks += averaged.remarks()
