@@ -194,7 +194,7 @@ class Prepared(ABC):
         return variances_from_weights(self.problem.noise_covariance, np.arange(size), size, self.adjoint)
 
     def variances_by_table(self) -> TableVariances:
-        """The same table by table, only of problems with tables, where `has_exact_zeros`.
+        """The same table by table, only of problems with tables.
 
         Returns
         -------

@@ -216,10 +216,10 @@ class WeighedNoise:
     def inverse_root(self, cells: Index) -> tuple[Any, Any]:
         """Of some cells, (k,), an R with R'R = Sigma^-1, and what bounds its roundings beside those of doubles."""
         if self.correlated is None:
-            root = sparse.diags_array(1 / self.sd[cells])
+            root = _diagonal(1 / self.sd[cells])
             return root, root
         if self.correlated.is_shared:  # whose own noise a Cholesky factor would lose beside what cells share
-            own = sparse.diags_array(1 / self.least[cells])
+            own = _diagonal(1 / self.least[cells])
             U, values, _ = np.linalg.svd(own @ self.correlated.sources[cells], full_matrices=False)
             shrunk = (U * (1 / np.hypot(1, values) - 1)) @ U.T
             return own + shrunk @ own, own + abs(U) @ abs(U).T @ own
@@ -269,3 +269,9 @@ def _largest(product: Callable[[Float], Float], size: int) -> float:
     for _ in range(INVERSE_STEPS):
         v = product(v / np.linalg.norm(v))
     return float(np.linalg.norm(v))
+
+
+def _diagonal(values: Float) -> sparse.csr_array:
+    """A diagonal matrix, (k, k), of (k,) values, of none too."""
+    places = np.arange(values.size + 1)
+    return sparse.csr_array((values, places[:-1], places), shape=(values.size, values.size))

@@ -309,7 +309,7 @@ CASES: dict[str, Case] = {
         "'hhgq_total_lb_con', which does not belong",
     ),
     "two levels swapped": Case(
-        swapped("County.parquet", "Tract.parquet"), REFUSED, "County '0411000111' has no geounits below it, as 8"
+        swapped("County.parquet", "Tract.parquet"), REFUSED, "Tract '041100011' has no geounits below it, as 5"
     ),
     "measurements of two levels swapped": Case(
         swapped("County.parquet/DPQuery", "Tract.parquet/DPQuery"), REFUSED, "no geounits below it|begin with none of"
