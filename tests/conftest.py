@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from constraint_builders import memory
 from constraint_builders.description.noise import NOISE_LAWS
-from constraint_builders.files import write_noisy_measurements
 from tests.helpers.effort import THOROUGH, USUAL
-from tests.helpers.state_files import STATE, noisy, small_problem
 
 REPEATABLE = bool(os.environ.get("CI"))
 for name, number in (("usual", USUAL), ("thorough", THOROUGH)):
@@ -46,6 +44,9 @@ def own_laws() -> Iterator[None]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A state that was measured everywhere, as noisy measurements."""
+    from constraint_builders.files import write_noisy_measurements  # which needs an extra, as other tests do not
+    from tests.helpers.state_files import STATE, noisy, small_problem
+
     problem = small_problem(STATE)
     write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
     return tmp_path / "state"
