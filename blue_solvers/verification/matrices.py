@@ -170,7 +170,7 @@ class FreeCounts:
         root, size = noise.inverse_root(self._cells)
         W, sizes = listed.freely(M), listed.freely(M, sizes=True)
         V = _what_counts(W, self._turned * np.linalg.norm(sizes, axis=0))
-        B, sizes = root @ (W @ V), size @ (sizes @ abs(V))
+        B, sizes = root(W @ V), size(sizes @ abs(V))
         lengths = np.linalg.norm(B, axis=0)
         _, values, rows = np.linalg.svd(B / lengths, full_matrices=False)
         if values.size and values[-1] <= max(B.shape) * ROUNDING * values[0]:

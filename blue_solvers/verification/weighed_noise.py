@@ -21,11 +21,13 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
 
+Product = Callable[[Float], Float]
 _LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
 ROUNDING = np.finfo(np.float64).eps
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 PIECE = 2**16
 REFINEMENTS = 4  # of a solution, at most
+MOST_TIED = 3_000  # cells that noise ties together, whose covariance is factorised densely
 INVERSE_STEPS = 20  # power steps towards the least eigenvalue of the correlations
 
 
@@ -213,20 +215,41 @@ class WeighedNoise:
         """An upper bound of sqrt(v' Sigma^-1 v), v being (n,), over the noisy cells."""
         return float(np.linalg.norm(v * reciprocal(self.least))) * (1 + v.size * ROUNDING)
 
-    def inverse_root(self, cells: Index) -> tuple[Any, Any]:
-        """Of some cells, (k,), an R with R'R = Sigma^-1, and what bounds its roundings beside those of doubles."""
+    def inverse_root(self, cells: Index) -> tuple[Product, Product]:
+        """Of some cells, (k,), products with an R with R'R = Sigma^-1, and with what bounds their roundings.
+
+        Raises
+        ------
+        NotCertifiedError
+            If noise ties too many of them together.
+        """
         if self.correlated is None:
             root = _diagonal(1 / self.sd[cells])
-            return root, root
+            return root.__matmul__, root.__matmul__
         if self.correlated.is_shared:  # whose own noise a Cholesky factor would lose beside what cells share
             own = _diagonal(1 / self.least[cells])
             U, values, _ = np.linalg.svd(own @ self.correlated.sources[cells], full_matrices=False)
-            shrunk = (U * (1 / np.hypot(1, values) - 1)) @ U.T
-            return own + shrunk @ own, own + abs(U) @ abs(U).T @ own
-        L = cholesky(np.asarray(self.correlated.at(cells) @ np.eye(cells.size)), lower=True)
-        root = solve_triangular(L, np.eye(cells.size), lower=True)
-        sizes = abs(root) @ abs(L)
-        return root, sizes @ (sizes.T @ abs(root))
+            shrunk = U * (1 / np.hypot(1, values) - 1)
+            return (lambda X: own @ X + shrunk @ (U.T @ (own @ X))), (
+                lambda X: own @ X + abs(U) @ (abs(U).T @ (own @ X))
+            )
+        noise, roots, sizes = self.correlated.at(cells), [], []
+        entries = noise.entries()
+        blocks = [np.arange(cells.size)] if entries is None else _uncorrelated(entries)
+        most = max((block.size for block in blocks), default=0)
+        if most > MOST_TIED:
+            tied = f"noise ties {most:,} of its cells together"
+            raise NotCertifiedError(f"{tied}: dense algebra, which is for {MOST_TIED:,} at most")
+        for block in blocks:
+            own = noise @ np.eye(block.size) if entries is None else entries[block][:, block].toarray()
+            L = cholesky(np.asarray(own), lower=True)
+            root = solve_triangular(L, np.eye(block.size), lower=True)
+            size = abs(root) @ abs(L)
+            roots.append(root)
+            sizes.append(size @ (size.T @ abs(root)))
+        order = np.concatenate([np.zeros(0, dtype=np.intp), *blocks])
+        one, other = (sparse.csr_array(sparse.block_diag(own or [np.zeros((0, 0))])) for own in (roots, sizes))
+        return (lambda X: one @ X[order]), (lambda X: other @ X[order])
 
     def _solve(self, noise: Noise, q: Float) -> Float:
         """Sigma^-1 q, (n,), of a q that is 0 but in noisy cells."""
@@ -275,3 +298,10 @@ def _diagonal(values: Float) -> sparse.csr_array:
     """A diagonal matrix, (k, k), of (k,) values, of none too."""
     places = np.arange(values.size + 1)
     return sparse.csr_array((values, places[:-1], places), shape=(values.size, values.size))
+
+
+def _uncorrelated(covariance: sparse.csr_array) -> list[Index]:
+    """Cells of a covariance, (k, k), those together that it ties to one another."""
+    labels = sparse.csgraph.connected_components(covariance, directed=False)[1]
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if order.size else []
