@@ -159,9 +159,6 @@ class LeafPlan:
             raise SameCellsError
         self._spread = SweepPlan(axes, [whole], plan.tables)  # its tables lie as those of `plan`, the finest behind
         self._rows = self._spread.cells + max(plan.most_room, self._spread.most_room)
-        self._up, self._down = (steps.copy() for steps in (plan.up.steps, plan.down.steps))
-        for steps in (self._up, self._down):
-            steps[:, 1:3] += np.where(steps[:, 1:3] >= plan.cells, plan.axes.size(whole), 0)
         self._sums, self._shares = (
             _from_elsewhere(own, plan.cells) for own in (self._spread.sums, self._spread.shares)
         )
@@ -234,7 +231,7 @@ class LeafPlan:
         for part, table in zip(parts, others, strict=True):
             np.subtract(table, part, out=part)
         room.multiply(self._plan.sizes, self._precisions)
-        room.go_up(self._up, self._plan.lists)
+        room.go_up(self._plan.up.steps, self._plan.lists)
         self._weigh(room, False)
         total += cells
         room.share_out(self._shares, self._spread.lists, total)
@@ -244,7 +241,7 @@ class LeafPlan:
         room, parts = self._room(cells)
         room.go_down(self._sums, self._spread.lists, cells)
         self._weigh(room, True)
-        room.go_down(self._down, self._plan.lists)
+        room.go_down(self._plan.down.steps, self._plan.lists)
         room.multiply(self._plan.sizes, -self._precisions)
         others = [-part for part in parts]
         room.share_out(self._shares, self._spread.lists, cells)
