@@ -157,11 +157,6 @@ def _systems(rng: np.random.Generator) -> tuple[Any, ...]:
     return work, np.repeat(np.arange(m)[None], N, axis=0)
 
 
-def _triangular(rng: np.random.Generator) -> tuple[Any, ...]:
-    N, m, c = (int(n) for n in rng.integers(1, 6, 3))
-    return np.triu(rng.normal(size=(N, m, m))) + 4 * np.eye(m), rng.normal(size=(N, m, c))
-
-
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other.
 
@@ -287,7 +282,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.orthogonal.reflect": (_systems, 1e-10),
-    "blue_solvers.components.orthogonal.substitute": (_triangular, 1e-12),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),

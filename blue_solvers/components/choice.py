@@ -43,11 +43,8 @@ class Components(Protocol):
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
 
-    def violation(self, Y: Float) -> float:
-        """Largest disagreement between a marginal and the sums of a finer one in the estimate from Y, (n, K)."""
-
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
-        """P Y, (m, K), and its violation."""
+        """P Y, (m, K), and the largest disagreement between a marginal and the sums of a finer one in the estimate."""
 
 
 def components_of(problem: Problem) -> Components:
@@ -126,17 +123,13 @@ class MatrixForm:
         """Variance of every desired cell, (m,)."""
         return self._desired**2 @ self._variances
 
-    def violation(self, Y: Float) -> float:
-        """Largest disagreement between a table and the sums of all cells in the estimate from Y, (n, K)."""
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and the largest disagreement between a table and the sums of all cells."""
         coordinates = self._estimate @ np.ascontiguousarray(Y)
         cells, X, worst = (self._cells @ coordinates).reshape(*self._shape, -1), self._observed @ coordinates, 0.0
         for i, table in enumerate(self._tables):
             worst = float(np.maximum(worst, abs(self._sums(table, cells) - X[self._layout.block(i)]).max()))
-        return worst
-
-    def apply_checked(self, Y: Float) -> tuple[Float, float]:
-        """P Y, (m, K), and its violation."""
-        return self.apply(Y), self.violation(Y)
+        return self.apply(Y), worst
 
 
 @lru_cache

@@ -109,16 +109,13 @@ class ConditionedEstimate:
         left = np.linalg.norm(self._deviations * weights, axis=0)
         return np.where(left > VANISHED * largest * np.linalg.norm(self._deviations), weights, 0.0)
 
-    def violation(self, Y: Float) -> float:
-        """Largest difference of a geounit's estimate from its children's sum, or from an equality, given Y, (n, K)."""
+    def apply_checked(self, Y: Float) -> tuple[Float, float]:
+        """P Y, (m, K), and the largest difference of a geounit from its children's sum, or from an equality."""
         E, b = self._equal_to
         changed = self._changes @ (self._missing.T @ Y - self._constants)
         gaps = E @ self._observed.apply(Y - changed) - b[:, None]
-        return max(self._desired.violation(Y), float(abs(gaps).max(initial=0.0)))
-
-    def apply_checked(self, Y: Float) -> tuple[Float, float]:
-        """P Y, (m, K), and its violation."""
-        return self.apply(Y), self.violation(Y)
+        X, violation = self._desired.apply_checked(Y)
+        return X - self._left @ (self._missing.T @ Y), max(violation, float(abs(gaps).max(initial=0.0)))
 
 
 def form_of_places(problem: Problem) -> Components:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lapack, qr, solve_triangular
+from scipy.linalg import lapack, qr
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.compiled import compiled
@@ -59,8 +59,9 @@ def fit(F: Float) -> Fitted:
     fitted = Fitted(*(np.empty((len(flat), m, length)) for length in (k, m, m)))
     for some, R, order, turned in _factors(flat, True):
         fitted.information_root[some] = _rows_in_place(R.swapaxes(1, 2), order).swapaxes(1, 2)
-        fitted.covariance_root[some] = _rows_in_place(_inverse(R), order)
-        fitted.inverse[some] = _rows_in_place(_solved(R, turned), order)
+        inverse = _inverse(R)
+        fitted.covariance_root[some] = _rows_in_place(inverse, order)
+        fitted.inverse[some] = _rows_in_place(inverse @ turned, order)
     return Fitted(*(own.reshape(*F.shape[:-2], m, -1) for own in fitted))
 
 
@@ -195,34 +196,6 @@ def _exchange(
         flat[row + j], flat[row + pivot] = flat[row + pivot], flat[row + j]
 
 
-def substitute_in_numpy(R: Float, X: Float) -> None:
-    """Put R^-1 X in the place of X, (N, m, c), for upper triangular R, (N, m, m)."""
-    for i in range(R.shape[1] - 1, -1, -1):
-        X[:, i] -= np.einsum("nj,njc->nc", R[:, i, i + 1 :], X[:, i + 1 :])
-        X[:, i] /= R[:, i, i, None]
-
-
-@compiled(reference=substitute_in_numpy)
-def substitute(R: Float, X: Float) -> None:
-    """See `substitute_in_numpy`: R is (N, m, m), X (N, m, c)."""
-    for n in range(len(R)):
-        for i in range(R.shape[1] - 1, -1, -1):
-            for j in range(i + 1, R.shape[1]):
-                for c in range(X.shape[2]):
-                    X[n, i, c] -= R[n, i, j] * X[n, j, c]
-            for c in range(X.shape[2]):
-                X[n, i, c] /= R[n, i, i]
-
-
-def _solved(R: Float, X: Float) -> Float:
-    """R^-1 X, (N, m, c), for upper triangular R, (N, m, m), in the place of X."""
-    if R.shape[1] <= SMALL:
-        substitute(R, X)
-    else:
-        X[:] = [solve_triangular(*own) for own in zip(R, X, strict=True)]
-    return X
-
-
 def _inverse(R: Float) -> Float:
     """R^-1 for upper triangular R, (N, m, m)."""
     if R.shape[1] > SMALL:
@@ -230,7 +203,7 @@ def _inverse(R: Float) -> Float:
         if any(infos):
             raise np.linalg.LinAlgError("singular matrix")
         return np.stack(inverses)
-    return _solved(R, np.repeat(np.eye(R.shape[1])[None], len(R), axis=0))
+    return np.asarray(np.linalg.inv(R), dtype=float)
 
 
 def _rows_in_place(X: Float, order: Index) -> Float:

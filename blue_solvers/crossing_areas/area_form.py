@@ -78,12 +78,8 @@ class AreaForm:
         """P Y, (m, K)."""
         return self.apply_checked(Y)[0]
 
-    def violation(self, Y: Float) -> float:
-        """Largest disagreement of areas, in sums over groups or contrasts of as many cells, from Y, (n, K)."""
-        return self.apply_checked(Y)[1]
-
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
-        """P Y, (m, K), and its violation."""
+        """P Y, (m, K), and the largest disagreement of areas, in sums over groups or contrasts of as many cells."""
         result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
         given, found = self._observed.slots(Y), self._desired.blocks(result)
         for own in self._shared:

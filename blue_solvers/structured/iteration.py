@@ -161,7 +161,7 @@ class NearestStructuredEstimate(Prepared):
             exact=float(sizes.max(initial=0.0)) <= EXACT_WITHIN and self._of_offset.exact,
             iterations=iterations,
             residual=float((sizes / np.maximum(self._sizes(pull), TINY)).max(initial=0.0)),
-            violation=self._observed.violation(estimate),
+            violation=self._observed.apply_checked(estimate)[1],
             error_bound=float((sizes + rounding).max(initial=0.0)) + (self._of_offset.error_bound or 0.0)
             if self._certain
             else None,

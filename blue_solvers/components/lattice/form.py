@@ -138,15 +138,11 @@ class LatticeForm:
             return self._given_out(self._estimate(Y, workers), workers)
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
-        """P Y, (m, K), and its violation."""
+        """P Y, (m, K), and the largest disagreement between a table and the sums of a finer one."""
         with self._workers(Y) as workers:
             cells = self._estimate(Y, workers)
             worst = self._plan.disagreement(cells)
             return self._given_out(cells, workers), worst
-
-    def violation(self, Y: Float) -> float:
-        """Largest disagreement between a table and the sums of a finer one in the estimate from Y, (n, K)."""
-        return self.apply_checked(Y)[1]
 
     def _given_out(self, cells: Float, workers: Workers) -> Float:
         """The desired tables of all, (m, K)."""

@@ -186,7 +186,7 @@ class TreeForm:
         return X
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
-        """P Y, (m, K), and its violation."""
+        """P Y, (m, K), and the largest difference of a geounit's estimate from the sum of its children's."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
         above, below = np.zeros((2, self.plan.parents.size, *self._shape, Y.shape[1]))
         for number, estimates in self._passes(Y, X, every=True):
@@ -195,10 +195,6 @@ class TreeForm:
             for own in self._siblings(number, EVERY, Y.shape[1]):
                 own.add_to_parents(own.sums(estimates), below)
         return X, float(abs(above - below).max(initial=0.0))
-
-    def violation(self, Y: Float) -> float:
-        """Largest difference of a geounit's estimate from the sum of its children's, over all cells, of Y, (n, K)."""
-        return self.apply_checked(Y)[1]
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K): the transpose of `apply`."""
