@@ -87,10 +87,9 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
-    groupings = groupings_in_use(problem)
-    groups = _groups(groupings)
-    if groups > MOST_GROUPS and not problem.has_zeros:
-        return _too_many(groups)
+    refusal, groupings = too_many_groups(problem), groupings_in_use(problem)
+    if refusal is not None and not problem.has_zeros:
+        return refusal
     by_component = prod((g.sizes.size**2 + g.has_contrasts for g in groupings), start=1.0)
     cells = 8.0 * problem.domain.spine.size * _slots(groupings)
     free = free_memory()
@@ -98,7 +97,7 @@ def too_large(problem: Problem) -> str | None:
         return _does_not_fit(cells, "cells of all its variables together", free)
     parents = 1 + int(np.count_nonzero(problem.domain.spine.child_counts))
     matrices = MATRICES * 8.0 * parents * by_component  # if no geounits were alike, nor fell apart
-    if groups > MOST_GROUPS or matrices > free:
+    if refusal is not None or matrices > free:
         work = projected_work(problem)
         if work.largest > MOST_GROUPS:
             tied = f"its structural zeros and recodes tie {work.largest:,} numbers of a geounit together"
@@ -122,20 +121,14 @@ def groupings_in_use(problem: Problem) -> list[Grouping]:
 
 def group_count(problem: Problem) -> int:
     """Into how many groups recodes cut the cells: the size of the largest matrices."""
-    return _groups(groupings_in_use(problem))
-
-
-def _groups(groupings: Sequence[Grouping]) -> int:
-    return prod(grouping.sizes.size for grouping in groupings)
+    return prod(grouping.sizes.size for grouping in groupings_in_use(problem))
 
 
 def too_many_groups(problem: Problem) -> str | None:
     """Why recodes would make matrices too large, or None."""
     groups = group_count(problem)
-    return _too_many(groups) if groups > MOST_GROUPS else None
-
-
-def _too_many(groups: int) -> Refusal:
+    if groups <= MOST_GROUPS:
+        return None
     return Refusal(
         f"its recodes cut the cells into {groups:,} groups, more than {MOST_GROUPS:,}",
         "use ConjugateGradient(preconditioner='two_pass'), which leaves tables out, or solver='cg'",

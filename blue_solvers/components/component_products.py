@@ -35,34 +35,29 @@ class Component:
 
     Parameters
     ----------
-    contrasts : tuple of bool
-        For every variable in use whether it is contrasts.
-    slots : tuple of slice
-        Its part of an array of slots.
-    groups : tuple of int
-        Number of groups along every other variable.
+    axes : sequence of Grouping
+        Of every variable in use, or of what a table has of it.
+    contrasts : sequence of bool
+        Along which of them it is contrasts.
 
     Attributes
     ----------
+    slots : tuple of slice
+        Its part of an array of slots, in which contrasts come first, group sums last.
     size : int
         Number of group sums, m.
     place : tuple of slice
         Its part of slots of many geounits.
     """
 
-    def __init__(self, contrasts: tuple[bool, ...], slots: tuple[slice, ...], groups: tuple[int, ...]) -> None:
-        self.contrasts, self.slots, self.groups = contrasts, slots, groups
-        self.size, self.place = prod(groups), (slice(None), *slots)
+    def __init__(self, axes: Sequence[Grouping], contrasts: Sequence[bool]) -> None:
+        pairs = [(g.levels - g.sizes.size, g.sizes.size, own) for g, own in zip(axes, contrasts, strict=True)]
+        self.contrasts = tuple(contrasts)
+        self.slots = tuple(slice(0, first) if own else slice(first, None) for first, _, own in pairs)
+        self.size, self.place = prod(count for _, count, own in pairs if not own), (slice(None), *self.slots)
         kept = [i for i, contrast in enumerate(contrasts, 1) if not contrast]
         # Axes of (G, ..., K) with those that are no contrasts first:
         self._order = (0, *kept, *(i for i in range(1, len(contrasts) + 2) if i not in kept))
-
-    @classmethod
-    def of(cls, axes: Sequence[Grouping], contrasts: Sequence[bool]) -> Component:
-        """Of axes in slots, of which the contrasts come first, group sums last."""
-        pairs = [(g.levels - g.sizes.size, g.sizes.size, own) for g, own in zip(axes, contrasts, strict=True)]
-        slots = tuple(slice(0, first) if own else slice(first, None) for first, _, own in pairs)
-        return cls(tuple(contrasts), slots, tuple(count for _, count, own in pairs if not own))
 
     def to_front(self, array: NDArray[Number], count: int) -> NDArray[Number]:
         """The axes that are no contrasts, of `count` numbers together, as one: (G, ..., K) to (G, count, -1)."""
@@ -121,7 +116,7 @@ class TableMap:
 
     def part(self, component: Component) -> Component:
         """A component that it sees, among its coordinates."""
-        return Component.of(self.axes, component.contrasts)
+        return Component(self.axes, component.contrasts)
 
 
 class TableAccess:
@@ -140,7 +135,8 @@ class TableAccess:
         pairs = zip(table.lengths, self._lengths, strict=True)
         self._place = (slice(None), *(slice(slots - length, None) for slots, length in pairs))
         own = [(component, table.part(component), found) for component, found in matrices]
-        self._several = [(one, part, found.put_together()) for one, part, found in own if one.size > 1]
+        several = [(one, part, found) for one, part, found in own if one.size > 1]
+        self._several = [(one, part, m.toarray() if one.size <= PUT_TOGETHER else m) for one, part, m in several]
         # Components of one group sum are multiplied by a number each, all of them at once.
         numbers = [(part, found.toarray()[:, :, 0]) for one, part, found in own if one.size == 1]
         self._number_of = np.zeros(self._lengths if numbers else 0, dtype=np.intp)
@@ -336,10 +332,6 @@ class Composed:
             part = given[:, source].reshape(len(right), width, -1)
             total[:, place] = (matrices @ part).reshape(len(right), -1, right.shape[2])
         return np.stack([self.rows.from_pieces @ own for own in total])
-
-    def put_together(self) -> Float | Composed:
-        """The same as one array, of few numbers."""
-        return self.toarray() if self.rows.length <= PUT_TOGETHER else self
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""

@@ -71,12 +71,10 @@ def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int,
 
     Variables in `told_apart` have a group for every level.
     """
-    return list(_groupings(schema, frozenset(factors_of(tables)), told_apart))
+    return _groupings(schema, frozenset(factors_of(tables)), told_apart)
 
 
-@lru_cache(maxsize=4)
-def _groupings(schema: Schema, factors: frozenset[str], told_apart: tuple[int, ...]) -> tuple[Grouping, ...]:
-    """The same by factors: whoever prepares an estimate asks three times."""
+def _groupings(schema: Schema, factors: frozenset[str], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
     recodes: dict[int, dict[str, NDArray[np.intp]]] = {axis: {} for axis in told_apart}
     names, shape, axes = schema.names, schema.shape, schema.axes_and_sizes
     for factor in sorted(factors):
@@ -90,7 +88,7 @@ def _groupings(schema: Schema, factors: frozenset[str], told_apart: tuple[int, .
         for cells in own.values():
             groups = np.unique(groups * (cells.max() + 1) + cells, return_inverse=True)[1]
         groupings.append(Grouping(axis, groups, own))
-    return tuple(groupings)
+    return groupings
 
 
 def axes_in_use(schema: Schema, tables: Sequence[Table]) -> SchemaAxes:
@@ -190,4 +188,4 @@ class SchemaAxes:
 
 @lru_cache(maxsize=4)
 def _axes(schema: Schema, factors: frozenset[str]) -> SchemaAxes:
-    return SchemaAxes(schema, _groupings(schema, factors, ()))
+    return SchemaAxes(schema, _groupings(schema, factors))

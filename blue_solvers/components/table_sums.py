@@ -89,12 +89,9 @@ class TableSums:
     def __call__(self, cells: Float) -> list[Float]:
         """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one."""
         cells = cells.reshape(len(cells), -1, cells.shape[-1])
-        if all(own == self._whole for own in self._own):
-            tables = [cells] * len(self._own)
-        else:
-            room = self._room(cells)
-            room.go_down(self._sums, self._plan.lists, np.ascontiguousarray(cells))
-            tables = [cells if own == self._whole else self._part(room, own) for own in self._own]
+        room = self._room(cells)
+        room.go_down(self._sums, self._plan.lists, np.ascontiguousarray(cells))
+        tables = [cells if own == self._whole else self._part(room, own) for own in self._own]
         return [own.reshape(len(own), *shape, -1) for own, shape in zip(tables, self._shapes, strict=True)]
 
     def spread(self, tables: Sequence[Float]) -> Float:

@@ -126,7 +126,7 @@ class FormEstimate(Prepared):
     def __init__(self, problem: Problem, form: Components, info: Info) -> None:
         self.problem = problem
         self.offset = getattr(form, "offset", np.zeros(problem.desired.size))
-        self.has_exact_zeros = getattr(form, "has_exact_zeros", False)
+        self.has_exact_zeros = getattr(form, "has_exact_zeros", self.has_exact_zeros)
         self._method = form
         self.info = info
 
@@ -147,11 +147,8 @@ class FormEstimate(Prepared):
 class _TwoPassEstimate(FormEstimate):
     """The two passes, and a third for chosen functionals."""
 
+    has_exact_zeros = True
     _method: TreeForm
-
-    def __init__(self, problem: Problem, form: TreeForm, info: Info) -> None:
-        super().__init__(problem, form, info)
-        self.has_exact_zeros = True
 
     def variances(self) -> Float:
         return self._method.variances(least_variance(self.problem))

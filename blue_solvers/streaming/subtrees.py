@@ -165,23 +165,18 @@ class SubtreeForm(TreeForm):
         self._below = sorted(below or {})
         chosen = range(len(design.desired)) if wanted is None else wanted
         self._subproblem = Subproblem.of_part(design, part, sorted(self._anchors), chosen)
-        self._messages = {position: message.messages for position, message in (below or {}).items()}
-        self._above = () if above is None else above.roots
+        messages = {position: message.messages for position, message in (below or {}).items()}
         told = (message.least for message in (below or {}).values())
         self._least = min(part.least, *told, np.inf) if above is None else above.least
-        super().__init__(self._subproblem)
-
-    def _make_plan(self) -> TreePlan:
-        return TreePlan(self._subproblem, self._design.divisions, not self._messages, _silent(self._design))
-
-    def _boundary(self) -> Boundary:
-        return Boundary(self._messages, self._above)
+        plan = TreePlan(self._subproblem, design.divisions, not messages, _silent(design))
+        super().__init__(self._subproblem, plan, Boundary(messages, () if above is None else above.roots))
 
     def message(self) -> Upward:
         """Go up, and tell what the part knows of its root."""
         Y = self._subproblem.lay_out(self._part, self._anchors, self._columns)
         _, root = next(self._passes(Y, np.empty((self._subproblem.desired.size, self._columns))))
-        return Upward(root.reshape(-1, self._columns), [own.message for own in self.coefficients], self._least)
+        told = [[own.message for _, own in each.pieces] for each in self.coefficients]
+        return Upward(root.reshape(-1, self._columns), told, self._least)
 
     def estimates(self, variances: bool = True) -> Estimates:
         """Go up and down; `ValueError` if values known exactly contradict one another."""

@@ -193,13 +193,13 @@ class GroupMixing:
         counts = [np.bincount(axes.told[axis]) for axis in table]  # levels in what an axis tells apart
         lengths = [count.size for count in counts]
         after = range(len(table) - 1, -1, -1)
-        counts = [_number_or(own.reshape(-1, *[1] * count)) for own, count in zip(counts, after, strict=True)]
+        counts = [own.reshape(-1, *[1] * count) for own, count in zip(counts, after, strict=True)]
         total, shares = np.zeros(lengths), dict[int, Any]()
         own_bits = reduce(or_, [axes.bits[axis] for axis in table], 0)
         for mask, meet, seen in self._variance_parts(table):
             told = [axis in seen or axes.groups[axis] in seen for axis in table]
             shape = [length if own else 1 for length, own in zip(lengths, told, strict=True)]
-            variance = _number_or(self._variance(mask, seen).reshape(shape))
+            variance = self._variance(mask, seen).reshape(shape)
             share: Any = 1.0
             for axis, count in zip(table, counts, strict=True):
                 if axes.is_whole[axis] and not axes.bits[axis] & mask:
@@ -213,11 +213,6 @@ class GroupMixing:
             if axes.is_whole[axis]:
                 total = np.take(total, axes.told[axis], axis=place)
         return total.ravel()
-
-
-def _number_or(numbers: Any) -> Any:
-    """The number of an array that has only one: it is multiplied in less time."""
-    return numbers.item() if numbers.size == 1 else numbers
 
 
 def _component_lines(contrasts: Sequence[int], steps: list[list[int]]) -> tuple[list[list[int]], list[int], int]:

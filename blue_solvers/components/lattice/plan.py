@@ -342,10 +342,6 @@ class SweepPlan:
     def _stages(self, fine: Axes, coarse: Axes) -> list[Stage]:
         """One reduction after the other, the longest first: cells before, levels, cells after, the list."""
         sizes, variable = self.axes.sizes, self.axes.variable
-        if len(coarse) + 1 == len(fine) and not self.axes.has_groups:  # nearly all, where all tables are measured
-            axis = sum(fine) - sum(coarse)
-            ahead = self.size_of(fine[: fine.index(axis)])
-            return [(ahead, sizes[axis], self.size_of(fine) // (ahead * sizes[axis]), SUMMED)]
         targets = {variable[axis]: axis for axis in coarse}
         runs: list[tuple[int, int, int]] = []  # levels, what stays of them, the list
         for axis in fine:

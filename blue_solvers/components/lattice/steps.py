@@ -65,8 +65,6 @@ def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
     """Both, (rows, 10) and (others, 10), in order of tables or, if `sign` is -1, of the last one first, as each is."""
-    if not (len(rows) and len(others)):
-        return rows if len(rows) else others
     both = np.concatenate([rows, others])
     return both[np.argsort(sign * both[:, TABLE], kind="stable")]
 

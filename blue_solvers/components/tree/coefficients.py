@@ -51,11 +51,6 @@ class Coefficients:
     pieces: Sequence[tuple[Piece, PieceCoefficients]]
     matrices: Mapping[str | int, Composed]
 
-    @property
-    def message(self) -> list[Message]:
-        """What the tree tells of every piece at its root."""
-        return [own.message for _, own in self.pieces]
-
 
 @dataclass(frozen=True)
 class Boundary:
@@ -149,10 +144,7 @@ class PieceSolver:
     def _lots_among(self, number: int, classes: Index) -> Iterator[tuple[Index, Index]]:
         """Classes, of (classes,) of a level, that have the same numbers, and these."""
         empty = self._plan.empty_kinds(number, self._plan.class_rank[classes])[:, self._kinds]
-        if (empty == empty[:1]).all():
-            patterns, which = empty[:1], np.zeros(classes.size, dtype=np.intp)
-        else:
-            patterns, which = np.unique(empty, axis=0, return_inverse=True)
+        patterns, which = np.unique(empty, axis=0, return_inverse=True)
         for i, flags in enumerate(patterns):
             yield classes[which.ravel() == i], np.flatnonzero(~flags)
 

@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 
 from blue_solvers.components.orthogonal import compress, compress_and_invert, fit
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Float, Index
 
 RANK_TOLERANCE = 1e-9  # relative to the largest eigenvalue there can be
 
@@ -217,21 +217,12 @@ def range_projector(matrix: Float, scale: Float | float = 1.0) -> Float:
     if matrix.shape[-1] == 1:
         return (matrix > least[..., None, None]).astype(float)
     flat, bounds = matrix.reshape(-1, *matrix.shape[-2:]), least.ravel()
-    runs = _runs(flat, bounds)
-    first = np.flatnonzero(runs)
-    values, vectors = np.linalg.eigh(flat[first])
-    counts = values > bounds[first, None]
+    values, vectors = np.linalg.eigh(flat)
+    counts = values > bounds[:, None]
     if counts.all():
         return np.broadcast_to(np.eye(matrix.shape[-1]), matrix.shape)
     kept = vectors * counts[:, None, :]
-    return (kept @ kept.swapaxes(-1, -2))[np.cumsum(runs) - 1].reshape(matrix.shape)
-
-
-def _runs(matrices: Float, bounds: Float) -> Flags:
-    """Which matrices of a batch, (n, m, m), differ from the one before: equally measured geounits come in a row."""
-    new = np.ones(len(matrices), dtype=bool)
-    new[1:] = (matrices[1:] != matrices[:-1]).any(axis=(1, 2)) | (bounds[1:] != bounds[:-1])
-    return new
+    return (kept @ kept.swapaxes(-1, -2)).reshape(matrix.shape)
 
 
 def complement(*projectors: Float) -> Float:

@@ -27,7 +27,7 @@ from scipy import sparse
 from blue_solvers.components.component_products import TableAccess
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.coefficients import Boundary, solve_components
+from blue_solvers.components.tree.coefficients import NO_BOUNDARY, Boundary, solve_components
 from blue_solvers.components.tree.level_tables import MeasuredTables, Rows, WantedTables
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.components.tree.tree_variances import TreeVariances
@@ -125,11 +125,6 @@ class Run:
     every: bool
     workers: Workers
 
-    @property
-    def columns(self) -> int:
-        """K."""
-        return self.sums.shape[-1]
-
 
 class TreeForm:
     """The two passes; see the module.
@@ -137,6 +132,10 @@ class TreeForm:
     Parameters
     ----------
     problem : StructuredProblem
+    plan : TreePlan, optional
+        Of the problem.
+    boundary : Boundary, optional
+        What is known from outside, by default nothing.
 
     Attributes
     ----------
@@ -145,10 +144,12 @@ class TreeForm:
         Of every component of the plan.
     """
 
-    def __init__(self, problem: StructuredProblem) -> None:
+    def __init__(
+        self, problem: StructuredProblem, plan: TreePlan | None = None, boundary: Boundary = NO_BOUNDARY
+    ) -> None:
         self._problem = problem
-        self.plan = plan = self._make_plan()
-        self.coefficients = solve_components(plan, range(len(plan.components)), self._boundary())
+        self.plan = plan = plan or TreePlan(problem)
+        self.coefficients = solve_components(plan, range(len(plan.components)), boundary)
         self._shape = tuple(grouping.levels for grouping in plan.groupings)
         self._basis = Basis(plan.groupings)
         numbers = range(len(plan.levels))
@@ -161,13 +162,6 @@ class TreeForm:
             self._rows[number, EVERY] = np.arange(level.members.size)
         self._known_blocks: dict[tuple[int, ...], list[SomeMembers]] = {}
         self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
-
-    def _make_plan(self) -> TreePlan:
-        return TreePlan(self._problem)
-
-    def _boundary(self) -> Boundary:
-        """Nothing comes from outside."""
-        return Boundary()
 
     @cached_property
     def _products(self) -> dict[str, TableAccess]:
@@ -230,7 +224,7 @@ class TreeForm:
 
     def _go_up(self, run: Run, number: int) -> Float:
         """What geounits of a level that hold something know from below, in slots."""
-        K, source, level = run.columns, run.sources[number], self.plan.levels[number]
+        K, source, level = run.given.shape[1], run.sources[number], self.plan.levels[number]
         tables = source.of(run.given)
         count = level.members.size if run.every or self._rows[number, OTHERS].size else 0
         held = run.targets[number].room(run.result, (count, *self._shape, K))
@@ -264,7 +258,7 @@ class TreeForm:
 
     def _go_down(self, run: Run, number: int, held: Float) -> None:
         """Add to geounits, (G, ..., K), their part of what parents learnt, keep what they learn, write their tables."""
-        K, source, target = run.columns, run.sources[number], run.targets[number]
+        K, source, target = run.given.shape[1], run.sources[number], run.targets[number]
         tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: SomeMembers) -> None:

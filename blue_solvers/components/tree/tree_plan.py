@@ -208,7 +208,7 @@ class TreePlan:
 
     def _components(self) -> Iterator[Component]:
         for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
-            yield Component.of(self.groupings, contrasts)
+            yield Component(self.groupings, contrasts)
 
     def map_of(self, table: Table) -> TableMap:
         """What a table sees of the variables in use."""

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from blue_solvers.components.component_products import Component, Composed, Coordinates, Ragged, TableAccess
+from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema
@@ -17,17 +18,9 @@ SIZES = ((2, 3), (1, 2))  # along each of two variables, contrasts and groups
 
 
 def components() -> list[Component]:
-    """All four of two variables with groups first."""
-    slots = [(slice(groups, groups + contrasts), slice(0, groups)) for contrasts, groups in SIZES]
-    return [
-        Component(
-            (one, other),
-            (slots[0][0 if one else 1], slots[1][0 if other else 1]),
-            tuple(groups for (_, groups), contrast in zip(SIZES, (one, other), strict=True) if not contrast),
-        )
-        for one in (False, True)
-        for other in (False, True)
-    ]
+    """All four of two variables."""
+    axes = [Grouping(i, np.arange(contrasts + groups) % groups) for i, (contrasts, groups) in enumerate(SIZES)]
+    return [Component(axes, (one, other)) for one in (False, True) for other in (False, True)]
 
 
 @every("geounits", [1, 4])
