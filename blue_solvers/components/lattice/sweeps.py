@@ -99,13 +99,13 @@ def sums(table: Float, own: Integers, count: int) -> Float:
     return found
 
 
-@compiled(reference=go_up_in_numpy)
+@compiled(reference=go_up_in_numpy, inline=False)
 def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
     """See `go_up_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     _go(cells, steps, lists, factors, values, True)
 
 
-@compiled(reference=go_down_in_numpy)
+@compiled(reference=go_down_in_numpy, inline=False)
 def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
     """See `go_down_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     _go(cells, steps, lists, np.ones(1), values, False)
@@ -117,7 +117,7 @@ def share_out_in_numpy(cells: Float, steps: Integers, lists: Integers, values: F
         operate(cells, row, lists, 1.0, values, True)
 
 
-@compiled(reference=share_out_in_numpy)
+@compiled(reference=share_out_in_numpy, inline=False)
 def share_out(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
     """See `share_out_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     flat, others, width = cells.ravel(), values.ravel(), np.uint64(cells.shape[1])
