@@ -267,7 +267,8 @@ class Nation:
             values.append(noise)
             variances.append(np.full(len(table), variance))
         geocodes = tuple(f"{name}-{i}" for i in range(parent.size))
-        return Measured(Part(parent, level_of, geocodes, variances, values), truth, counts[0].copy())
+        nothing = np.zeros((parent.size, 1), dtype=bool)
+        return Measured(Part(parent, level_of, geocodes, variances, values, nothing), truth, counts[0].copy())
 
 
 def _fan_outs(rng: np.random.Generator, parents: int, children: int) -> Index:

@@ -103,9 +103,11 @@ def _refuse_undetermined_cells(record: Record) -> None:
     if not record.relations.partly_measured:
         return
     if record.is_tree_of_sums:
-        lost = record.relations.tree.undetermined(record.variances)
-        if lost is not None:
-            raise ValueError(f"row {lost} of S is not estimable: it was not measured, and no other rows determine it")
+        lost = np.flatnonzero(~record.relations.tree.determined(~record.unmeasured))
+        if lost.size:
+            raise ValueError(
+                f"row {lost[0]} of S is not estimable: it was not measured, and no other rows determine it"
+            )
         return
     elimination = record.relations.elimination("independent")
     arbitrary = np.zeros(record.observed.size)

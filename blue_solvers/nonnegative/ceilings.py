@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.nonnegative.cells import Cells, cells_of
+from blue_solvers.nonnegative.cells import Cells
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
@@ -34,7 +34,7 @@ def limits(problem: Problem, y: Float) -> tuple[Float, Float]:
     MemoryError
         If the matrices from the detailed cells would not fit.
     """
-    cells = cells_of(problem)
+    cells = Cells(problem)
     desired = cells.to_desired()
     sums, values = _exact_sums(problem, y, cells)
     return 0.0 - ceilings((-desired).maximum(0), sums, values), ceilings(desired.maximum(0), sums, values)

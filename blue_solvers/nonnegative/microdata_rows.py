@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.nonnegative.cells import DetailedCells
+from blue_solvers.nonnegative.cells import Cells
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import aligned
@@ -110,7 +110,7 @@ def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
         raise ValueError(f"a cell holds {values.max():g}: whole numbers above 2^53 are not exact, give smaller counts")
     flat = values.ravel()
     empty = np.ones(flat.size, dtype=bool)
-    empty[DetailedCells(problem).possible] = False
+    empty[Cells(problem).possible] = False
     if flat[empty].any():
         cell = tuple(int(i) for i in np.unravel_index(np.flatnonzero(empty & (flat > 0))[0], values.shape))
         raise ValueError(f"cell {cell} is a structural zero and holds {values[cell]:g}: correct either")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from blue_solvers.nonnegative.cells import cells_of
+from blue_solvers.nonnegative.cells import Cells
 from blue_solvers.nonnegative.quadratic_program import DENSE_ENTRIES, QuadraticProgram, csc
 from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Problem
@@ -51,7 +51,7 @@ class FittingModel:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.cells = cells_of(problem)
+        self.cells = Cells(problem)
         self.possible, self.M = self.cells.possible, self.cells.to_observed()
         self.M.sort_indices()
         self.measured = ~problem.unmeasured

@@ -87,7 +87,7 @@ class State:
         return float(abs(self.residual).max(initial=0.0))
 
 
-def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
+def minimise(p: QuadraticProgram, start: Float | None = None, most: int = MAX_STEPS) -> Solution:
     """Solve a program whose cell weights are all positive.
 
     Parameters
@@ -95,6 +95,8 @@ def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
     p : QuadraticProgram
     start : ndarray, (m,), optional
         First multipliers, by default zero.
+    most : int
+        Steps.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
         If the residual stays above 1e-9 of the largest count, as it does when no cells within their bounds meet the
         exact rows.
     """
-    solution, error = descend(p, np.zeros(p.answer.size) if start is None else start)
+    solution, error = descend(p, np.zeros(p.answer.size) if start is None else start, most)
     if not error <= ACCEPTED * p.scale:
         raise NotConvergedError(
             f"no fit after {solution.iterations} Newton steps: rows are off by {error:.3g}. If some tables are known "
@@ -115,15 +117,15 @@ def minimise(p: QuadraticProgram, start: Float | None = None) -> Solution:
     return solution
 
 
-def descend(p: QuadraticProgram, start: Float) -> tuple[Solution, float]:
-    """The best point of all Newton steps from multipliers, (m,), and its largest residual, in counts.
+def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[Solution, float]:
+    """The best point of so many Newton steps at most from multipliers, (m,), and its largest residual, in counts.
 
     By weak duality no cells meet the rows where the dual function passes all that the objective could be.
     """
     state = best = evaluate(p, start)
     system = NewtonSystem(p)
     steps, scale = 0, p.scale
-    while state.error > TARGET * scale and steps < MAX_STEPS and -state.value - state.rounding <= p.most:
+    while state.error > TARGET * scale and steps < most and -state.value - state.rounding <= p.most:
         previous = state
         state = _line_search(p, state, system.direction(state))
         steps += 1

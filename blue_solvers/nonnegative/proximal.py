@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
-from blue_solvers.nonnegative.newton import minimise
+from blue_solvers.nonnegative.newton import MAX_STEPS, minimise
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution, kkt_residual
 from constraint_builders.arrays import Float
 
 ACCURACY = 1e-11  # KKT residual at which the rounds end, relative to the largest count
 MAX_ROUNDS = 60
+FIRST_STEPS = 3 * MAX_STEPS  # of the first round, without which there are no others
 STALLED = 2  # rounds that halve neither before the rounds end
 FIRST_TIE, LAST_TIE = 1e-1, 1e-5  # relative to the largest curvature that the rows bring
 VAGUEST = 1e-1  # relative to the least that a row brings to the cell
@@ -65,20 +66,27 @@ def approach(p: QuadraticProgram) -> Certified:
 
 
 def _rounds(p: QuadraticProgram, untied: NDArray[np.bool_]) -> Iterator[tuple[Solution, bool]]:
-    """What the Newton steps of every round end at, and whether the ties of `untied`, (cells,), are weakest."""
+    """What the Newton steps of every round end at, and whether the ties of `untied`, (cells,), are weakest.
+
+    Where ties become so weak that rounding ends the steps, the rounds go on with the weakest that they did not end.
+    """
     curvature = float(p.curvature.max()) or 1.0
     last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
     center, multipliers, steps = np.clip(p.target, p.lower, p.upper), None, 0
+    before, is_last = last, False
     for number in range(MAX_ROUNDS):
         tie = np.maximum(curvature * FIRST_TIE * 0.1**number, last)
         tied = replace(p, weight=np.where(p.weight == 0, tie, p.weight), target=np.where(untied, center, p.target))
         try:
-            found = minimise(tied, multipliers)
+            found = minimise(tied, multipliers, MAX_STEPS if number else FIRST_STEPS)
         except NotConvergedError:
             if not number:
                 raise
-            return
-        center, multipliers, steps = found.cells, found.multipliers, steps + found.iterations
+            if is_last:
+                return
+            last, is_last = before, True
+            continue
+        before, center, multipliers, steps = tie, found.cells, found.multipliers, steps + found.iterations
         yield Solution(center, multipliers, steps), bool((tie == last).all())
 
 

@@ -19,7 +19,7 @@ from constraint_builders.files.new_files import path_component, replacing
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 11  # of descriptions and messages
+FORMAT = 12  # of descriptions and messages
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Manifest(msgspec.Struct):
     def require_sound(self, design: Design) -> None:
         """Raise `ValueError` where parts of it contradict one another."""
         levels, axes = range(len(design.levels)), range(len(design.schema.shape))
-        kinds = {kind for kind in design.zero_kinds or () if kind >= 0}
-        zero_axes = {*(design.zero_axes or ())}
+        kinds = {kind for kind in design.zero_kinds if kind >= 0}
+        zero_axes = {*design.zero_axes}
         size = prod(design.schema.shape[axis] for axis in zero_axes if axis in axes)
         places = [part.leaf for part in self.parts]
         for what, sound in (
@@ -72,10 +72,9 @@ class Manifest(msgspec.Struct):
             ("tables", all(own == parse_table(design.schema, own.name) for _, own in design.observed)),
             ("tables", all(own == parse_table(design.schema, own.name) for _, own in design.estimated)),
             ("observed tables", _are_different(design.observed) and _are_different(design.estimated)),
-            ("variables of structural zeros", _are_different(design.zero_axes or ()) and zero_axes <= {*axes}),
-            ("kinds of structural zeros", design.zero_kinds is None or len(design.zero_kinds) == size),
-            ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds or (0,)) >= -1),
-            ("structural zeros", (design.zero_axes is None) == (design.zero_kinds is None)),
+            ("variables of structural zeros", _are_different(design.zero_axes) and zero_axes <= {*axes}),
+            ("kinds of structural zeros", len(design.zero_kinds) == size > 0),
+            ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds) >= -1),
             ("exact combinations", design.combinations is None or design.combinations.are_sound(design.equal_to)),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),
             ("places of parts", _are_different(places) and {*places} <= {*range(self.top.geounits)}),

@@ -307,10 +307,16 @@ class _Run:
         known = read.files | {f"{ESTIMATES}/{path}": digest for path, digest in files.items()}
         known[f"{ESTIMATES}/{CHECKSUMS}"] = sha256(self.out / ESTIMATES / CHECKSUMS)
         design = job.input.design.without_put_in()
-        axes = design.zero_axes or ()
         with self.place.replacing(OUTLINE) as temporary:
             text = describe(
-                self.settings, design.levels, design.desired, _info(proof), axes, known, proof, read.summary.read
+                self.settings,
+                design.levels,
+                design.desired,
+                _info(proof),
+                design.zero_axes,
+                known,
+                proof,
+                read.summary.read,
             )
             temporary.write_text(text, encoding="utf-8")
 

@@ -32,8 +32,8 @@ class Design:
         Geolevels, from the root down.
     observed, desired : tuple of (int, Table)
         The tables at every geolevel, by its number.
-    zero_axes : tuple of int or None
-        The variables by which structural zeros are told apart; None without any.
+    zero_axes : tuple of int
+        The variables by which structural zeros are told apart.
     equal_to : tuple of float
         The values of linear combinations of measured cells that are known exactly. Everything that is linear in the
         measurements has as many columns more: what it would be if the measurements were their covariances with one
@@ -42,7 +42,7 @@ class Design:
         Observed tables that are not desired, but estimated all the same: for the proof and the fit.
     combinations : ExactCombinations or None
         What those combinations leave free: for the proof.
-    zero_kinds : tuple of int or None
+    zero_kinds : tuple of int
         Of every cell of `zero_axes` the kind of those that are empty in the same geounits of the whole tree; -1 for
         cells that are empty in all.
     put_in : tuple of int
@@ -53,11 +53,11 @@ class Design:
     levels: tuple[str, ...]
     observed: tuple[TableAtLevel, ...]
     desired: tuple[TableAtLevel, ...]
-    zero_axes: tuple[int, ...] | None = None
+    zero_axes: tuple[int, ...] = ()
     equal_to: tuple[float, ...] = ()
     checked: tuple[TableAtLevel, ...] = ()
     combinations: ExactCombinations | None = None
-    zero_kinds: tuple[int, ...] | None = None
+    zero_kinds: tuple[int, ...] = (0,)
     put_in: tuple[int, ...] = ()
 
     @classmethod
@@ -67,13 +67,13 @@ class Design:
         observed = list(zip(problem.observed_levels, problem.observed_tables, strict=True))
         desired = list(zip(problem.desired_levels, problem.desired_tables, strict=True))
         checked = [own for own in observed if own not in desired and lacks(problem, *own) is None]
-        equal_to = () if problem.equalities is None else tuple(problem.equalities[1].tolist())
-        own = cls(problem.domain.schema, levels, tuple(observed), tuple(desired), None, equal_to, tuple(checked))
-        return own._renumbered(number).with_zeros(problem.zeros)
+        equal_to = tuple(problem.equality_rows[1].tolist())
+        own = cls(problem.domain.schema, levels, tuple(observed), tuple(desired), (), equal_to, tuple(checked))
+        return own._renumbered(number).with_zeros(problem.known_empty)
 
-    def with_zeros(self, zeros: EmptyCells | None) -> Design:
+    def with_zeros(self, zeros: EmptyCells) -> Design:
         """The design with what tells structural zeros apart."""
-        return self if zeros is None else replace(self, zero_axes=zeros.axes, zero_kinds=tuple(zeros.kinds.tolist()))
+        return replace(self, zero_axes=zeros.axes, zero_kinds=tuple(zeros.kinds.tolist()))
 
     def with_levels(self, levels: tuple[str, ...], numbers: Index) -> Design:
         """The design with levels put in; `numbers`, (levels,), says where every level is now."""
@@ -106,14 +106,13 @@ class Design:
     @cached_property
     def finest(self) -> Table:
         """The table of all variables in use."""
-        axes = {axis for _, table in (*self.observed, *self.desired) for axis in table.axes} | set(self.zero_axes or ())
+        axes = {axis for _, table in (*self.observed, *self.desired) for axis in table.axes} | set(self.zero_axes)
         return make_table(self.schema, tuple(self.schema.names[axis] for axis in sorted(axes)))
 
     def empty_cells(self, empty: NDArray[np.bool_]) -> EmptyCells:
         """Structural zeros of a part, handed down already, (G, cells) in C order of `zero_axes`."""
-        axes = self.zero_axes or ()
-        kinds = None if self.zero_kinds is None else np.array(self.zero_kinds, dtype=np.intp)
-        return EmptyCells(axes, empty.reshape(len(empty), *(self.schema.shape[axis] for axis in axes)), kinds)
+        cells = empty.reshape(len(empty), *(self.schema.shape[axis] for axis in self.zero_axes))
+        return EmptyCells(self.zero_axes, cells, np.array(self.zero_kinds, dtype=np.intp))
 
     @cached_property
     def divisions(self) -> Divisions:
@@ -135,7 +134,7 @@ class Part:
     variances : list of ndarray, (geounits of its level,)
         Of every observed table of the design; 0 exact, ``inf`` not measured.
     values : list of ndarray, (geounits of its level, cells)
-    empty : ndarray of bool, (G, cells), or None
+    empty : ndarray of bool, (G, cells)
         Structural zeros, in C order of the design's `zero_axes`.
     combinations : csr_array, (k, cells of all `values`), or None
         The part's share of linear combinations that are known exactly.
@@ -148,7 +147,7 @@ class Part:
     geocodes: tuple[str, ...]
     variances: list[Float]
     values: list[Float]
-    empty: NDArray[np.bool_] | None = None
+    empty: NDArray[np.bool_]
     combinations: sparse.csr_array | None = None
     areas: sparse.csr_array | None = None
 

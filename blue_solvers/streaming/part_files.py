@@ -22,7 +22,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -159,12 +159,11 @@ class Partitions:
             found = arrays[f"values{i}"] if tables is None or i in tables else zeros
             variances.append(known)
             values.append(found.astype(np.float64, copy=False).reshape(zeros.shape))
-        empty = None if self.design.zero_axes is None else arrays["empty"]
         geocodes = tuple(json.loads(arrays["geocodes"].tobytes()))
         matrices = {name: _matrix(arrays, name) for name in (COMBINATIONS, AREAS) if f"{name}.data" in arrays}
         if self.design.equal_to and COMBINATIONS not in matrices:
             raise KeyError(f"there are no {COMBINATIONS}")
-        return Part(parent, level_of, geocodes, variances, values, empty, **matrices)
+        return Part(parent, level_of, geocodes, variances, values, arrays["empty"], **matrices)
 
 
 def _matrix(arrays: Mapping[str, NDArray], name: str) -> sparse.csr_array:
@@ -213,7 +212,7 @@ class Sources:
         Of every observed table of the design.
     read : callable
         Called with a level, the name of an observed table and the numbers of geounits in that level.
-    empty : ndarray of bool, (geounits, cells), optional
+    empty : ndarray of bool, (geounits, cells)
         Structural zeros, of all that the cut has.
     equalities : csr_array, (k, observed cells), optional
         Combinations that are known exactly, over every observed table with all geounits of its level.
@@ -225,8 +224,8 @@ class Sources:
     cut: CutSpine
     variances: Sequence[Float]
     read: Read
-    empty: NDArray[np.bool_] | None = None
-    equalities: sparse.csr_array | None = None
+    empty: NDArray[np.bool_]
+    equalities: sparse.csr_array = field(default_factory=lambda: sparse.csr_array((0, 0)))
     leaves: sparse.csr_array | None = None
 
     def write(self, folder: Path, name: str, geounits: Index, own: Index, leaf: int) -> PartEntry:
@@ -249,8 +248,7 @@ class Sources:
         yield "level_of", _small(tree.level_of[ordered])
         codes = json.dumps([self.cut.geocodes[i] for i in ordered.tolist()])
         yield "geocodes", np.frombuffer(codes.encode(), dtype=np.uint8)
-        if self.empty is not None:
-            yield "empty", self.empty[ordered]
+        yield "empty", self.empty[ordered]
         for i, (level, table) in enumerate(self.design.observed):
             here = ordered[tree.level_of[ordered] == level]
             known = self.variances[i][tree.rank_in_level[here]]
@@ -262,7 +260,7 @@ class Sources:
 
     def _matrices(self, name: str, ordered: Index, own: Index) -> Iterator[tuple[str, sparse.csr_array]]:
         """Its share of what is known exactly, (k, cells), and its areas, (G, leaves), of geounits (G,)."""
-        if self.equalities is not None:
+        if self.design.equal_to:
             yield COMBINATIONS, self._share(self.equalities, ordered, own)
         if self.leaves is not None and name != TOP:
             rows = self.leaves[ordered]

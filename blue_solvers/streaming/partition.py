@@ -100,12 +100,12 @@ def partition(
 
     if problem.areas is not None:
         design, cut, leaves = cut_areas(problem, memory, at)
-        return write_parts(folder, Sources(design, cut, variances, read, leaves=leaves))
+        nothing = np.zeros((cut.tree.size, 1), dtype=bool)
+        return write_parts(folder, Sources(design, cut, variances, read, nothing, leaves=leaves))
     design = Design.of(problem, places.levels)
     design = replace(design, combinations=_exact_combinations(design, problem))
-    cut, empty = _cut_spine(design, problem.domain.spine, problem.zeros, memory, at)
-    equalities = None if problem.equalities is None else problem.equalities[0]
-    return write_parts(folder, Sources(design, cut, variances, read, empty, equalities))
+    cut, empty = _cut_spine(design, problem.domain.spine, problem.known_empty, memory, at)
+    return write_parts(folder, Sources(design, cut, variances, read, empty, problem.equality_rows[0]))
 
 
 def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations | None:
@@ -122,9 +122,7 @@ def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations |
 
 
 def _unmeasured_in_equalities(problem: Problem) -> str | None:
-    if problem.equalities is None:
-        return None
-    rows = problem.equalities[0].tocoo()
+    rows = problem.equality_rows[0].tocoo()
     touched = problem.unmeasured[rows.coords[1][rows.data != 0]]
     return "its equalities speak of cells that were not measured: estimate it in memory" if touched.any() else None
 
@@ -213,8 +211,8 @@ def partition_source(
             )
         return values if places is None else np.reshape(values, (ranks.size, -1))[:, places]
 
-    if isinstance(zeros, Mapping):
-        zeros = StructuralZeros(TableNames.of(schema, spine), zeros)
+    if not isinstance(zeros, StructuralZeros):
+        zeros = StructuralZeros(TableNames.of(schema, spine), zeros or {})
     design = design.with_zeros(zeros)
     cut, empty = _cut_spine(design, spine, zeros, memory, at, reserved)
     return write_parts(folder, Sources(design, cut, variances, read_as_named, empty))
@@ -283,12 +281,11 @@ def _desired(
 
 
 def _cut_spine(
-    design: Design, spine: Spine, zeros: EmptyCells | None, memory: float | None, at: str | None, reserved: float = 0.0
-) -> tuple[CutSpine, NDArray[np.bool_] | None]:
+    design: Design, spine: Spine, zeros: EmptyCells, memory: float | None, at: str | None, reserved: float = 0.0
+) -> tuple[CutSpine, NDArray[np.bool_]]:
     """Where a spine is cut, and the structural zeros of all that is cut."""
-    flags = None if zeros is None else zeros.empty.reshape(spine.size, -1)
+    flags = zeros.empty.reshape(spine.size, -1)
     own = part_bytes(design, spine.level_of, spine.child_counts > 0, flags)
     cut = cut_with_siblings(spine, own, memory, at, BUFFERS + reserved)
-    if flags is not None:  # above siblings cells are empty that are so in all of them
-        flags = np.concatenate([flags, *(flags[lot].all(axis=0, keepdims=True) for lot in cut.together)])
-    return cut, flags
+    above = (flags[lot].all(axis=0, keepdims=True) for lot in cut.together)  # cells that are empty in all siblings
+    return cut, np.concatenate([flags, *above])

@@ -131,10 +131,8 @@ def _summed_up(
         unmeasured = LevelTable.unmeasured(level, table, part.count(level))
         level_tables.append(replace(unmeasured, key=design.key((level, table)), x=x))
     zeros = None
-    if part.empty is not None:
-        axes = design.zero_axes or ()
-        shape = (len(part.empty), *(design.schema.shape[axis] for axis in axes))
-        zeros = StructuralZeros.of(design.schema, axes, part.empty.reshape(shape))
+    if design.zero_axes or part.empty.any():
+        zeros = StructuralZeros.of(design.schema, design.zero_axes, design.empty_cells(part.empty).empty)
     tree = part.parent, part.level_of
     return sum_up_part(design.schema, design.levels, finest, *tree, level_tables, zeros, summaries, is_top)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.components.component_products import PUT_TOGETHER
 from blue_solvers.components.grouping import Grouping, groupings_of
-from blue_solvers.components.structured_problem import StructuredProblem, no_zeros
+from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.table_sums import TableSums
 from blue_solvers.components.tree.coefficients import Boundary
 from blue_solvers.components.tree.tree_form import TreeForm
@@ -87,7 +87,7 @@ class Subproblem(StructuredProblem):
         return cls(
             schema=design.schema,
             spine=LevelledTree(part.parent, levels, tuple(design.levels[level] for level in present)),
-            zeros=no_zeros(part.parent.size) if part.empty is None else design.empty_cells(part.empty),
+            zeros=design.empty_cells(part.empty),
             observed=_layout([*names, *((level, ANCHOR) for level in anchor_levels)], observed, part),
             observed_tables=tuple(table for _, table in observed),
             observed_levels=tuple(number[level] for level, _ in observed),
@@ -241,6 +241,8 @@ def part_bytes(
     empty : ndarray of bool, (G, cells), optional
         Structural zeros, in C order of the design's `zero_axes`; by default as if there were none.
     """
+    if empty is None:
+        empty = np.zeros((levels.size, len(design.zero_kinds)), dtype=bool)
     slots = prod(grouping.levels for grouping in _groupings(design))
     observed, desired = np.zeros(len(design.levels)), np.zeros(len(design.levels))
     for level, table in design.observed:
@@ -250,18 +252,17 @@ def part_bytes(
     columns = 1 + len(design.equal_to)
     cells = slots * (1.0 + 2 * has_children.astype(np.float64)) * columns
     cells += (3 + columns) * observed[levels] + (4 + columns) * desired[levels]  # files are copies too
-    return 8 * (cells + COEFFICIENT_ARRAYS * _coefficients(design, levels.size, empty))
+    return 8 * (cells + COEFFICIENT_ARRAYS * _coefficients(design, empty))
 
 
 def _groupings(design: Design) -> list[Grouping]:
     tables = [table for _, table in (*design.observed, *design.desired)]
-    return groupings_of(design.schema, tables, design.zero_axes or ())
+    return groupings_of(design.schema, tables, design.zero_axes)
 
 
-def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -> Float:
-    """Numbers in one coefficient of all components, of so many geounits, (G,)."""
-    cells = prod(design.schema.shape[axis] for axis in design.zero_axes or ())
-    zeros = design.empty_cells(np.zeros((count, cells), dtype=bool) if empty is None else empty)
+def _coefficients(design: Design, empty: NDArray[np.bool_]) -> Float:
+    """Numbers in one coefficient of all components, (G,), of geounits with these structural zeros, (G, cells)."""
+    zeros = design.empty_cells(empty)
     tables = list({table.name: table for table in (*(own for _, own in design.observed), design.finest)}.values())
     problem = StructuredProblem(
         schema=design.schema,
@@ -276,7 +277,7 @@ def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -
         desired_levels=(0,) * len(design.desired),
     )
     plan = TreePlan(problem, design.divisions)
-    total = np.zeros(count)
+    total = np.zeros(len(empty))
     for key in set(plan.design_keys):
         division = plan.division(key)
         if division.size <= PUT_TOGETHER:
@@ -284,7 +285,7 @@ def _coefficients(design: Design, count: int, empty: NDArray[np.bool_] | None) -
             continue
         for piece in division.pieces:
             kinds, counts = np.unique(piece.kinds, return_counts=True)
-            total += (~zeros.empty_kinds(np.arange(count))[:, kinds] @ counts.astype(float)) ** 2
+            total += (~zeros.empty_kinds(np.arange(len(empty)))[:, kinds] @ counts.astype(float)) ** 2
     return total
 
 

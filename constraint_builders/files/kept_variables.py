@@ -107,10 +107,9 @@ def added(cells: NDArray) -> NDArray:
     return cells.sum(axis=1, keepdims=True, dtype=np.float64 if cells.dtype.kind == "f" else np.int64)
 
 
-def households_of_units(cells: NDArray, housing_units: Float) -> Float:
-    """Households, (rows, 1): the exact number of housing units, (rows,), less those that are vacant."""
-    vacant = added(cells[:, TENURES : TENURES + VACANCIES])[:, 0]
-    return (housing_units - vacant)[:, None]
+def vacant_units(cells: NDArray) -> NDArray:
+    """The sum of the vacant cells of the histogram of units, (rows,)."""
+    return added(cells[:, TENURES : TENURES + VACANCIES])[:, 0]
 
 
 @dataclass(frozen=True)

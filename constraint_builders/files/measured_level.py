@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,14 +21,13 @@ from constraint_builders.files.kept_variables import (
     VACANCIES,
     KeptVariables,
     added,
-    households_of_units,
     tenure_of_units,
     types_of_facilities,
+    vacant_units,
 )
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENT_SUFFIX, MEASUREMENTS
-from constraint_builders.files.measurement_rows import OTHER_HISTOGRAM, RowReader, TableRows
-from constraint_builders.files.reading_report import FacilityBounds, ImpliedTotal, Remark, RowAccounts
-from constraint_builders.files.settings import Settings
+from constraint_builders.files.measurement_rows import RowReader, TableRows
+from constraint_builders.files.reading_report import FacilityBounds, ImpliedTotal, Remark
 from constraint_builders.memory import format_bytes
 
 Keep: TypeAlias = Callable[[str, str, Index, NDArray, Float | None], Float | None]
@@ -104,6 +103,11 @@ class MeasuredLevel:
         self.types: tuple[str, ...] = ()
         self._given: dict[str, Flags] = {}
         self._said: dict[str, Flags] = {}
+        self._of_units: dict[str, Flags] = {}
+        size = 0 if kept.units is None else geocodes.len()
+        self._housing_units, self._vacant, self._variance_of_vacant = (
+            np.full(size, nothing) for nothing in (np.nan, 0.0, np.inf)
+        )
         self._types_table: Table | None = None
         self.told_apart: set[str] = set()
         levels = self._settings.geolevels
@@ -112,55 +116,50 @@ class MeasuredLevel:
     def read(self, keep: Keep, spine: Spine, only_children: Index) -> Iterator[Remark]:
         """Read all files, measurements first, hand on the values, and tell what is noticed; `only_children` is (N,)."""
         place = self._name, self.geocodes, spine, only_children
-        self._expected = ExpectedRows(self._settings, *place)
+        settings = [own for own in (self._settings, self._kept.units) if own is not None]
+        self._expected = [ExpectedRows(own, *place) for own in settings]
         for path in self._files[MEASUREMENTS]:
             for rows in self._reader.measurements(path):
-                self._add_measurements(rows, keep)
+                (self._add_units if rows.are_of_units else self._add_measurements)(rows, keep)
         for path in self._files[CONSTRAINTS]:
             for known in self._reader.constraints(path):
-                self._add_known(known, keep)
+                (self._add_known_units if known.are_of_units else self._add_known)(known, keep)
         self._require_agreeing_bounds()
-        yield from self._expected.remarks()
-        if self._kept.units is not None:
-            expected = ExpectedRows(self._kept.units, *place)
-            self._read_units(keep, self._kept.units, expected)
+        self._add_households(keep)
+        for expected in self._expected:
             yield from expected.remarks()
 
-    def _read_units(self, keep: Keep, units: Settings, expected: ExpectedRows) -> None:
-        """Read all files once more, for a second histogram of the same geounits that is tied by tenure."""
-        reader = replace(self._reader, settings=units, accounts=RowAccounts())
-        housing_units = np.full(self.geocodes.len(), np.nan)
-        said: dict[str, Flags] = {}
-        for path in self._files[CONSTRAINTS]:
-            for known in reader.constraints(path):
-                if known.kind == "exact":
-                    geounits = self._only(said, known, known.name)
-                    housing_units[geounits] = known.values[:, 0]
-                    self.types = (HOUSING_UNITS, *types_of_facilities(units))
-                    self.bounds.add_exact(geounits, known.values)
-        none = housing_units == 0
-        if none.any():  # nor households
-            self.zeros[TOTAL] = self.zeros.get(TOTAL, np.zeros(none.size, dtype=bool)) | none
-        for path in self._files[MEASUREMENTS]:
-            for rows in reader.measurements(path):
-                geounits = self._only(said, rows, f"table {rows.table.name!r} of units")
-                expected.add(rows.table.name, geounits, rows.variances, rows.values)
-                self._add_units(rows, geounits, housing_units[geounits], keep)
-        self._accounts.take_over(reader.accounts, OTHER_HISTOGRAM)
-
-    def _add_units(self, rows: TableRows, geounits: Index, housing_units: Float, keep: Keep) -> None:
-        """What the histogram of units tells of households in geounits, (k,), by their housing units, (k,), or NaN."""
-        schema = self._kept.target.schema
+    def _add_units(self, rows: TableRows, keep: Keep) -> None:
+        """What the histogram of units says of the tenure of households; of its vacant units note is taken."""
+        schema, own = self._kept.target.schema, rows.variances
+        geounits = self._only(self._of_units, rows, f"table {rows.table.name!r} of units")
+        self._expected[1].add(rows.table.name, geounits, own, rows.values)
         by_tenure = tenure_of_units(rows.values)
         if TENURE in schema.names:
-            self._blend(parse_table(schema, TENURE), geounits, by_tenure, rows.variances, keep)
+            self._blend(parse_table(schema, TENURE), geounits, by_tenure, own, keep)
         else:
-            self._blend(parse_table(schema, TOTAL), geounits, added(by_tenure), rows.variances * TENURES, keep)
-        known = np.isfinite(housing_units)
-        if known.any():
-            households = households_of_units(rows.values[known], housing_units[known])
-            variances = rows.variances[known] * VACANCIES
-            self._blend(parse_table(schema, TOTAL), geounits[known], households, variances, keep)
+            self._blend(parse_table(schema, TOTAL), geounits, added(by_tenure), own * TENURES, keep)
+        self._vacant[geounits], self._variance_of_vacant[geounits] = vacant_units(rows.values), own * VACANCIES
+
+    def _add_known_units(self, known: TableRows, _: Keep) -> None:
+        """The exact number of housing units, and of facilities."""
+        units = self._kept.units
+        if units is not None and known.kind == "exact":
+            geounits = self._only(self._of_units, known, known.name)
+            self._housing_units[geounits] = known.values[:, 0]
+            self.types = (HOUSING_UNITS, *types_of_facilities(units))
+            self.bounds.add_exact(geounits, known.values)
+
+    def _add_households(self, keep: Keep) -> None:
+        """Households altogether: the exact number of housing units less the vacant ones; none where there are none."""
+        none = self._housing_units == 0
+        if none.any():
+            self.zeros[TOTAL] = self.zeros.get(TOTAL, np.zeros(none.size, dtype=bool)) | none
+        known = np.flatnonzero(np.isfinite(self._housing_units) & np.isfinite(self._variance_of_vacant))
+        if known.size:
+            households = (self._housing_units - self._vacant)[known, None]
+            total = parse_table(self._kept.target.schema, TOTAL)
+            self._blend(total, known, households, self._variance_of_vacant[known], keep)
 
     def _numbers(self, geocodes: pl.Series) -> Index:
         return self.geocodes.search_sorted(geocodes).cast(pl.Int64).to_numpy()
@@ -175,7 +174,7 @@ class MeasuredLevel:
     def _add_measurements(self, rows: TableRows, keep: Keep) -> None:
         """Measurements of one table; where variables are summed out, of several that become one the weighted mean."""
         geounits = self._only(self._given, rows, f"table {rows.table.name!r}")
-        self._expected.add(rows.table.name, geounits, rows.variances, rows.values)
+        self._expected[0].add(rows.table.name, geounits, rows.variances, rows.values)
         own = rows.variances * self._kept.cells_summed(rows.table)
         self._blend(self._kept.table(rows.table), geounits, self._kept.sums(rows.table, rows.values), own, keep)
 
@@ -250,7 +249,7 @@ class MeasuredLevel:
         known = f"table {table.name!r} is already given there"
         self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
         self.leave_measured(geounits[~twice], table.name, counts.name)
-        self._expected.add_known(counts.table.name, geounits)
+        self._expected[0].add_known(counts.table.name, geounits)
         geounits, sums = geounits[~twice], sums[~twice]
         before = variances[geounits]
         variances[geounits], totals[geounits] = 0, sums

@@ -9,11 +9,12 @@ counts what becomes of every row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -51,6 +52,7 @@ OF_SETS = "it is an exact count of a set of levels that no table has"
 NOT_MEASURED = "it was not measured: no value, or an infinite variance"
 
 Said = Mapping[str, str | None]
+Read = TypeVar("Read", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class TableRows:
         In C order of the table.
     variances : ndarray, (rows,)
         Of every cell of a row; 0 of what was not measured.
+    are_of_units : bool
+        Whether the table is of a second histogram of the same geounits.
     """
 
     kind: str
@@ -81,6 +85,7 @@ class TableRows:
     geocodes: pl.Series
     values: NDArray
     variances: Float = field(default_factory=lambda: np.zeros(1))
+    are_of_units: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ class RowReader:
         Are told what becomes of every row.
     at_once : int
         Cells of a file that may be in memory.
+    units : Settings or None
+        Of a second histogram of the same geounits, in the same files.
     """
 
     geolevel: str
@@ -104,6 +111,7 @@ class RowReader:
     within: Sequence[str] | None
     accounts: RowAccounts
     at_once: int
+    units: Settings | None = None
 
     def measurements(self, path: Path) -> Iterator[TableRows]:
         """The measured rows of one file of measurements by table, some rows of the file at a time.
@@ -121,14 +129,14 @@ class RowReader:
                 keys = ["query_name", *(name for name in beside if name in frame.columns)]
                 for said, rows, lists in groups(self._measured(frame), keys):
                     name = said["query_name"]
-                    table, reason = measured_table(rows, said, settings)
+                    of_units, (table, reason) = self._by_either(partial(measured_table, rows, said))
                     if table is None:
                         self._leave(MEASUREMENTS, name, reason, rows.height)
                     else:
                         self.accounts.use(self.geolevel, MEASUREMENTS, name, rows.height)
                         values = lists.array(table.size, f"table {table.name!r}")
                         variances = rows["variance"].to_numpy()
-                        yield TableRows("measured", path, name, table, rows["geocode"], values, variances)
+                        yield TableRows("measured", path, name, table, rows["geocode"], values, variances, of_units)
 
     def constraints(self, path: Path) -> Iterator[TableRows]:
         """The zeros that one file of constraints implies, its exact counts and its bounds, some rows at a time.
@@ -148,6 +156,18 @@ class RowReader:
                 frame = self._without(frame, CONSTRAINTS, pl.col("value").is_null(), "it gives no value")
                 for said, rows, lists in groups(frame, keys):
                     yield from self._known(path, said, rows, lists)
+
+    def _by_either(self, read: Callable[[Settings], Read]) -> tuple[bool, Read]:
+        """What rows say by the settings, or by those of a second histogram where they are of it; and whether they are.
+
+        What is read begins with None where nothing can be used, and ends with the reason.
+        """
+        found = read(self.settings)
+        if found[0] is None and self.units is not None:
+            other = read(self.units)
+            if other[0] is not None or found[-1] == OTHER_HISTOGRAM:
+                return True, other
+        return False, found
 
     def leave_outside(self, kind: str, rows: int) -> None:
         """Count rows of geounits that are not taken."""
@@ -187,7 +207,7 @@ class RowReader:
     def _known(self, path: Path, said: Mapping[str, Any], rows: pl.DataFrame, lists: Values) -> Iterator[TableRows]:
         """What rows of one constraint say that can be used."""
         name, geocodes = said["query_name"], rows["geocode"]
-        query, sign, reason = _understood(said, self.settings)
+        of_units, (query, sign, reason) = self._by_either(partial(_understood, said))
         if query is None:
             self._leave(CONSTRAINTS, name, reason, rows.height)
             return
@@ -197,22 +217,22 @@ class RowReader:
                 row, cell = np.argwhere(wrong)[0]
                 code = geocodes[int(row)]
                 raise ValueError(f"{name} of {self.geolevel} {code!r} is {values[row, cell]}: {why}")
-        bounds, plain = self.settings.facilities, name.removesuffix(CONSTRAINT_SUFFIX)
+        bounds, plain = () if of_units else self.settings.facilities, name.removesuffix(CONSTRAINT_SUFFIX)
         says_facilities = plain in bounds and len(query.table.factors) == 1 and not query.chosen
         if says_facilities:
             yield TableRows("upper" if plain == bounds[1] else "lower", path, name, query.table, geocodes, values)
         is_exact = sign == "=" and not query.chosen
         empty = (values == 0) & (sign != ">=")
         if empty.any():
-            kind = "zeros" if is_exact else "only zeros"
-            yield TableRows(kind, path, name, query.table, geocodes, query.spread(empty))
+            kind, cells = "zeros" if is_exact else "only zeros", query.spread(empty)
+            yield TableRows(kind, path, name, query.table, geocodes, cells, are_of_units=of_units)
         used = rows.height if is_exact else int(empty.any(axis=1).sum())
         self.accounts.use(self.geolevel, CONSTRAINTS, name, used)
         why = UPPER if sign == "<=" else LOWER if sign == ">=" else OF_SETS
         why += "; it says how many facilities there are" if says_facilities else ""
         self._leave(CONSTRAINTS, name, why, rows.height - used)
         if is_exact:
-            yield TableRows("exact", path, name, query.table, geocodes, values)
+            yield TableRows("exact", path, name, query.table, geocodes, values, are_of_units=of_units)
 
 
 @dataclass(frozen=True)

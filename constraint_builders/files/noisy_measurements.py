@@ -370,7 +370,7 @@ def _read_levels(
     """All geolevels, with their geocodes only."""
     levels = {}
     for name, place in level_folders(folder, kept.source.geolevels).items():
-        reader = RowReader(name, kept.source, within, accounts, ledger.at_once())
+        reader = RowReader(name, kept.source, within, accounts, ledger.at_once(), kept.units)
         files: dict[str, list[Path]] = {MEASUREMENTS: [], CONSTRAINTS: []}
         geocodes = pl.Series("geocode", [], dtype=pl.String)
         for kind, taken in files.items():

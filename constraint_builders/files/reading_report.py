@@ -115,12 +115,6 @@ class RowAccounts:
         self.leave(geolevel, kind, name, before, -rows)
         self.leave(geolevel, kind, name, reason, rows)
 
-    def take_over(self, other: RowAccounts, reason: str) -> None:
-        """Count rows as others do that read the same files, where here they are not used for a reason."""
-        for (level, kind, name, why), rows in other._rows.items():
-            if why == USED or (why != reason and self._rows[level, kind, name, reason]):
-                self.replace(level, kind, name, why, rows, before=reason)
-
     def unused(self) -> tuple[Unused, ...]:
         """All rows that are not used, in order of first appearance."""
         return tuple(

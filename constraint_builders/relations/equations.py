@@ -375,7 +375,7 @@ class SummingRelations(Relations):
         """The equations that hold between exactly known nodes alone."""
         if not self.nested.parent.size:
             return super().between_exact
-        A = self.tree.between_exact(self._measured.variances)
+        A = self.tree.between(self._measured.exact)
         return A, np.zeros(A.shape[0])
 
 

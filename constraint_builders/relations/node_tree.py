@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Index
+from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.relations.summing import NestedNodes
+from constraint_builders.relations.tree_sums import TreeSums
 
 
 @dataclass(frozen=True)
@@ -102,45 +105,25 @@ class NodeTree:
         found[self.order] = X
         return found
 
-    def undetermined(self, variances: Float) -> int | None:
-        """The first node that is not estimable with these variances, (n,); None if all are.
+    @cached_property
+    def _sums(self) -> TreeSums:
+        """What these sums say, of nodes in the tree's order."""
+        parent, depth = np.full(self.order.size, -1), np.zeros(self.order.size, dtype=np.intp)
+        for number, family in enumerate(self.generations, 1):
+            parent[family.children] = family.spread(family.parents)
+            depth[family.children] = number
+        levels = tuple(map(str, range(len(self.generations) + 1)))
+        return TreeSums(LevelledTree(parent, depth, levels), self.rest)
 
-        A node is known from below where all its children are and leave no rest; and from above where it is the only
-        unknown part of one that is known.
-        """
-        open_ = np.isinf(self.in_order(variances)).astype(np.intp)
-        unknown = self.rest.astype(np.intp)
-        for family in reversed(self.generations):
-            at = family.parents
-            unknown[at] += family.sums(open_[family.children])
-            open_[at] &= unknown[at] > 0
-        for family in self.generations:
-            at = family.parents
-            open_[family.children] &= family.spread((open_[at] > 0) | (unknown[at] > 1))
-        return int(self.order[open_ > 0].min()) if open_.any() else None
+    def determined(self, has: Flags) -> Flags:
+        """At which nodes values at some, (n,), determine one."""
+        return self.by_node(self._sums.determined(self.in_order(has)))
 
-    def between_exact(self, variances: Float) -> sparse.csr_array:
-        """The equations A x = 0 that hold between exactly known nodes alone, (rows, n).
-
-        Each is that such a node is the sum of those next below it, where these leave no rest.
-        """
-        exact = self.in_order(variances) == 0
-        covered = np.zeros(exact.size, dtype=bool)
-        above = np.full(exact.size, -1, dtype=np.intp)
-        for family in reversed(self.generations):
-            noisy = ~(exact[family.children] | covered[family.children])
-            covered[family.parents] = (family.sums(noisy.astype(np.intp)) == 0) & ~self.rest[family.parents]
-        for family in self.generations:
-            at = family.parents
-            above[family.children] = family.spread(np.where(exact[at], at, above[at]))
-        tops = np.flatnonzero(exact & covered)
-        row = np.full(exact.size, -1, dtype=np.intp)
-        row[tops] = np.arange(tops.size)
-        parts = np.flatnonzero(exact & (above >= 0))
-        parts = parts[covered[above[parts]]]
-        rows, columns = np.concatenate([row[tops], row[above[parts]]]), self.order[np.concatenate([tops, parts])]
-        values = np.repeat([1.0, -1.0], [tops.size, parts.size])
-        return sparse.csr_array((values, (rows, columns)), shape=(tops.size, exact.size))
+    def between(self, has: Flags) -> sparse.csr_array:
+        """The equations A x = 0 that hold between nodes with a value, (n,), alone, (rows, n)."""
+        found = self._sums.between(self.in_order(has)).tocoo()
+        entries = found.data.astype(np.float64), (found.row, self.order[found.col])
+        return sparse.csr_array(entries, shape=found.shape)
 
 
 def _by_depth(parent: Index) -> Index:

@@ -8,10 +8,10 @@ leaves that they are: the rows of a summing matrix (`summing`), as few entries i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float
@@ -24,6 +24,7 @@ from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.marginals import cell_map
 from constraint_builders.relations.nested_layers import layers_cross, sets_of_layers
 from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.relations.tree_sums import TreeSums
 
 KEPT = 32  # sets of measured areas whose equations are kept as long as the areas are
 _RELATIONS: WeakKeyDictionary[Areas, dict[bytes, sparse.csr_array]] = WeakKeyDictionary()
@@ -34,55 +35,21 @@ class SpineConsistency(SelfConsistency):
 
     _places: Spine
 
-    def _covered(self, has: Flags) -> Flags:
-        """Geounits, (N,), whose children are each measured, (N,), or covered in turn."""
-        spine = self._places
-        covered = spine.child_counts > 0
-        for members in reversed(spine.members):
-            known = has[members] | covered[members]
-            parents = spine.parent[members[~known]]
-            covered[parents[parents >= 0]] = False
-        return covered
+    @cached_property
+    def _sums(self) -> TreeSums:
+        return TreeSums.whole(self._places)
 
     def _determined_by(self, has: Flags) -> Flags:
-        """At which geounits measurements at some, (N,), determine what is measured: from below, then from above."""
-        spine = self._places
-        from_below = has if has.all() else has | self._covered(has)
-        if from_below.all():
-            return from_below
-        unknown = np.bincount(spine.parent[(spine.parent >= 0) & ~from_below], minlength=spine.size)
-        determined = from_below.copy()
-        for members in spine.members:
-            parents = spine.parent[members]
-            above = (parents >= 0) & determined[parents] & (unknown[parents] == 1)
-            determined[members] |= above
-        return determined
+        """At which geounits measurements at some, (N,), determine what is measured."""
+        return self._sums.determined(has)
 
     def _count_between(self, has: Flags) -> int:
         """How many measured geounits, (N,), their measured descendants cover."""
-        return int((has & self._covered(has)).sum())
+        return int((has & self._sums.covered(has)).sum())
 
     def _between(self, has: Flags) -> sparse.csr_array:
-        """A geounit that its measured descendants cover is the sum of the nearest of them, (rows, N)."""
-        size = self._places.size
-        whole = np.flatnonzero(has & self._covered(has))
-        number = np.full(size, -1)
-        number[whole] = np.arange(whole.size)
-        nearest = self._nearest_measured_above(has)
-        parts = np.flatnonzero(has & (nearest >= 0))
-        parts = parts[number[nearest[parts]] >= 0]
-        rows = np.concatenate([number[whole], number[nearest[parts]]])
-        signs = np.repeat(np.array([1, -1], np.int8), [whole.size, parts.size])
-        return sparse.csr_array((signs, (rows, np.concatenate([whole, parts]))), shape=(whole.size, size))
-
-    def _nearest_measured_above(self, has: Flags) -> NDArray[np.int64]:
-        """For every geounit the nearest measured one strictly above it, (N,), or -1."""
-        spine = self._places
-        nearest = np.full(spine.size, -1, dtype=np.int64)
-        for members in spine.members[1:]:
-            parents = spine.parent[members]
-            nearest[members] = np.where(has[parents], parents, nearest[parents])
-        return nearest
+        """A geounit that its measured descendants, of (N,), cover is the sum of the nearest of them, (rows, N)."""
+        return self._sums.between(has)
 
     def _sums_between(self, index: int) -> list[sparse.csr_array]:
         """One equation for every cell of a table, at geounits all of whose children, of one level, have it measured."""

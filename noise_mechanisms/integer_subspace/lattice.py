@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,9 @@ from scipy import sparse
 from constraint_builders.arrays import Integers
 from constraint_builders.description.reals import whole_array
 from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
+from noise_mechanisms.table_moves import Vectors, tensor_products
 from noise_mechanisms.unimodular import Column, column_echelon, columns_of, unimodular_null_basis
 
-Vectors: TypeAlias = tuple[Integers, Integers]  # the cells that each of some vectors changes, and by how much all do
 _SMITH_LIMIT = 20_000  # entries of A: beyond, intermediate entries and time explode
 
 
@@ -125,31 +125,6 @@ def margin_basis(margins: Margins) -> sparse.csc_array:
 def _steps_from_first(length: int) -> Integers:
     """The pairs of the first of so many levels and each other one."""
     return np.stack([np.zeros(length - 1, dtype=np.int64), np.arange(1, length)], axis=1)
-
-
-def tensor_products(shape: tuple[int, ...], ends: Sequence[Integers]) -> Vectors:
-    """Tensor products of one vector along each axis: of e_j - e_i for each of its pairs (i, j), or of e_i for each i.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the table.
-    ends : sequence of ndarray of int, (count, 1 or 2), one for each axis
-        The pairs, or the levels.
-
-    Returns
-    -------
-    cells : ndarray of int64, (products, corners)
-        In C order, of the products as of the corners.
-    steps : ndarray of int64, (corners,)
-        1 at the last corner.
-    """
-    cells, steps = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
-    for length, along in zip(shape, ends, strict=True):
-        joined = cells[:, None, :, None] * length + along[None, :, None, :]
-        cells = joined.reshape(cells.shape[0] * along.shape[0], cells.shape[1] * along.shape[1])
-        steps = np.multiply.outer(steps, [-1, 1][-along.shape[1] :]).ravel()
-    return cells, steps
 
 
 def _as_columns(vectors: list[Vectors], records: int) -> sparse.csc_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, prod
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +12,8 @@ from scipy import sparse
 from constraint_builders.arrays import Integers
 from constraint_builders.memory import require_memory
 from noise_mechanisms.integer_subspace.invariants import Invariants
-from noise_mechanisms.integer_subspace.lattice import Lattice, Vectors, block_members, free_axes, tensor_products
+from noise_mechanisms.integer_subspace.lattice import Lattice, block_members, free_axes
+from noise_mechanisms.table_moves import count_moves_along, moves_along
 
 Table: TypeAlias = tuple[Integers, tuple[int, ...], frozenset[int]]  # its records, its shape, axes to move along
 
@@ -81,7 +82,7 @@ def _alike(invariants: Invariants) -> list[Integers]:
 
 def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:
     """The moves of tables, and other vectors, (d, k), filled up to one width; the first step of each is positive."""
-    lengths, counts = np.diff(others.indptr), [_count(shape, axes) for _, shape, axes in tables]
+    lengths, counts = np.diff(others.indptr), [count_moves_along(shape, axes) for _, shape, axes in tables]
     first = sum(counts)  # of the others
     size = (first + lengths.size, max([2 ** len(axes) for *_, axes in tables] + [int(lengths.max(initial=0))]))
     require_memory(
@@ -90,12 +91,12 @@ def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:
         "use Gaussian noise or the L2 norm, whose samplers need no moves",
     )
     cells, steps = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    along = {(shape, axes): _along(shape, axes) for shape, axes in {table[1:] for table in tables}}
+    along = {(shape, axes): moves_along(shape, axes) for shape, axes in {table[1:] for table in tables}}
     for (records, shape, axes), start, count in zip(tables, np.cumsum([0, *counts]), counts, strict=False):
         moved, by = along[shape, axes]
         block = slice(start, start + count), slice(by.size)
         np.take(records, moved, out=cells[block], mode="clip")
-        steps[block] = by * by[0]
+        steps[block] = by
     places = (
         np.repeat(first + np.arange(lengths.size), lengths),
         np.arange(others.nnz) - np.repeat(others.indptr[:-1], lengths),
@@ -103,14 +104,3 @@ def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:
     cells[places], steps[places] = others.indices, others.data
     steps[first:] *= np.sign(steps[first:, :1])
     return Moves(cells, steps)
-
-
-def _count(shape: tuple[int, ...], axes: frozenset[int]) -> int:
-    return prod(comb(length, 2) if axis in axes else length for axis, length in enumerate(shape))
-
-
-def _along(shape: tuple[int, ...], axes: frozenset[int]) -> Vectors:
-    """All moves of a table along these axes."""
-    pairs = [np.column_stack(np.triu_indices(length, 1)) for length in shape]
-    levels = [np.arange(length)[:, None] for length in shape]
-    return tensor_products(shape, [pairs[axis] if axis in axes else levels[axis] for axis in range(len(shape))])

@@ -14,6 +14,7 @@ from scipy import sparse
 from blue_solvers.nonnegative.model import FittingModel
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.memory import require_memory
+from noise_mechanisms.table_moves import count_moves_along, moves_along
 from noise_mechanisms.unimodular import unimodular_null_basis
 
 _MOST_OF_A_KIND = 200_000  # pairs of levels: beyond, neighbouring levels only, which generate all
@@ -150,42 +151,30 @@ def _boxes(model: FittingModel, exact: sparse.csr_array) -> Iterator[sparse.csc_
     wide = [axis for axis, length in enumerate(shape) if length > 1]
     places = np.full(prod(shape), -1, dtype=np.int64)
     places[model.possible] = np.arange(model.possible.size)
-    whole: list[set[int]] = []  # sets of axes all of whose boxes are allowed
+    whole: list[frozenset[int]] = []  # sets of axes all of whose boxes are allowed
     for count in range(min(_MOST_AXES, len(wide)) + 1):
-        waiting = [set(axes) for axes in combinations(wide, count)]
+        waiting = [frozenset(axes) for axes in combinations(wide, count)]
         if count > _ALWAYS:
             waiting = [axes for axes in waiting if not any(other <= axes for other in whole)]
         found = []
         for axes in waiting:
-            boxes = _along(shape, sorted(axes), places)
+            boxes = _along(shape, axes, places)
             allowed = _columns_that_keep(exact, boxes)
-            if allowed.size == _count(shape, axes, True) or allowed.size == _count(shape, axes, False):
+            if allowed.size in (count_moves_along(shape, axes, True), count_moves_along(shape, axes)):
                 whole.append(axes)
             found.append(boxes[:, allowed])
         if found:
             yield sparse.csc_array(sparse.hstack(found, format="csc", dtype=np.int64))
 
 
-def _count(shape: tuple[int, ...], axes: set[int], neighbours: bool) -> int:
-    pairs = [(length - 1 if neighbours else comb(length, 2)) if i in axes else length for i, length in enumerate(shape)]
-    return prod(pairs)
-
-
-def _along(shape: tuple[int, ...], axes: list[int], places: Integers) -> sparse.csc_array:
+def _along(shape: tuple[int, ...], axes: frozenset[int], places: Integers) -> sparse.csc_array:
     """Boxes, (cells, moves), along these axes whose corners are all possible cells."""
-    neighbours = _count(shape, set(axes), False) > _MOST_OF_A_KIND
-    count = _count(shape, set(axes), neighbours)
+    neighbours = count_moves_along(shape, axes) > _MOST_OF_A_KIND
+    count = count_moves_along(shape, axes, neighbours)
     require_memory(32.0 * count * 2 ** len(axes), f"the list of {count:,} moves", "give fewer levels or tables")
-    cells = np.zeros((1, 1), dtype=np.int64)
-    for axis, length in enumerate(shape):
-        ends = np.arange(length)[:, None]
-        if axis in axes:
-            ends = np.column_stack([ends[:-1], ends[1:]]) if neighbours else np.column_stack(np.triu_indices(length, 1))
-        joined = cells[:, None, :, None] * length + ends[None, :, None, :]
-        cells = joined.reshape(cells.shape[0] * ends.shape[0], cells.shape[1] * ends.shape[1])
+    cells, signs = moves_along(shape, axes, neighbours)
     corners = places[cells]
     corners = corners[(corners >= 0).all(axis=1)]
-    signs = np.array([(-1) ** sum(corner) for corner in product((0, 1), repeat=len(axes))], dtype=np.int64)
     starts = np.arange(0, corners.size + 1, signs.size)
     size = int((places >= 0).sum())
     boxes = sparse.csc_array(

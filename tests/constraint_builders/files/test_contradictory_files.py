@@ -13,7 +13,7 @@ import pytest
 
 from blue_solvers.streaming import estimate_measurements
 from constraint_builders.files import production_settings, read_noisy_measurements
-from constraint_builders.files.kept_variables import households_of_units, tied_settings
+from constraint_builders.files.kept_variables import tied_settings, vacant_units
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_housing import UNITS, write_housing_files
 from tests.helpers.census_products import PL94_PERSONS, dhc_households
@@ -164,7 +164,5 @@ def test_facilities_and_units_known_twice_are_refused(housing: tuple[Path, Writt
 def test_broken_measurements_of_units_lose_nothing() -> None:
     """Noise of other laws is not whole; vacant units of it are added up as they are."""
     cells = np.arange(2 * 35).reshape(2, 35) + 0.25
-    expected = [[100 - sum(range(4, 11)) - 7 * 0.25], [100 - sum(range(39, 46)) - 7 * 0.25]]
-    assert households_of_units(cells, np.array([100.0, 100.0])).tolist() == expected
-    whole = households_of_units(np.full((1, 35), 100, dtype=np.int8), np.array([0.0]))
-    assert whole.tolist() == [[-700]]
+    assert vacant_units(cells).tolist() == [sum(range(4, 11)) + 7 * 0.25, sum(range(39, 46)) + 7 * 0.25]
+    assert vacant_units(np.full((1, 35), 100, dtype=np.int8)).tolist() == [700]
