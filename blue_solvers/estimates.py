@@ -11,7 +11,7 @@ import numpy as np
 
 from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
-from blue_solvers.verification import Certificate, Fit, certify, fit_of_estimate
+from blue_solvers.verification import Certificate, Fit, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -66,15 +66,6 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
         if not gained:
             break
     return x, certificate
-
-
-def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
-    """As `certify`, of what is wanted, (m,): unmeasured cells of x, (n,), may stay unjudged, and be anything."""
-    certificate = certify(problem, y, x, desired)
-    if is_exact(certificate) or not problem.has_unmeasured:
-        return certificate
-    measured = certify(problem, y, where_measured(problem, x), desired)
-    return certificate if bound_of(certificate) < bound_of(measured) else measured
 
 
 def is_exact(certificate: Certificate) -> bool:

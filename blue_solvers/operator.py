@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from blue_solvers.about import logger
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.contract.prepared import LaidOutVariances, with_exact_zeros, without_rounding
-from blue_solvers.estimates import Estimate, Judge, bound_of, certified, is_exact, proved, tabulated, where_measured
+from blue_solvers.estimates import Estimate, Judge, bound_of, is_exact, proved, tabulated, where_measured
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.over_layouts import (
     OverLayouts,
@@ -28,7 +28,8 @@ from blue_solvers.over_layouts import (
     rescaled,
 )
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
-from blue_solvers.verification import Certificate, certify
+from blue_solvers.verification import Certificate
+from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -239,12 +240,17 @@ class BlueOperator(OverLayouts):
         """
         y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
         if self._is_over_observed:
-            return certify(self.problem, y, values)
+            return self._certifier.certify(y, values)
         if observed is None:
             observed = self.over_observed.estimate(y).values
         observed = self.problem.observed.flat(observed, "observed")
         assumed = self.problem.unmeasured & ~self.problem.determined.unmeasured  # each is its own estimate
-        return certified(self.problem.determined, y, np.where(assumed, y, observed), values)
+        return self._certifier.closest(y, np.where(assumed, y, observed), values)
+
+    @cached_property
+    def _certifier(self) -> Certifier:
+        """Of estimates of what is determined."""
+        return Certifier(self.problem.determined)
 
     def _judged(self, y: Float, x: Float) -> Certificate:
         """The certificate of an estimate (n,) of the observed cells, and of the desired ones that follow from it."""

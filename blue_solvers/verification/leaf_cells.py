@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
-from blue_solvers.verification.placed_tables import Leaves, PlacedTables
+from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float, Index
 
@@ -18,6 +18,7 @@ class LeafCells:
     Parameters
     ----------
     places : PlacedTables
+    figures : Figures
 
     Attributes
     ----------
@@ -29,8 +30,8 @@ class LeafCells:
         By how much a sum of any cells of a place may be off.
     """
 
-    def __init__(self, places: PlacedTables) -> None:
-        self.places = places
+    def __init__(self, places: PlacedTables, figures: Figures) -> None:
+        self.places, self._figures = places, figures.tables
         inner = [np.ones(level.rows, dtype=bool) for level in places.levels]
         for some in places.leaves:
             inner[some.level][some.rows] = False
@@ -80,13 +81,14 @@ class LeafCells:
         level = self.places.levels[some.level]
         if not all(placed.key for placed in level.own):
             raise NotCertifiedError(f"no table at {level.name} holds all others")
-        cells = side_by_side([np.asarray(placed.x[some.here], dtype=float) for placed in level.own], level.columns)
+        claimed = [self._figures[placed.key][0][some.here] for placed in level.own]
+        cells = side_by_side([np.asarray(own, dtype=float) for own in claimed], level.columns)
         if some.margins is not None:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
         variance = level.own[0].variance[some.here]
         if not variance.all():
-            cells = np.where(variance == 0, level.own[0].y[some.here], cells)
+            cells = np.where(variance == 0, self._figures[level.own[0].key][1][some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
 
@@ -121,9 +123,9 @@ class LeafCells:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
         for above, level in reversed(list(enumerate(self.places.levels))):
             total, placed = self.total[above], level.own[0]
-            if not total.size:
+            if not total.size or not placed.key:
                 continue
-            x = placed.x[:]
+            x = self._figures[placed.key][0][:]
             lacking = np.isnan(total[0]) & np.isfinite(x)
             reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
             some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}
