@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 PROMISE = 1e-9  # standard errors
 EXACT = 1e-8  # standard errors up to which an answer is called exact
 REFINEMENTS = 2
+ROUNDINGS = 10  # times the rounding of all figures: a bound that refinement would not halve more than thrice
 Judge = Callable[[Float], Certificate]
 Frame = TypeVar("Frame")
 
 
-def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -> tuple[Float, Certificate]:
+def proved(
+    y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge, variances: Float
+) -> tuple[Float, Certificate]:
     """The estimate of the observed cells with its certificate, refined by the solver that made it.
 
     Parameters
@@ -45,6 +48,8 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
         The linear part of the estimate of the observed cells, (n,) to (n,).
     judge : callable
         The certificate of x.
+    variances : ndarray, (n,)
+        Of what was measured.
 
     Returns
     -------
@@ -55,7 +60,7 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
     certificate = judge(x)
     for _ in range(REFINEMENTS):
         bound = bound_of(certificate)  # rounding may hide what is known exactly
-        if bound <= PROMISE:
+        if bound <= PROMISE or bound <= ROUNDINGS * _rounding(x, variances):
             break
         refined = x + linear(y - x)
         better = judge(refined)
@@ -66,6 +71,12 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
         if not gained:
             break
     return x, certificate
+
+
+def _rounding(x: Float, variances: Float) -> float:
+    """By how much figures, (n,), are rounded, all together, in standard errors of what was measured."""
+    sizes = np.divide(abs(x), np.sqrt(variances), out=np.zeros_like(x), where=variances > 0)
+    return float(np.finfo(float).eps * np.linalg.norm(np.nan_to_num(sizes)))
 
 
 def is_exact(certificate: Certificate) -> bool:

@@ -214,9 +214,16 @@ class BlueOperator(OverLayouts):
         y = self._measurements(y)
         start = time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
-            P = self.over_observed
-            x, info, proof = P._proved(y, lambda x: self._judged(y, x))
-            values, observed = (x, x) if P is self else (tabulated(self.problem, x), where_measured(self.problem, x))
+            P, made = self.over_observed, dict[int, tuple[Float, Float]]()
+
+            def judge(x: Float) -> Certificate:
+                """The certificate of observed cells, (n,), and of the desired ones that follow from them, kept."""
+                made[0] = x, x if P is self else tabulated(self.problem, x)
+                return self.certificate(y, made[0][1], x)
+
+            x, info, proof = P._proved(y, judge)
+            values = made[0][1] if made[0][0] is x else x if P is self else tabulated(self.problem, x)
+            observed = x if P is self else where_measured(self.problem, x)
             observed.flags.writeable = False
         else:
             values, info = self._reported(y)
@@ -252,11 +259,6 @@ class BlueOperator(OverLayouts):
         """Of estimates of what is determined."""
         return Certifier(self.problem.determined)
 
-    def _judged(self, y: Float, x: Float) -> Certificate:
-        """The certificate of an estimate (n,) of the observed cells, and of the desired ones that follow from it."""
-        values = x if self._is_over_observed else tabulated(self.problem, x)
-        return self.certificate(y, values, x)
-
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
 
@@ -266,7 +268,7 @@ class BlueOperator(OverLayouts):
         start = time.thread_time()
         x, info = self._reported(y)
         with at_most(max(ESTIMATES_A_PROOF * (self._seconds + time.thread_time() - start), PROOF_SECONDS)):
-            x, certificate = proved(y, x, self.matvec, judge)
+            x, certificate = proved(y, x, self.matvec, judge, self.problem.variances)
             if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
                 with suppress(UnsupportedProblemError):
                     found, told, proof = blue(self.problem, Dense())._proved(y, judge)

@@ -85,7 +85,7 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     schema, has_equalities, is_correlated = problem.domain.schema, problem.has_equalities, problem.is_correlated
     if has_equalities and problem.areas is None and is_correlated:
         raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
-    places, figures = posed.places(made, x), np.concatenate([x, *(claim.figures for claim in made)])
+    places, figures = posed.places(made, x), np.concatenate([x, *(claim.figures for claim in made)]) if made else x
     tables = {}
     for placed in places.level_tables:
         own = figures[placed.place].reshape(-1, placed.table.size)

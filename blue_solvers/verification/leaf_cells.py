@@ -9,7 +9,7 @@ import numpy as np
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
 from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float
 
 
 class LeafCells:
@@ -22,8 +22,6 @@ class LeafCells:
 
     Attributes
     ----------
-    inner : list of ndarray of int
-        By level the places that are no leaves.
     total : list of Cells
         By level sums over leaves, of the tables that hold all others; of no places where all are leaves.
     error : list of ndarray, (rows,)
@@ -32,10 +30,6 @@ class LeafCells:
 
     def __init__(self, places: PlacedTables, figures: Figures) -> None:
         self.places, self._figures = places, figures.tables
-        inner = [np.ones(level.rows, dtype=bool) for level in places.levels]
-        for some in places.leaves:
-            inner[some.level][some.rows] = False
-        self.inner: list[Index] = [np.flatnonzero(own) for own in inner]
         self._filled: dict[int, Cells] = {}
         if self._sum_up() and places.nest:
             self._fill_in()
@@ -47,7 +41,9 @@ class LeafCells:
     def _sum_up(self) -> bool:
         """Whether nothing is said of some leaves' cells."""
         levels, lacks = self.places.levels, False
-        self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
+        self.total = [
+            level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.places.inner, strict=True)
+        ]
         self.error = [np.zeros(own.shape[1]) for own in self.total]
         count = sum(some.rows.size for some in self.places.leaves) + len(levels)
         rounding = sum_rounding(count, max(level.width for level in levels))

@@ -77,29 +77,35 @@ def move_shares_in_numpy(
 def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> None:
     """See `move_shares_in_numpy`."""
     rows, count = share.shape
-    weight, lost = np.empty(count), np.empty(count)
+    weight, lost, end = np.zeros(count), np.zeros(count), start + into.size
     for i in range(rows):
-        weight[:], lost[:] = 0.0, 0.0
+        noise, high, low, found = variance[i, start:end], said[0, i, start:end], said[1, i, start:end], share[i]
+        weight[:], infinite = 0.0, False
         for j in range(into.size):
-            v, k = variance[i, start + j], into[j]
-            if v < np.inf:
-                weight[k] += v
-                share[i, k] += v * said[0, i, start + j]
+            if noise[j] < np.inf:
+                weight[into[j]] += noise[j]
+                found[into[j]] += noise[j] * high[j]
+            else:
+                infinite = True
         for k in range(count):
             if not (weight[k] > 0 and own[i, k] < np.inf):
-                share[i, k] = 0.0
+                found[k] = 0.0
                 continue
             if known.size:
-                share[i, k] -= own[i, k] * known[i, k]
-            share[i, k] /= weight[k] + own[i, k]
+                found[k] -= own[i, k] * known[i, k]
+            found[k] /= weight[k] + own[i, k]
+        if infinite:  # what nothing else takes there
+            lost[:] = 0.0
+            for j in range(into.size):
+                if noise[j] == np.inf and own[i, into[j]] < np.inf:
+                    found[into[j]], lost[into[j]] = high[j], low[j]
+            for j in range(into.size):
+                total = high[j] - lost[into[j]]
+                part = total - high[j]
+                low[j] += (high[j] - (total - part)) - (lost[into[j]] + part)
+                high[j] = total
         for j in range(into.size):
-            k = into[j]
-            if variance[i, start + j] == np.inf and own[i, k] < np.inf:  # nothing else takes it there
-                share[i, k], lost[k] = said[0, i, start + j], said[1, i, start + j]
-        for j in range(into.size):
-            for term in (-share[i, into[j]], -lost[into[j]]):
-                cell = said[0, i, start + j]
-                total = cell + term
-                part = total - cell
-                said[0, i, start + j] = total
-                said[1, i, start + j] += (cell - (total - part)) + (term - part)
+            total = high[j] - found[into[j]]
+            part = total - high[j]
+            low[j] += (high[j] - (total - part)) - (found[into[j]] + part)
+            high[j] = total

@@ -68,7 +68,7 @@ class MovedResiduals:
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
-        for number, (level, rows) in enumerate(zip(places.levels, self.cells.inner, strict=True)):
+        for number, (level, rows) in enumerate(zip(places.levels, self.places.inner, strict=True)):
             total = self.cells.total[number]
             said = np.zeros(total.shape)
             if level.level_tables and rows.size:
@@ -201,9 +201,9 @@ class MovedResiduals:
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take of (2, leaves, cells), at no cost."""
-        for placed in level.others if some.told is None else level.level_tables:
-            own = placed.variance[some.rows]
-            if not own.all():
+        for placed in level.exact:
+            own = placed.variance[some.here]
+            if not own.all() and (some.told is not None or placed is not level.own[placed.cover]):
                 put_back(level, placed, np.where(own == 0, 0.0, np.inf), said, variance)
 
     def _left(self, careful: bool) -> float:
@@ -216,12 +216,11 @@ class MovedResiduals:
             require_time()
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
-            level_tables = level.others if some.told is None else level.level_tables
             variance = contiguous(variance) if careful else variance
-            for placed in level_tables if careful else ():
-                own = placed.variance[some.rows]
-                if (np.isfinite(own) & (own > 0)).any():
-                    self._leave(placed, some.rows, put_back(level, placed, own, said, variance))
+            for placed in level.noisy if careful else ():
+                if some.told is not None or placed is not level.own[placed.cover]:
+                    own = placed.variance[some.here]
+                    self._leave(placed, some.here, put_back(level, placed, own, said, variance))
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
                 self.totals.returned[level.name] = before + _weighed(said[0], variance)
@@ -238,7 +237,7 @@ class MovedResiduals:
         for number, level in enumerate(self.places.levels):
             for placed in level.level_tables:
                 if placed.key in self._put:
-                    self._leave(placed, self.cells.inner[number], self._put[placed.key])
+                    self._leave(placed, self.places.inner[number], self._put[placed.key])
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
@@ -277,7 +276,7 @@ class MovedResiduals:
 
     def _measured(self, number: int) -> list[LevelTable]:
         """Tables of a level that were measured in places that are no leaves."""
-        level_tables, rows = self.places.levels[number].level_tables, self.cells.inner[number]
+        level_tables, rows = self.places.levels[number].level_tables, self.places.inner[number]
         return [placed for placed in level_tables if np.isfinite(placed.variance[rows]).any()]
 
     def _take_back(self, numbers: Sequence[int], free: bool) -> None:
@@ -287,7 +286,7 @@ class MovedResiduals:
         """
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
-            rows, said = self.cells.inner[number], self._said[number]
+            rows, said = self.places.inner[number], self._said[number]
             taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])

@@ -232,6 +232,16 @@ class Level:
         self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
         self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
 
+    @cached_property
+    def exact(self) -> list[LevelTable]:
+        """Those of its tables that are known exactly in some place."""
+        return [placed for placed in self.level_tables if not placed.variance.all()]
+
+    @cached_property
+    def noisy(self) -> list[LevelTable]:
+        """Those that were measured with noise in some place."""
+        return [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
+
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
         return self._by_row * rows + self._fixed
@@ -354,6 +364,14 @@ class PlacedTables:
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
+
+    @cached_property
+    def inner(self) -> list[Index]:
+        """By level the places that are no leaves."""
+        inner = [np.ones(level.rows, dtype=bool) for level in self.levels]
+        for some in self.leaves:
+            inner[some.level][some.rows] = False
+        return [np.flatnonzero(own) for own in inner]
 
     @property
     def level_tables(self) -> Iterator[LevelTable]:
