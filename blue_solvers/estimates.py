@@ -13,6 +13,7 @@ from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from blue_solvers.verification import Certificate, Fit, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.weighed_noise import rounding_beside
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout, Name
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 PROMISE = 1e-9  # standard errors
 EXACT = 1e-8  # standard errors up to which an answer is called exact
 REFINEMENTS = 2
-ROUNDINGS = 10  # times the rounding of all figures: a bound that refinement would not halve more than thrice
+ROUNDINGS = 10  # times the rounding of all figures: a smaller bound than that is mostly rounding
 Judge = Callable[[Float], Certificate]
 Frame = TypeVar("Frame")
 
@@ -60,7 +61,7 @@ def proved(
     certificate = judge(x)
     for _ in range(REFINEMENTS):
         bound = bound_of(certificate)  # rounding may hide what is known exactly
-        if bound <= PROMISE or bound <= ROUNDINGS * _rounding(x, variances):
+        if bound <= PROMISE or bound <= min(EXACT, ROUNDINGS * rounding_beside(x, variances)):
             break
         refined = x + linear(y - x)
         better = judge(refined)
@@ -71,12 +72,6 @@ def proved(
         if not gained:
             break
     return x, certificate
-
-
-def _rounding(x: Float, variances: Float) -> float:
-    """By how much figures, (n,), are rounded, all together, in standard errors of what was measured."""
-    sizes = np.divide(abs(x), np.sqrt(variances), out=np.zeros_like(x), where=variances > 0)
-    return float(np.finfo(float).eps * np.linalg.norm(np.nan_to_num(sizes)))
 
 
 def is_exact(certificate: Certificate) -> bool:

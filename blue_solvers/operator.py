@@ -28,8 +28,7 @@ from blue_solvers.over_layouts import (
     rescaled,
 )
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
-from blue_solvers.verification import Certificate
-from blue_solvers.verification.certificate import Certifier
+from blue_solvers.verification.certificate import Certificate, Certifier
 from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -107,8 +106,8 @@ def estimate(problem: Problem, y: Any, solver: SolverName | Solver = "auto", cer
     solver : str or Solver
         As `blue` takes it.
     certify : bool
-        Whether to prove, without any solver, how far the values are from the best ones, and to refine them where the
-        proof leaves more than 1e-9 standard errors open. ``info.exact`` then means that there is a proof.
+        Whether to prove, without any solver, how far the values are from the best ones, and to refine them where that
+        leaves more than 1e-9 standard errors open, and more than rounding. ``info.exact`` then says there is a proof.
 
     Returns
     -------
@@ -214,16 +213,10 @@ class BlueOperator(OverLayouts):
         y = self._measurements(y)
         start = time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
-            P, made = self.over_observed, dict[int, tuple[Float, Float]]()
-
-            def judge(x: Float) -> Certificate:
-                """The certificate of observed cells, (n,), and of the desired ones that follow from them, kept."""
-                made[0] = x, x if P is self else tabulated(self.problem, x)
-                return self.certificate(y, made[0][1], x)
-
-            x, info, proof = P._proved(y, judge)
-            values = made[0][1] if made[0][0] is x else x if P is self else tabulated(self.problem, x)
-            observed = x if P is self else where_measured(self.problem, x)
+            P = self.over_observed
+            wanted: Callable[[Float], Float] = (lambda x: x) if P is self else partial(tabulated, self.problem)
+            x, info, proof = P._proved(y, lambda x: self.certificate(y, wanted(x), x))
+            values, observed = wanted(x), x if P is self else where_measured(self.problem, x)
             observed.flags.writeable = False
         else:
             values, info = self._reported(y)
@@ -256,7 +249,6 @@ class BlueOperator(OverLayouts):
 
     @cached_property
     def _certifier(self) -> Certifier:
-        """Of estimates of what is determined."""
         return Certifier(self.problem.determined)
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:

@@ -136,7 +136,10 @@ class Certifier:
     def closest(
         self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None, enough: float = SMALL
     ) -> Certificate:
-        """As `certify`; where that leaves more than enough, the better of two: of unmeasured cells nothing is said."""
+        """As `certify`, of (n,), (n,) and (m,); where that is more than `enough`, perhaps without some cells.
+
+        The smaller bound of two: in the other nothing is said of cells that were not measured.
+        """
         found = self.certify(y, x, desired)
         if not self._given.has_unmeasured or _size(found) <= enough:
             return found
@@ -145,7 +148,7 @@ class Certifier:
 
     @np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
     def certify(self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
-        """As the function of that name."""
+        """As the function of that name, of y and x, (n,), and the desired cells, (m,)."""
         y, x = _cells(self._given, y, "y"), _cells(self._given, x, "x")
         wanted = None if desired is None else _wanted(self._given, desired)[self._order.desired]
         problem, y, x = self._posed.problem, y[self._order.observed], x[self._order.observed]
@@ -216,6 +219,7 @@ def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
 
 
 def _bounded_by_list(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
+    """Of y and x, (n,), by a list of counts."""
     return certify_listed(posed.problem, y, x, made)
 
 

@@ -150,3 +150,11 @@ def sizes_of(cells: Cells) -> Float:
 def lengths_of(cells: Cells) -> Float:
     """Of rows, (rows,): no cell is larger."""
     return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
+
+
+def weighed(cells: Float, variance: Float) -> float:
+    """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
+    if np.isfinite(variance).all():
+        return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
+    with np.errstate(invalid="ignore"):
+        return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

@@ -75,7 +75,7 @@ def move_shares_in_numpy(
 
 @compiled(reference=move_shares_in_numpy)
 def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> None:
-    """See `move_shares_in_numpy`."""
+    """See `move_shares_in_numpy`: own and share are (rows, cells), variance and said (rows, columns)."""
     rows, count = share.shape
     weight, lost, end = np.zeros(count), np.zeros(count), start + into.size
     for i in range(rows):

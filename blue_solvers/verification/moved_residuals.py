@@ -17,7 +17,7 @@ import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, plus, spread, sum_rounding
-from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of
+from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import contiguous, put_back
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
@@ -164,7 +164,7 @@ class MovedResiduals:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
         error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = _weighed(np.broadcast_to(error, said[0].shape), finite(variance))
+        self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(variance))
         self._drop(some, level, said, variance)
         return said, variance
 
@@ -223,7 +223,7 @@ class MovedResiduals:
                     self._leave(placed, some.here, put_back(level, placed, own, said, variance))
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
-                self.totals.returned[level.name] = before + _weighed(said[0], variance)
+                self.totals.returned[level.name] = before + weighed(said[0], variance)
                 continue
             lost = np.where(np.isinf(variance), said[0], 0.0)
             if lost.any():  # where something else is known exactly rounding leaves what nothing takes
@@ -244,7 +244,7 @@ class MovedResiduals:
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals, (rows, cells), in cells of a table."""
         variance = placed.variance[rows]
-        self.totals.left += _weighed(cells, variance)
+        self.totals.left += weighed(cells, variance)
         if (left := self.figures.part(self.figures.left, placed)) is not None:
             left[rows] = np.where(variance > 0, cells, 0.0)
 
@@ -393,11 +393,3 @@ class MovedResiduals:
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
-
-
-def _weighed(cells: Float, variance: Float) -> float:
-    """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
-    if np.isfinite(variance).all():
-        return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
-    with np.errstate(invalid="ignore"):
-        return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

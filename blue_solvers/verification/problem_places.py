@@ -215,7 +215,10 @@ def _level_tables(problem: Problem, made: Sequence[Claim]) -> list[LevelTable]:
 
 
 def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said: Flags) -> PlacedTables:
-    """Of areas, a spine or one place: several tables may hold all others, which were measured in all leaves."""
+    """Of areas, a spine or one place: several tables may hold all others, which were measured in all leaves.
+
+    `said` tells of which observed tables anything is claimed, (tables,).
+    """
     places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
     if problem.areas is not None:
         for placed in level_tables:  # other layers of leaves are the leaves too

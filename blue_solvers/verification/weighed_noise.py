@@ -65,6 +65,12 @@ def rounding_of(*counts: Float) -> Float:
     return EXACT_TO * np.max([abs(np.nan_to_num(own)).max(axis=0, initial=0.0) for own in counts], axis=0)
 
 
+def rounding_beside(x: Float, variances: Float) -> float:
+    """How far rounding may have moved all figures, (n,), in standard deviations of what was measured of each."""
+    sizes = np.divide(abs(x), np.sqrt(variances), out=np.zeros_like(x), where=variances > 0)
+    return float(ROUNDING * np.linalg.norm(np.nan_to_num(sizes)))
+
+
 def least_squares(B: LinearOperator, goal: Float) -> Float:
     """What B, (r, q), makes `goal`, (r,), of, by least squares, of least length: as near as iterations come."""
 
