@@ -11,8 +11,9 @@ import numpy as np
 
 from blue_solvers.contract import Info
 from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
-from blue_solvers.verification import Certificate, Fit, certify, fit_of_estimate
+from blue_solvers.verification import Certificate, Fit, fit_of_estimate
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.weighed_noise import rounding_beside
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout, Name
@@ -30,11 +31,14 @@ if TYPE_CHECKING:
 PROMISE = 1e-9  # standard errors
 EXACT = 1e-8  # standard errors up to which an answer is called exact
 REFINEMENTS = 2
+ROUNDINGS = 10  # times the rounding of all figures: a smaller bound than that is mostly rounding
 Judge = Callable[[Float], Certificate]
 Frame = TypeVar("Frame")
 
 
-def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -> tuple[Float, Certificate]:
+def proved(
+    y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge, variances: Float
+) -> tuple[Float, Certificate]:
     """The estimate of the observed cells with its certificate, refined by the solver that made it.
 
     Parameters
@@ -45,6 +49,8 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
         The linear part of the estimate of the observed cells, (n,) to (n,).
     judge : callable
         The certificate of x.
+    variances : ndarray, (n,)
+        Of what was measured.
 
     Returns
     -------
@@ -55,7 +61,7 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
     certificate = judge(x)
     for _ in range(REFINEMENTS):
         bound = bound_of(certificate)  # rounding may hide what is known exactly
-        if bound <= PROMISE:
+        if bound <= PROMISE or bound <= min(EXACT, ROUNDINGS * rounding_beside(x, variances)):
             break
         refined = x + linear(y - x)
         better = judge(refined)
@@ -66,15 +72,6 @@ def proved(y: Float, x: Float, linear: Callable[[Float], Float], judge: Judge) -
         if not gained:
             break
     return x, certificate
-
-
-def certified(problem: Problem, y: Float, x: Float, desired: Float) -> Certificate:
-    """As `certify`, of what is wanted, (m,): unmeasured cells of x, (n,), may stay unjudged, and be anything."""
-    certificate = certify(problem, y, x, desired)
-    if is_exact(certificate) or not problem.has_unmeasured:
-        return certificate
-    measured = certify(problem, y, where_measured(problem, x), desired)
-    return certificate if bound_of(certificate) < bound_of(measured) else measured
 
 
 def is_exact(certificate: Certificate) -> bool:

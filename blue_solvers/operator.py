@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from blue_solvers.about import logger
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances, UnsupportedProblemError
 from blue_solvers.contract.prepared import LaidOutVariances, with_exact_zeros, without_rounding
-from blue_solvers.estimates import Estimate, Judge, bound_of, certified, is_exact, proved, tabulated, where_measured
+from blue_solvers.estimates import Estimate, Judge, bound_of, is_exact, proved, tabulated, where_measured
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.over_layouts import (
     OverLayouts,
@@ -28,7 +28,7 @@ from blue_solvers.over_layouts import (
     rescaled,
 )
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
-from blue_solvers.verification import Certificate, certify
+from blue_solvers.verification.certificate import Certificate, Certifier
 from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -106,8 +106,8 @@ def estimate(problem: Problem, y: Any, solver: SolverName | Solver = "auto", cer
     solver : str or Solver
         As `blue` takes it.
     certify : bool
-        Whether to prove, without any solver, how far the values are from the best ones, and to refine them where the
-        proof leaves more than 1e-9 standard errors open. ``info.exact`` then means that there is a proof.
+        Whether to prove, without any solver, how far the values are from the best ones, and to refine them where that
+        leaves more than 1e-9 standard errors open, and more than rounding. ``info.exact`` then says there is a proof.
 
     Returns
     -------
@@ -214,8 +214,9 @@ class BlueOperator(OverLayouts):
         start = time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
-            x, info, proof = P._proved(y, lambda x: self._judged(y, x))
-            values, observed = (x, x) if P is self else (tabulated(self.problem, x), where_measured(self.problem, x))
+            wanted: Callable[[Float], Float] = (lambda x: x) if P is self else partial(tabulated, self.problem)
+            x, info, proof = P._proved(y, lambda x: self.certificate(y, wanted(x), x))
+            values, observed = wanted(x), x if P is self else where_measured(self.problem, x)
             observed.flags.writeable = False
         else:
             values, info = self._reported(y)
@@ -239,17 +240,16 @@ class BlueOperator(OverLayouts):
         """
         y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
         if self._is_over_observed:
-            return certify(self.problem, y, values)
+            return self._certifier.certify(y, values)
         if observed is None:
             observed = self.over_observed.estimate(y).values
         observed = self.problem.observed.flat(observed, "observed")
         assumed = self.problem.unmeasured & ~self.problem.determined.unmeasured  # each is its own estimate
-        return certified(self.problem.determined, y, np.where(assumed, y, observed), values)
+        return self._certifier.closest(y, np.where(assumed, y, observed), values)
 
-    def _judged(self, y: Float, x: Float) -> Certificate:
-        """The certificate of an estimate (n,) of the observed cells, and of the desired ones that follow from it."""
-        values = x if self._is_over_observed else tabulated(self.problem, x)
-        return self.certificate(y, values, x)
+    @cached_property
+    def _certifier(self) -> Certifier:
+        return Certifier(self.problem.determined)
 
     def _proved(self, y: Float, judge: Judge) -> tuple[Float, Info, Certificate]:
         """The estimate, (n,), where desired tables are the observed ones: refined, with its report and certificate.
@@ -260,7 +260,7 @@ class BlueOperator(OverLayouts):
         start = time.thread_time()
         x, info = self._reported(y)
         with at_most(max(ESTIMATES_A_PROOF * (self._seconds + time.thread_time() - start), PROOF_SECONDS)):
-            x, certificate = proved(y, x, self.matvec, judge)
+            x, certificate = proved(y, x, self.matvec, judge, self.problem.variances)
             if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
                 with suppress(UnsupportedProblemError):
                     found, told, proof = blue(self.problem, Dense())._proved(y, judge)

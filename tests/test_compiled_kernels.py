@@ -234,6 +234,18 @@ def _figures(rng: np.random.Generator) -> tuple[Any, ...]:
     return rows, (x, y), (variance, variance / 2), (high, low), places, error, empty, np.zeros(shape), found
 
 
+def _shared_cells(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Cells and the table that they are summed to, some of each exact or not measured, of which some was moved."""
+    rows, size, start = (int(own) for own in rng.integers(1, 6, 3))
+    into = np.append(rng.permutation(size), rng.integers(0, size, int(rng.integers(0, 20))))
+    own = rng.choice([0.0, 1.0, 2.5, np.inf], (rows, size))
+    variance = rng.choice([0.0, 1.0, 3.0], (rows, start + into.size + 2))
+    variance[rng.random(variance.shape) < rng.choice([0.0, 0.1])] = np.inf
+    known = rng.normal(size=(rows, size)) if rng.random() < 0.5 else np.zeros((0, 0))
+    said = rng.normal(size=(2, *variance.shape)) * np.array([1.0, 1e-17])[:, None, None]
+    return into, start, own, known, variance, said, np.zeros((rows, size))
+
+
 def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     d, n, moves = 7, 5, 9
     cells = sparse.csc_array(rng.integers(-1, 2, (d, moves)) * (rng.random((d, moves)) < 0.5))
@@ -275,6 +287,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
     "blue_solvers.verification.certificate_sums.judge": (_figures, 1e-14),
+    "blue_solvers.verification.moved_back.move_shares": (_shared_cells, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.share_out": (_shares_to_values, 1e-14),

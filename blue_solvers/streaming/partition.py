@@ -113,9 +113,9 @@ def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations |
     if not design.equal_to:
         return None
     with suppress(NotCertifiedError):
-        nothing, places = np.zeros(problem.observed.size), problem.domain.spine.members
+        places = problem.domain.spine.members
         made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(design.estimated)]
-        known = problem_places(problem, nothing, nothing, made)
+        known = problem_places(problem, made)
         if known.nest:
             return ExactCombinations.of(problem, known, {design.key(own): own for own in design.estimated})
     return None

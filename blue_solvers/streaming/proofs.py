@@ -21,7 +21,7 @@ from blue_solvers.verification.by_sums import sum_up_part
 from blue_solvers.verification.certificate import certificate_of
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.fit_of_parts import FitOfParts
-from blue_solvers.verification.placed_tables import ChildSummary, CombinedCells, LevelTable, Unread
+from blue_solvers.verification.placed_tables import ChildSummary, CombinedCells, Figures, LevelTable, Unread
 from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
@@ -115,7 +115,7 @@ def _summed_up(
     if finest is None:
         raise NotCertifiedError(f"no measured table at {design.levels[-1]} holds all others")
     claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
-    level_tables = list[LevelTable]()
+    level_tables, tables = list[LevelTable](), dict[str, tuple[Rows, Rows]]()
     values = claim.values or part.values
     for i, (level, table) in enumerate(design.observed):
         if not part.count(level):
@@ -123,18 +123,21 @@ def _summed_up(
         x = claimed.pop((level, table), None)
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
-        placed = LevelTable(design.key((level, table)), level, table, part.variances[i][:, None], values[i], x)
+        placed = LevelTable(design.key((level, table)), level, table, part.variances[i][:, None])
         if claim.multipliers is not None:
-            placed.combined = CombinedCells.of(part.combined(i), claim.multipliers)
+            placed.combined = CombinedCells.of(part.combined(i))
         level_tables.append(placed)
+        tables[placed.key] = x, values[i]
     for (level, table), x in claimed.items():
-        unmeasured = LevelTable.unmeasured(level, table, part.count(level))
-        level_tables.append(replace(unmeasured, key=design.key((level, table)), x=x))
+        placed = replace(LevelTable.unmeasured(level, table, part.count(level)), key=design.key((level, table)))
+        level_tables.append(placed)
+        tables[placed.key] = x, x
+    figures = Figures(tables) if claim.multipliers is None else Figures(tables, claim.multipliers)
     zeros = None
     if design.zero_axes or part.empty.any():
         zeros = StructuralZeros.of(design.schema, design.zero_axes, design.empty_cells(part.empty).empty)
     tree = part.parent, part.level_of
-    return sum_up_part(design.schema, design.levels, finest, *tree, level_tables, zeros, summaries, is_top)
+    return sum_up_part(design.schema, design.levels, finest, *tree, level_tables, figures, zeros, summaries, is_top)
 
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:

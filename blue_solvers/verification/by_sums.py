@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
-from blue_solvers.verification.placed_tables import ChildSummary, LevelTable
+from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
 from blue_solvers.verification.problem_places import Claim, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.wide import Separated, are_of_groups
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros
@@ -20,7 +22,58 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
 
-def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
+class ProblemToProve:
+    """A problem, in the schema's order, with what proofs of all answers to it have in common.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._places: dict[tuple[tuple[int, ...], bytes], PlacedTables] = {}
+
+    @cached_property
+    def noise(self) -> WeighedNoise:
+        """Its noise."""
+        return WeighedNoise.of(self.problem)
+
+    @cached_property
+    def contrasts(self) -> Separated | None:
+        """Its tables by their variables; None where it is more than tables of one place, each of one variance."""
+        try:
+            return Separated(self.problem, self.noise)
+        except NotCertifiedError:
+            return None
+
+    @cached_property
+    def has_groups(self) -> bool:
+        """Whether some observed table has groups of levels."""
+        return bool(are_of_groups(self.problem).any())
+
+    def places(self, made: Sequence[Claim], x: Float) -> PlacedTables:
+        """Its places, for claims of these tables, and of observed cells as x, (n,).
+
+        Raises
+        ------
+        NotCertifiedError
+            If no tables of the leaves hold all others.
+        """
+        said = ~np.isnan(x) if self.problem.has_unmeasured else np.ones(x.size, dtype=bool)
+        said = np.logical_or.reduceat(said, self.problem.observed.offsets[:-1])
+        key = tuple(claim.index for claim in made), said.tobytes()
+        if key not in self._places:
+            found = problem_places(self.problem, made, said)
+            if self.problem.noise.covariance is not None:
+                for placed in found.level_tables:
+                    if placed.place.stop <= x.size:  # the others are claims
+                        placed.least = np.square(self.noise.least[placed.place]).reshape(-1, placed.table.size)
+            self._places[key] = found
+        return self._places[key]
+
+
+def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Claim] = ()) -> tuple[float, float]:
     """Bound and violation, from y and x, (n,), where tables of the leaves hold all others, both in standard errors.
 
     Raises
@@ -28,18 +81,23 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
     NotCertifiedError
         If there are none, it would be too large, or what is known exactly is contradicted.
     """
-    schema, has_equalities = problem.domain.schema, problem.has_equalities
-    if has_equalities and problem.areas is None and problem.noise.covariance is not None:
+    problem = posed.problem
+    schema, has_equalities, is_correlated = problem.domain.schema, problem.has_equalities, problem.is_correlated
+    if has_equalities and problem.areas is None and is_correlated:
         raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
-    places = problem_places(problem, y, x, made)
+    places, figures = posed.places(made, x), np.concatenate([x, *(claim.figures for claim in made)]) if made else x
+    tables = {}
+    for placed in places.level_tables:
+        own = figures[placed.place].reshape(-1, placed.table.size)
+        tables[placed.key] = own, y[placed.place].reshape(own.shape) if placed.place.stop <= y.size else own
     by_combinations = places.nest or not (problem.exact.any() or problem.has_zeros or has_equalities)
-    if by_combinations and not has_equalities and problem.noise.covariance is None:
-        sums = MovedResiduals(places).finish()
+    if by_combinations and not has_equalities and not is_correlated:
+        sums = MovedResiduals(places, Figures(tables)).finish()
         return sums.bound(places.tables, schema, sums.all_left()), sums.violation
-    noise, off, remains = WeighedNoise.of(problem), 0.0, np.zeros(y.size)
+    noise, off, rho = posed.noise, 0.0, None
     known = KnownExactly(problem, noise, places, y) if has_equalities or not by_combinations else None
     pulls = known is not None and known.values.size > 0
-    if noise.correlated is not None or pulls:
+    if is_correlated or pulls:
         rho, off = noise.weighted(y - x)
         if known is not None and pulls:
             rows, multipliers = known.rows, known.multipliers(rho)
@@ -48,17 +106,11 @@ def certify_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim] 
                 multipliers = multipliers[multipliers.size - rows.shape[0] :]
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
-        for placed in places.level_tables:
-            shape, own = (-1, placed.table.size), placed.place
-            if own.stop <= y.size:  # the others are claims
-                placed.rho = rho[own].reshape(shape)
-                if noise.correlated is not None:
-                    placed.least, placed.left = np.square(noise.least[own]).reshape(shape), remains[own].reshape(shape)
-    figures = np.concatenate([x, *(claim.figures for claim in made)])
-    proof = MovedResiduals(places, 0 if by_combinations else figures.size)
+    remains = np.zeros(y.size) if is_correlated else None
+    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains), 0 if by_combinations else figures.size)
     sums = proof.finish()
     left = sums.all_left() + off
-    if noise.correlated is not None:
+    if remains is not None:
         left = noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
     if known is None or by_combinations:
         combinations = ExactCombinations.of(problem, places, places.tables) if has_equalities else None
@@ -95,6 +147,7 @@ def sum_up_part(
     parent: Index,
     level_of: Index,
     level_tables: Sequence[LevelTable],
+    figures: Figures,
     zeros: StructuralZeros | None,
     summaries: Mapping[int, ChildSummary],
     finish: bool,
@@ -112,6 +165,8 @@ def sum_up_part(
         As `LevelledTree` takes them; geounits by level, the root first.
     level_tables : sequence of LevelTable
         Their levels are those of `levels`.
+    figures : Figures
+        Of these tables.
     zeros : StructuralZeros or None
         Of these geounits.
     summaries : mapping of int to ChildSummary
@@ -129,5 +184,5 @@ def sum_up_part(
     tree = LevelledTree(parent, level_of - first, levels[first:])
     for placed in level_tables:
         placed.level -= first
-    proof = MovedResiduals(tree_places(schema, tree, finest[first:], level_tables, zeros, summaries))
+    proof = MovedResiduals(tree_places(schema, tree, finest[first:], level_tables, zeros, summaries), figures)
     return (proof.finish(), None) if finish else proof.hand_over()

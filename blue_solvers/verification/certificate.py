@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.verification.by_sums import certify_by_sums
+from blue_solvers.verification.by_sums import ProblemToProve, certify_by_sums
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
@@ -19,11 +19,10 @@ from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.weighed_noise import (
     FinalError,
     NotCertifiedError,
-    WeighedNoise,
     measured_vector,
     numbers_over,
 )
-from blue_solvers.verification.wide import Separated, are_of_groups, certify_wide
+from blue_solvers.verification.wide import certify_wide
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.relations.marginals import Margin, refines
@@ -78,7 +77,6 @@ class Certificate:
         return f"not certified: {self.reason}" + (f" ({self.piece})" if self.piece else "")
 
 
-@np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
 def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
     """Bound how far any answer is from the best linear unbiased estimate. No solver takes part.
 
@@ -115,25 +113,61 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     >>> print(certify(problem, [4.0, 1.0, 2.0], [3.0, 1.0, 2.0]))
     not proved (bound 0.8)
     """
-    y, x = _cells(problem, y, "y"), _cells(problem, x, "x")
-    wanted = None if desired is None else _wanted(problem, desired)
-    order = in_schema_order(problem)
-    problem, y, x = order.problem, y[order.observed], x[order.observed]
-    wanted = None if wanted is None else wanted[order.desired]
-    tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
-    if tree is not None and holds_all(tree.problem, []):  # of others of the spine nothing is said
-        problem = tree.problem
-        wanted = None if wanted is None else _laid_out(wanted, tree.desired, problem.desired.size)
-        x = _laid_out(x, tree.observed, problem.observed.size)
-        y = _laid_out(y, tree.observed, problem.observed.size, 0.0)  # the others were not measured
-    elif (nodes := _over_areas(problem)) is not None:
-        problem, own = nodes
-        y, x = y[own], x[own]
-    try:
-        bound, violation = _bounded(problem, y, x, [] if wanted is None else claims(problem, x, wanted))
-    except NotCertifiedError as refusal:
-        return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
-    return judged(bound, violation)
+    return Certifier(problem).certify(y, x, desired)
+
+
+class Certifier:
+    """Certificates of answers to one problem, which keeps what they have in common.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._given, self._order = problem, in_schema_order(problem)
+        problem = self._order.problem
+        tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
+        self._tree = tree if tree is not None and holds_all(tree.problem, []) else None  # nothing is said of the rest
+        areas = None if self._tree else _over_areas(problem)
+        self._nodes = None if areas is None else areas[1]
+        self._posed = ProblemToProve(self._tree.problem if self._tree else areas[0] if areas else problem)
+
+    def closest(
+        self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None, enough: float = SMALL
+    ) -> Certificate:
+        """As `certify`, of (n,), (n,) and (m,); where that is more than `enough`, perhaps without some cells.
+
+        The smaller bound of two: in the other nothing is said of cells that were not measured.
+        """
+        found = self.certify(y, x, desired)
+        if not self._given.has_unmeasured or _size(found) <= enough:
+            return found
+        unsaid = np.where(self._given.unmeasured, np.nan, self._given.observed.flat(x, "x"))
+        return min(self.certify(y, unsaid, desired), found, key=_size)
+
+    @np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
+    def certify(self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
+        """As the function of that name, of y and x, (n,), and the desired cells, (m,)."""
+        y, x = _cells(self._given, y, "y"), _cells(self._given, x, "x")
+        wanted = None if desired is None else _wanted(self._given, desired)[self._order.desired]
+        problem, y, x = self._posed.problem, y[self._order.observed], x[self._order.observed]
+        if self._tree is not None:
+            wanted = None if wanted is None else _laid_out(wanted, self._tree.desired, problem.desired.size)
+            x = _laid_out(x, self._tree.observed, problem.observed.size)
+            y = _laid_out(y, self._tree.observed, problem.observed.size, 0.0)  # the others were not measured
+        elif self._nodes is not None:
+            y, x = y[self._nodes], x[self._nodes]
+        try:
+            bound, violation = _bounded(self._posed, y, x, [] if wanted is None else claims(problem, x, wanted))
+        except NotCertifiedError as refusal:
+            return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
+        return judged(bound, violation)
+
+
+def _size(certificate: Certificate) -> float:
+    """Of its bound; infinite without one."""
+    return np.inf if certificate.bound is None else certificate.bound
 
 
 def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
@@ -153,19 +187,20 @@ def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
     return Problem(Schema({"node": 1}), observed, areas=areas), np.concatenate([sums, alone])
 
 
-def _bounded(problem: Problem, y: Float, x: Float, made: list[Claim]) -> Bounds:
+def _bounded(posed: ProblemToProve, y: Float, x: Float, made: list[Claim]) -> Bounds:
     """By sums, of y and x, (n,); where these prove little, or nothing, by a list of counts too, if figures are few."""
+    problem = posed.problem
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
     both = few and problem.equalities is None
-    proofs = [_bounded_by_sums] * problem.is_tabular + [certify_listed]
+    proofs = [_bounded_by_sums] * problem.is_tabular + [_bounded_by_list]
     if few and not both:  # sums allow figures for what equalities are off by, a list follows it
         proofs.reverse()
     found, refusals = list[Bounds](), list[NotCertifiedError]()
     for proof in proofs:
-        if proof is certify_listed and not _may_be_listed(problem, made, few):
+        if proof is _bounded_by_list and not _may_be_listed(problem, made, few):
             continue
         try:
-            found.append(proof(problem, y, x, made))
+            found.append(proof(posed, y, x, made))
         except FinalError:
             raise
         except NotCertifiedError as refusal:
@@ -183,23 +218,24 @@ def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
     return needed and can_be_listed(problem, made)
 
 
-def _bounded_by_sums(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
+def _bounded_by_list(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
+    """Of y and x, (n,), by a list of counts."""
+    return certify_listed(posed.problem, y, x, made)
+
+
+def _bounded_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
     """Tables of one place by contrasts, but large ones, or groups, that one holds by cells, as others; y, x are (n,).
 
     Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
     """
-    by_cells = problem.observed.size > LARGE_TABLES * len(problem.observed_tables) or are_of_groups(problem).any()
-    if not problem.has_only_tables or (by_cells and holds_all(problem, made)):
-        return certify_by_sums(problem, y, x, made)
-    noise = WeighedNoise.of(problem)
-    try:
-        family = Separated(problem, noise)
-    except NotCertifiedError:
-        return certify_by_sums(problem, y, x, made)
-    found = certify_wide(problem, noise, family, y, x, made)
-    if family.groups and found[0] > SMALL:
+    problem = posed.problem
+    by_cells = problem.observed.size > LARGE_TABLES * len(problem.observed_tables) or posed.has_groups
+    if not problem.has_only_tables or (by_cells and holds_all(problem, made)) or posed.contrasts is None:
+        return certify_by_sums(posed, y, x, made)
+    found = certify_wide(problem, posed.noise, posed.contrasts, y, x, made)
+    if posed.contrasts.groups and found[0] > SMALL:
         with suppress(NotCertifiedError):
-            return min(found, certify_by_sums(problem, y, x, made))
+            return min(found, certify_by_sums(posed, y, x, made))
     return found
 
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
-from blue_solvers.verification.placed_tables import Leaves, PlacedTables
+from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float
 
 
 class LeafCells:
@@ -18,23 +18,18 @@ class LeafCells:
     Parameters
     ----------
     places : PlacedTables
+    figures : Figures
 
     Attributes
     ----------
-    inner : list of ndarray of int
-        By level the places that are no leaves.
     total : list of Cells
         By level sums over leaves, of the tables that hold all others; of no places where all are leaves.
     error : list of ndarray, (rows,)
         By how much a sum of any cells of a place may be off.
     """
 
-    def __init__(self, places: PlacedTables) -> None:
-        self.places = places
-        inner = [np.ones(level.rows, dtype=bool) for level in places.levels]
-        for some in places.leaves:
-            inner[some.level][some.rows] = False
-        self.inner: list[Index] = [np.flatnonzero(own) for own in inner]
+    def __init__(self, places: PlacedTables, figures: Figures) -> None:
+        self.places, self._figures = places, figures.tables
         self._filled: dict[int, Cells] = {}
         if self._sum_up() and places.nest:
             self._fill_in()
@@ -46,7 +41,9 @@ class LeafCells:
     def _sum_up(self) -> bool:
         """Whether nothing is said of some leaves' cells."""
         levels, lacks = self.places.levels, False
-        self.total = [level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.inner, strict=True)]
+        self.total = [
+            level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.places.inner, strict=True)
+        ]
         self.error = [np.zeros(own.shape[1]) for own in self.total]
         count = sum(some.rows.size for some in self.places.leaves) + len(levels)
         rounding = sum_rounding(count, max(level.width for level in levels))
@@ -80,13 +77,14 @@ class LeafCells:
         level = self.places.levels[some.level]
         if not all(placed.key for placed in level.own):
             raise NotCertifiedError(f"no table at {level.name} holds all others")
-        cells = side_by_side([np.asarray(placed.x[some.here], dtype=float) for placed in level.own], level.columns)
+        claimed = [self._figures[placed.key][0][some.here] for placed in level.own]
+        cells = side_by_side([np.asarray(own, dtype=float) for own in claimed], level.columns)
         if some.margins is not None:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
         variance = level.own[0].variance[some.here]
         if not variance.all():
-            cells = np.where(variance == 0, level.own[0].y[some.here], cells)
+            cells = np.where(variance == 0, self._figures[level.own[0].key][1][some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
 
@@ -121,9 +119,9 @@ class LeafCells:
         """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
         for above, level in reversed(list(enumerate(self.places.levels))):
             total, placed = self.total[above], level.own[0]
-            if not total.size:
+            if not total.size or not placed.key:
                 continue
-            x = placed.x[:]
+            x = self._figures[placed.key][0][:]
             lacking = np.isnan(total[0]) & np.isfinite(x)
             reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
             some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}
@@ -152,3 +150,11 @@ def sizes_of(cells: Cells) -> Float:
 def lengths_of(cells: Cells) -> Float:
     """Of rows, (rows,): no cell is larger."""
     return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
+
+
+def weighed(cells: Float, variance: Float) -> float:
+    """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
+    if np.isfinite(variance).all():
+        return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
+    with np.errstate(invalid="ignore"):
+        return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

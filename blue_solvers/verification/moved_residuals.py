@@ -17,10 +17,12 @@ import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, plus, spread, sum_rounding
-from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of
+from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
+from blue_solvers.verification.moved_back import contiguous, put_back
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
+    Figures,
     Leaves,
     Level,
     LevelTable,
@@ -34,6 +36,7 @@ from constraint_builders.relations.marginals import refines
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
+MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
 ROUNDS = 4  # of moving back, while that halves what is left
 
 
@@ -43,6 +46,7 @@ class MovedResiduals:
     Parameters
     ----------
     places : PlacedTables
+    figures : Figures
     keep : int
         Number of figures, of which `sums` and `apart` are kept; 0 for none.
 
@@ -53,16 +57,18 @@ class MovedResiduals:
         Of the leaves' cells, and how far figures are off them.
     """
 
-    def __init__(self, places: PlacedTables, keep: int = 0) -> None:
-        self.places, self.totals, self.cells = places, CertificateSums(), LeafCells(places)
+    def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0) -> None:
+        self.places, self.figures = places, figures
+        self.totals, self.cells = CertificateSums(), LeafCells(places, figures)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
         self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
+        self._keeps = sum(own.rows.size * places.levels[own.level].width for own in places.leaves) <= MOST_KEPT
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
-        for number, (level, rows) in enumerate(zip(places.levels, self.cells.inner, strict=True)):
+        for number, (level, rows) in enumerate(zip(places.levels, self.places.inner, strict=True)):
             total = self.cells.total[number]
             said = np.zeros(total.shape)
             if level.level_tables and rows.size:
@@ -107,16 +113,17 @@ class MovedResiduals:
             own = placed is level.own[placed.cover]
             here = np.ascontiguousarray(empty[:, level.columns[placed.cover]] if own and empty.size else NONE_EMPTY)
             total, rho = (level.of(placed, cells, count) for cells in (vector, said))
-            figures, noise = placed.figures, (placed.variance, placed.least)
+            figures, noise = self.figures.of(placed), (placed.variance, placed.least)
             high, low = (np.ascontiguousarray(half) for half in total)
             found = known.found, known.tables.setdefault(placed.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
             weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
-            if placed.rho is not None:
-                known.found[5], weighted = rounded, placed.rho[rows]
-            elif placed.combined is not None:
-                known.found[5] += placed.combined.pull(weighted, placed.variance[rows], rows)
+            if (given := self.figures.part(self.figures.rho, placed)) is not None:
+                known.found[5], weighted = rounded, given[rows]
+            elif placed.combined is not None and self.figures.multipliers.size:
+                multipliers = self.figures.multipliers
+                known.found[5] += placed.combined.pull(weighted, multipliers, placed.variance[rows], rows)
             rho[0] = weighted
             if sums is None:
                 continue
@@ -157,7 +164,7 @@ class MovedResiduals:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
         error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = _weighed(np.broadcast_to(error, said[0].shape), finite(variance))
+        self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(variance))
         self._drop(some, level, said, variance)
         return said, variance
 
@@ -182,38 +189,41 @@ class MovedResiduals:
         some = self.places.leaves[number]
         if number in self._kept:
             return self._kept[number].copy()
+        level = self.places.levels[some.level]
         sums = None if number in self._judged else self.cells.of(number)
         self._judged.add(number)
         self.totals.has_empty |= some.empty.size > 0
         are_cells = some.margins is None and not self.cells.is_filled(number)
-        return self._look_at(self.places.levels[some.level], some.rows, sums, are_cells, some.empty)
+        said = self._look_at(level, some.rows, sums, are_cells, some.empty)
+        if self._keeps and len(level.level_tables) > 1:
+            self._kept[number] = said.copy()
+        return said
 
     def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
         """Move to tables of the leaves that are known exactly what they take of (2, leaves, cells), at no cost."""
-        for placed in level.others if some.told is None else level.level_tables:
-            own = placed.variance[some.rows]
-            if not own.all():
-                level.put_back(placed, np.where(own == 0, 0.0, np.inf), said, variance)
+        for placed in level.exact:
+            own = placed.variance[some.here]
+            if not own.all() and (some.told is not None or placed is not level.own[placed.cover]):
+                put_back(level, placed, np.where(own == 0, 0.0, np.inf), said, variance)
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
         self.totals.left, self.totals.returned = 0.0, {}
-        for placed in self.places.level_tables:
-            if placed.left is not None:
-                placed.left[:] = 0.0
+        if self.figures.left is not None:
+            self.figures.left[:] = 0.0
         self._hand_on()
         for number, some in enumerate(self.places.leaves):
             require_time()
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
-            level_tables = level.others if some.told is None else level.level_tables
-            for placed in level_tables if careful else ():
-                own = placed.variance[some.rows]
-                if (np.isfinite(own) & (own > 0)).any():
-                    self._leave(placed, some.rows, level.put_back(placed, own, said, variance))
+            variance = contiguous(variance) if careful else variance
+            for placed in level.noisy if careful else ():
+                if some.told is not None or placed is not level.own[placed.cover]:
+                    own = placed.variance[some.here]
+                    self._leave(placed, some.here, put_back(level, placed, own, said, variance))
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
-                self.totals.returned[level.name] = before + _weighed(said[0], variance)
+                self.totals.returned[level.name] = before + weighed(said[0], variance)
                 continue
             lost = np.where(np.isinf(variance), said[0], 0.0)
             if lost.any():  # where something else is known exactly rounding leaves what nothing takes
@@ -227,35 +237,36 @@ class MovedResiduals:
         for number, level in enumerate(self.places.levels):
             for placed in level.level_tables:
                 if placed.key in self._put:
-                    self._leave(placed, self.cells.inner[number], self._put[placed.key])
+                    self._leave(placed, self.places.inner[number], self._put[placed.key])
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals, (rows, cells), in cells of a table."""
         variance = placed.variance[rows]
-        self.totals.left += _weighed(cells, variance)
-        if placed.left is not None:
-            placed.left[rows] = np.where(variance > 0, cells, 0.0)
+        self.totals.left += weighed(cells, variance)
+        if (left := self.figures.part(self.figures.left, placed)) is not None:
+            left[rows] = np.where(variance > 0, cells, 0.0)
 
     def _move_back(self, first: int) -> None:
         """Leave residuals where they are; where that is much, move to the areas of levels what they have in common.
 
         Tables that are known exactly come first, and then all.
         """
-        square, levels = self._left(careful=False), range(first, len(self.places.levels))
-        if self._is_little(square):
-            return
+        square = self._left(careful=False)
+        levels = [number for number in range(first, len(self.places.levels)) if self._measured(number)]
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
                 break
-            for numbers in [tried] if self.places.nest else [[number] for number in tried]:
+            before = square
+            for numbers in [tried] * bool(tried) if self.places.nest else [[number] for number in tried]:
                 self._take_back(numbers, free=tried is exact)
-            before, square = square, self._left(careful=False)
+            if tried:
+                square = self._left(careful=False)
             if tried is not exact and not self._is_little(square):
                 square = self._left(careful=True)
-                if square > before / 4:
+                if square > before / 4 or not tried:
                     break
 
     def _is_little(self, square: float) -> bool:
@@ -265,7 +276,7 @@ class MovedResiduals:
 
     def _measured(self, number: int) -> list[LevelTable]:
         """Tables of a level that were measured in places that are no leaves."""
-        level_tables, rows = self.places.levels[number].level_tables, self.cells.inner[number]
+        level_tables, rows = self.places.levels[number].level_tables, self.places.inner[number]
         return [placed for placed in level_tables if np.isfinite(placed.variance[rows]).any()]
 
     def _take_back(self, numbers: Sequence[int], free: bool) -> None:
@@ -275,7 +286,7 @@ class MovedResiduals:
         """
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
-            rows, said = self.cells.inner[number], self._said[number]
+            rows, said = self.places.inner[number], self._said[number]
             taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
@@ -288,7 +299,7 @@ class MovedResiduals:
             for placed in self._measured(number):
                 own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
-                share = level.put_back(placed, own, mean, variance, known)
+                share = put_back(level, placed, own, mean, variance, known)
                 self._put[placed.key] = share if known is None else known + share
             for part in mean:
                 plus(moved, part)
@@ -382,11 +393,3 @@ class MovedResiduals:
         finest = self.places.levels[0].tables[0]
         held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
         return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]
-
-
-def _weighed(cells: Float, variance: Float) -> float:
-    """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
-    if np.isfinite(variance).all():
-        return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
-    with np.errstate(invalid="ignore"):
-        return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

@@ -5,7 +5,7 @@ A spine is the case where areas nest; a part of one is a spine whose leaves may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -21,11 +21,8 @@ from blue_solvers.verification.compensated_sums import (
     Cells,
     Reach,
     add_up,
-    finite,
-    plus,
     side_by_side,
     spread_out,
-    summed,
 )
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders import Schema
@@ -49,24 +46,49 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class CombinedCells:
-    """The cells of a table that combinations speak of.
+class Figures:
+    """What was measured and what is claimed.
 
     Attributes
     ----------
-    weights : coo_array, (k, geounits * cells)
+    tables : mapping of str to (x, y)
+        By the keys of tables what is claimed, NaN where nothing is, and what was measured, (G, cells) each, or what
+        gives rows of it when they are asked for.
     multipliers : ndarray, (k,)
-        Of the combinations.
+        Of the combinations of cells that are known exactly.
+    rho, left : ndarray, (n,), optional
+        The weighted residuals of all observed cells, where they are not (y - x) / variance, and where what is left of
+        them goes.
     """
 
+    tables: Mapping[str, tuple[Float | Unread, Float | Unread]]
+    multipliers: Float = field(default_factory=lambda: NO_WEIGHTS)
+    rho: Float | None = None
+    left: Float | None = None
+
+    def of(self, placed: LevelTable) -> tuple[Float, Float]:
+        """What is claimed and was measured of a table in all places."""
+        x, y = (np.ascontiguousarray(own[:], dtype=float) for own in self.tables[placed.key])
+        return x, y
+
+    @staticmethod
+    def part(vector: Float | None, placed: LevelTable) -> Float | None:
+        """A table's part of a vector, (n,), as a view, (G, cells); None where it has none."""
+        if vector is None or not 0 < placed.place.stop <= vector.size:
+            return None
+        return vector[placed.place].reshape(-1, placed.table.size)
+
+
+@dataclass(frozen=True)
+class CombinedCells:
+    """The cells of a table that combinations speak of: their weights, (k, geounits * cells)."""
+
     weights: sparse.coo_array
-    multipliers: Float
 
     @classmethod
-    def of(cls, share: sparse.csr_array, multipliers: Float | None = None) -> CombinedCells | None:
+    def of(cls, share: sparse.csr_array) -> CombinedCells | None:
         """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
-        multipliers = np.zeros(share.shape[0]) if multipliers is None else multipliers
-        return cls(share.tocoo(), multipliers) if share.nnz else None
+        return cls(share.tocoo()) if share.nnz else None
 
     def among(self, here: Index, cells: int) -> sparse.csr_array:
         """Weights of the cells of some geounits, (k, geounits * cells)."""
@@ -76,16 +98,16 @@ class CombinedCells:
         place = order[np.minimum(np.searchsorted(here, own, sorter=order), here.size - 1)]
         chosen = np.flatnonzero(here[place] == own)
         entries = self.weights.data[chosen], (row[chosen], (place * cells + cell)[chosen])
-        return sparse.csr_array(entries, shape=(self.multipliers.size, here.size * cells))
+        return sparse.csr_array(entries, shape=(self.weights.shape[0], here.size * cells))
 
-    def pull(self, q: Float, variance: Float, here: Index) -> float:
-        """Take multipliers off weighted residuals, (geounits, cells); gives the squared rounding of that, weighed."""
+    def pull(self, q: Float, multipliers: Float, variance: Float, here: Index) -> float:
+        """Take multipliers, (k,), off weighted residuals, (geounits, cells); gives its squared rounding, weighed."""
         weights = self.among(here, q.shape[1])
-        pulled = (weights.T @ self.multipliers).reshape(q.shape)
-        sizes = (abs(weights).T @ abs(self.multipliers)).reshape(q.shape)
+        pulled = (weights.T @ multipliers).reshape(q.shape)
+        sizes = (abs(weights).T @ abs(multipliers)).reshape(q.shape)
         noise = np.where(np.isfinite(variance), variance, 0.0)  # the others were not measured, or are known exactly
         q -= np.where(noise > 0, pulled, 0.0)
-        rounding = ROUNDING * (self.multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
+        rounding = ROUNDING * (multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
         return float(np.sum(rounding**2 * noise))
 
     def sums(self, here: Index, x: Float, off: Float) -> Long:
@@ -114,12 +136,8 @@ class LevelTable:
     table : Table
     variance : ndarray, (G, 1) or (G, cells)
         0 exact, ``inf`` not measured.
-    y, x : ndarray (G, cells), or what gives its rows when they are asked for
-        What was measured, and what is claimed; NaN where nothing is.
     least : ndarray
         Of the same shape as `variance`, which it is by default: a diagonal below the covariance.
-    rho, left : ndarray (G, cells), optional
-        The weighted residuals, where they are not (y - x) / variance, and where what is left of them goes.
     combined : CombinedCells, optional
         What combinations of cells that are known exactly say of it.
     place : slice
@@ -136,11 +154,7 @@ class LevelTable:
     level: int
     table: Table
     variance: Float
-    y: Float | Unread
-    x: Float | Unread
     least: Float = field(default_factory=lambda: NOTHING)
-    rho: Float | None = None
-    left: Float | None = None
     combined: CombinedCells | None = None
     place: slice = field(default_factory=lambda: slice(0))
     cover: int = 0
@@ -154,14 +168,7 @@ class LevelTable:
     @classmethod
     def unmeasured(cls, level: int, table: Table, rows: int, cover: int = 0) -> LevelTable:
         """Of which nothing is said."""
-        nothing = np.broadcast_to(np.nan, (rows, table.size))
-        return cls("", level, table, np.full((rows, 1), np.inf), np.zeros(nothing.shape), nothing, cover=cover)
-
-    @property
-    def figures(self) -> tuple[Float, Float]:
-        """`x` and `y` of all places."""
-        x, y = (np.ascontiguousarray(own[:], dtype=float) for own in (self.x, self.y))
-        return x, y
+        return cls("", level, table, np.full((rows, 1), np.inf), cover=cover)
 
     @cached_property
     def of_cover(self) -> Index:
@@ -225,6 +232,16 @@ class Level:
         self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
         self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
 
+    @cached_property
+    def exact(self) -> list[LevelTable]:
+        """Those of its tables that are known exactly in some place."""
+        return [placed for placed in self.level_tables if not placed.variance.all()]
+
+    @cached_property
+    def noisy(self) -> list[LevelTable]:
+        """Those that were measured with noise in some place."""
+        return [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
+
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
         return self._by_row * rows + self._fixed
@@ -262,29 +279,6 @@ class Level:
     def room(self, rows: int | None = None) -> Cells:
         """Zeros for cells of some places, of all by default, and for what these lose by rounding."""
         return np.zeros((2, self.rows if rows is None else rows, self.width))
-
-    def put_back(
-        self, placed: LevelTable, own: Float, said: Cells, variance: Float, known: Float | None = None
-    ) -> Float:
-        """Move to a table, whose variances are `own`, the share that leaves least: gives it, (rows, cells).
-
-        `known` is what was moved there before.
-        """
-        noise, columns, into = finite(variance), self.columns[placed.cover], placed.of_cover
-        size, here = placed.table.size, noise[:, columns]
-        own = np.broadcast_to(own, (len(variance), size))
-        weight, total = (summed(into, size, cells[None])[0] for cells in (here, here * said[0][:, columns]))
-        usable = np.isfinite(own) & (weight > 0)
-        if known is not None:
-            total = total - np.where(usable, own, 0.0) * known
-        share = np.zeros((2, *own.shape))
-        np.divide(total, weight + own, out=share[0], where=usable)
-        if np.isinf(variance).any():
-            row, cell = np.nonzero(np.isinf(variance[:, columns]) & np.isfinite(own[:, into]))
-            share[:, row, into[cell]] = said[:, row, columns.start + cell]  # nothing else takes it there
-        for part in share:
-            plus(said[:, :, columns], -part[:, into])
-        return share[0]
 
 
 @dataclass
@@ -370,6 +364,14 @@ class PlacedTables:
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
+
+    @cached_property
+    def inner(self) -> list[Index]:
+        """By level the places that are no leaves."""
+        inner = [np.ones(level.rows, dtype=bool) for level in self.levels]
+        for some in self.leaves:
+            inner[some.level][some.rows] = False
+        return [np.flatnonzero(own) for own in inner]
 
     @property
     def level_tables(self) -> Iterator[LevelTable]:

@@ -23,7 +23,7 @@ from blue_solvers.verification.placed_tables import (
 )
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.spine import ONE_PLACE
@@ -182,42 +182,43 @@ def _areas(
     return found
 
 
-def problem_places(problem: Problem, y: Float, x: Float, made: Sequence[Claim] = ()) -> PlacedTables:
-    """Of a problem, of whose observed cells y and x are measured and claimed, (n,).
+def problem_places(problem: Problem, made: Sequence[Claim] = (), said: Flags | None = None) -> PlacedTables:
+    """Of a problem, with tables of which figures are claimed; `said` tells of which observed ones some are, (tables,).
 
     Raises
     ------
     NotCertifiedError
         If no tables of the leaves hold all others.
     """
-    level_tables, finest = _level_tables(problem, y, x, made), holds_all(problem, made)
+    level_tables, finest = _level_tables(problem, made), holds_all(problem, made)
     if finest is None:
-        return _crossing_places(problem, level_tables)
+        said = np.ones(len(problem.observed_tables), dtype=bool) if said is None else said
+        return _crossing_places(problem, level_tables, said)
     return tree_places(problem.domain.schema, problem.domain.spine, finest, level_tables, problem.zeros)
 
 
-def _level_tables(problem: Problem, y: Float, x: Float, made: Sequence[Claim]) -> list[LevelTable]:
-    """The observed tables, of y and x, (n,), and those that are claimed."""
-    by_geounit, level_tables, start = problem.geounit_variances, [], y.size
+def _level_tables(problem: Problem, made: Sequence[Claim]) -> list[LevelTable]:
+    """The observed tables, and those that are claimed."""
+    by_geounit, level_tables, start = problem.geounit_variances, [], problem.observed.size
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
-        cut, shape = problem.observed.block(i), (-1, table.size)
-        own = problem.variances[cut].reshape(shape) if by_geounit is None else by_geounit[i][:, None]
-        values = y[cut].reshape(shape), x[cut].reshape(shape)
-        placed = LevelTable(f"{level} {table.name}", level, table, own, *values, place=cut)
+        cut = problem.observed.block(i)
+        own = problem.variances[cut].reshape(-1, table.size) if by_geounit is None else by_geounit[i][:, None]
+        placed = LevelTable(f"{level} {table.name}", level, table, own, place=cut)
         if problem.equalities is not None:
             placed.combined = CombinedCells.of(problem.equalities[0][:, cut])
         level_tables.append(placed)
     for claim in made:
-        figures, start = claim.figures.reshape(-1, claim.table.size), start + claim.figures.size
-        placed = LevelTable.unmeasured(claim.level, claim.table, len(figures))
-        level_tables.append(
-            replace(placed, key=f"claim {claim.index}", x=figures, place=slice(start - figures.size, start))
-        )
+        size, start = claim.figures.size, start + claim.figures.size
+        placed = LevelTable.unmeasured(claim.level, claim.table, size // claim.table.size)
+        level_tables.append(replace(placed, key=f"claim {claim.index}", place=slice(start - size, start)))
     return level_tables
 
 
-def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable]) -> PlacedTables:
-    """Of areas, a spine or one place: several tables may hold all others, which were measured in all leaves."""
+def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said: Flags) -> PlacedTables:
+    """Of areas, a spine or one place: several tables may hold all others, which were measured in all leaves.
+
+    `said` tells of which observed tables anything is claimed, (tables,).
+    """
     places, schema, last = problem.domain.places, problem.domain.schema, len(problem.domain.places.levels) - 1
     if problem.areas is not None:
         for placed in level_tables:  # other layers of leaves are the leaves too
@@ -229,7 +230,11 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable]) -> Pl
             f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
             "was measured where branches end holds all others: one that does would let sums prove it"
         )
-    in_use = [placed for placed in level_tables if _is_in_use(problem, placed)]
+    in_use = [
+        placed
+        for i, placed in enumerate(level_tables)
+        if i >= said.size or said[i] or np.isfinite(placed.variance).any() or placed.combined is not None
+    ]
     of_leaves = [placed for placed in in_use if placed.level == last]
     tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema)
     if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
@@ -293,13 +298,6 @@ def _level(
         placed.through = min(between, key=lambda other: other.table.size, default=None)
         placed.into = _map(schema, whole if placed.through is None else placed.through.table, placed.table)
     return Level(name, number, rows, tuple(tables), own, described, above or {})
-
-
-def _is_in_use(problem: Problem, placed: LevelTable) -> bool:
-    """Whether measurements, x or equalities say anything of a table."""
-    if np.isfinite(placed.variance).any() or not np.isnan(placed.x[:]).all():
-        return True
-    return bool(problem.has_equalities and abs(problem.equality_rows[0][:, placed.place]).sum() > 0)
 
 
 def _covering_tables(candidates: Sequence[LevelTable], schema: Schema) -> tuple[Table, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.verification.certificate import Certificate, certify
+from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.matrices import FreeCounts, Listed, can_be_listed
 from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
@@ -172,7 +172,7 @@ def certify_variances(
     except NotCertifiedError as refusal:
         return VarianceBounds(chosen, lower, upper, (str(refusal),) * chosen.size)
     centred, weights = _without_right_hand_sides(_measured(problem)), _weights(problem, chosen)
-    sums = unit_noise(problem, chosen)
+    sums, certifier = unit_noise(problem, chosen), Certifier(centred)
     listed = Listed(centred, np.zeros(noise.sd.size)) if can_be_listed(centred) else None
     for k, cell in enumerate(chosen.tolist()):
         if np.isnan(sums[:, k]).any():
@@ -182,21 +182,13 @@ def certify_variances(
             reasons.append(KNOWN)
             upper[k] = 0.0
             continue
-        proof = _closest(centred, sums[:, k], seen[:, k], None if same else claimed[:, k])
+        proof = certifier.closest(sums[:, k], seen[:, k], None if same else claimed[:, k], enough=0.0)
         reasons.append(proof.reason)
         if proof.bound is not None:
             largest = max(float(np.nanmax(abs(own[:, k]), initial=0.0)) for own in (sums, seen, claimed))
             within = proof.bound + _rounding(noise, weights[:, k])
             lower[k], upper[k] = _between(float(claimed[cell, k]), within, EXACT_TO * largest)
     return VarianceBounds(chosen, lower, upper, tuple(reasons))
-
-
-def _closest(problem: Problem, y: Float, x: Float, desired: Float | None) -> Certificate:
-    """The better proof of two, of y and x, (n,): with cells that were not measured, or without."""
-    found = [certify(problem, y, x, desired)]
-    if problem.has_unmeasured:
-        found.append(certify(problem, y, np.where(problem.unmeasured, np.nan, x), desired))
-    return min(found, key=lambda proof: np.inf if proof.bound is None else proof.bound)
 
 
 def _is_known_exactly(listed: Listed | None, weights: Float) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,12 @@ def rounding_of(*counts: Float) -> Float:
     only up to this.
     """
     return EXACT_TO * np.max([abs(np.nan_to_num(own)).max(axis=0, initial=0.0) for own in counts], axis=0)
+
+
+def rounding_beside(x: Float, variances: Float) -> float:
+    """How far rounding may have moved all figures, (n,), in standard deviations of what was measured of each."""
+    sizes = np.divide(abs(x), np.sqrt(variances), out=np.zeros_like(x), where=variances > 0)
+    return float(ROUNDING * np.linalg.norm(np.nan_to_num(sizes)))
 
 
 def least_squares(B: LinearOperator, goal: Float) -> Float:
@@ -186,15 +193,19 @@ class WeighedNoise:
         sd = np.sqrt(sources.variances)
         return cls(sd > 0, sd, sd, None)
 
+    @cached_property
+    def _inverse(self) -> Float:
+        """1 / sd, (n,), 0 where that is."""
+        return reciprocal(self.sd)
+
     def weighted(self, q: Float) -> tuple[Float, float]:
         """Sigma^-1 q, (n,), over the noisy cells, 0 elsewhere, and how far off it may be, in the norm of Sigma.
 
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            inverse = reciprocal(self.sd)
-            part = np.where(self.noisy, q, 0.0) * inverse  # nothing is claimed of some that are not
-            return part * inverse, 6 * ROUNDING * float(np.linalg.norm(part))
+            part = q * self._inverse if self.noisy.all() else np.where(self.noisy, q, 0.0) * self._inverse
+            return part * self._inverse, 6 * ROUNDING * float(np.linalg.norm(part))  # of some nothing is claimed
         q = np.where(self.noisy, q, 0.0)  # nothing is claimed of some that are not
         rho = self._solve(self.correlated, q)
         left = np.where(self.noisy, q - np.asarray(self.correlated @ rho), 0.0)

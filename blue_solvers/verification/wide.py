@@ -40,6 +40,7 @@ from constraint_builders.relations.marginals import cell_map, map_along
 
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 EXTENDED = float(np.finfo(np.longdouble).eps)
+EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Key = tuple[int, ...]
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
@@ -257,9 +258,13 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
         spreading = 4 * ROUNDING * ((levels + 4) * found[table] + found[without])
         moved = (rounding[without] / np.sqrt(levels) + summing + spreading) ** 2
         rounding += np.sqrt(np.bincount(table, moved, rounding.size))  # what steps of one table move is orthogonal
-    apart, own = gaps + (cells - certain), rounding[: claimed.size]
-    worst = np.maximum.reduceat(abs(apart), tables.offsets[:-1])[: claimed.size]
-    return family.norms(apart)[: claimed.size] + own, worst + own, (certain, gaps, rounding)
+    apart, own, starts = gaps, rounding[: claimed.size], tables.offsets[: claimed.size]
+    if certain is not cells:
+        apart = gaps + (cells - certain)
+        found = family.norms(apart)
+    last = tables.offsets[claimed.size]
+    worst = np.maximum(*(extreme.reduceat(apart[:last], starts) * sign for extreme, sign in EXTREMES))
+    return found[: claimed.size] + own, worst + own, (certain, gaps, rounding)
 
 
 def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing) -> tuple[Float, Float]:
@@ -288,8 +293,8 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
     """What is claimed, (S,), with what is known exactly in its place, and sums of these in tables not claimed."""
     tables = family.tables
-    found = cells.copy()
     known, valued = family.steepest == 0, np.zeros(family.steepest.size, dtype=np.bool_)
+    found = cells.copy() if known.any() or not claimed.all() else cells
     valued[: claimed.size] = claimed
     for number in np.flatnonzero(known).tolist():
         own = slice(*tables.offsets[number : number + 2])

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from blue_solvers import blue, certify, estimate, estimates
+from blue_solvers import blue, certify, estimate
 from blue_solvers.verification import Certificate
+from blue_solvers.verification.certificate import Certifier
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
@@ -85,9 +86,9 @@ def test_cells_that_were_not_measured_disprove_nothing(monkeypatch: pytest.Monke
     """Where neither is proved, the reason is what is lacking without them: they may come out as anything."""
     problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": [1.0, np.inf]})
 
-    def refused(problem: Problem, y: np.ndarray, x: np.ndarray, desired: np.ndarray) -> Certificate:
+    def refused(certifier: Certifier, y: np.ndarray, x: np.ndarray, desired: np.ndarray) -> Certificate:
         return Certificate(None, "too little is known" if np.isnan(x).any() else "x contradicts what is known exactly")
 
-    monkeypatch.setattr(estimates, "certify", refused)
-    found = estimates.certified(problem, np.ones(3), np.array([3.0, 1.0, 7.0]), np.array([3.0, 1.0, 2.0]))
+    monkeypatch.setattr(Certifier, "certify", refused)
+    found = Certifier(problem).closest(np.ones(3), np.array([3.0, 1.0, 7.0]), np.array([3.0, 1.0, 2.0]))
     assert found.reason == "too little is known"

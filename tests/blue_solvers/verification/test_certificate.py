@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 import blue_solvers.verification
 from blue_solvers import blue, estimate
 from blue_solvers.verification import certify
-from blue_solvers.verification.by_sums import certify_by_sums
+from blue_solvers.verification.by_sums import ProblemToProve, certify_by_sums
 from blue_solvers.verification.problem_places import holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
@@ -115,7 +115,7 @@ def test_the_pass_of_sums_is_sound_too(covariance: str, decades: float) -> None:
         for x in (c.reference.estimate, moved(c, rng, 1e-6), spoilt(c, rng, 1e-6), moved(c, rng, 1.0)):
             tried += 1
             try:
-                bound, _ = certify_by_sums(c.problem, y, x)
+                bound, _ = certify_by_sums(ProblemToProve(c.problem), y, x)
             except NotCertifiedError:
                 continue
             assert bound * (1 + 1e-6) >= c.error(x)

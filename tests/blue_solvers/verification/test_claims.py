@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from blue_solvers import ConjugateGradient, blue, certify, estimate
-from blue_solvers.estimates import certified
-from blue_solvers.verification.by_sums import certify_by_sums
+from blue_solvers.verification.by_sums import ProblemToProve, certify_by_sums
+from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, certify_wide
@@ -71,7 +71,7 @@ def bounds(w: Wanted, figures: np.ndarray) -> list[float | None]:
     found = [certify(w.problem, w.y, w.observed.estimate, figures).bound]
     try:
         if holds_all(w.problem, made) is not None:
-            found.append(certify_by_sums(w.problem, w.y, w.observed.estimate, made)[0])
+            found.append(certify_by_sums(ProblemToProve(w.problem), w.y, w.observed.estimate, made)[0])
     except NotCertifiedError:
         pass
     try:
@@ -203,7 +203,7 @@ def test_what_tabulating_loses_is_in_the_proof_of_an_estimate() -> None:
                 continue
             if est.proof.bound is not None:
                 assert est.proof.bound * (1 + 1e-6) >= w.error(est.values)
-                assert est.proof == certified(w.problem, w.y, est.observed, est.values)
+                assert est.proof == Certifier(w.problem).closest(w.y, est.observed, est.values)
 
 
 def test_nothing_is_said_of_geounits_that_nested_areas_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:

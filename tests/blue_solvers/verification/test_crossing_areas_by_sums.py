@@ -44,8 +44,7 @@ def crossing(seed: int, kind: Kind) -> tuple[Invented, Problem]:
             continue
         with suppress(ValueError, NotCertifiedError):
             problem = found.description.problem()
-            nothing = np.zeros(problem.observed.size)
-            if problem.tree is None and len(problem_places(problem, nothing, nothing).levels[-1].tables) == 1:
+            if problem.tree is None and len(problem_places(problem).levels[-1].tables) == 1:
                 return found, problem
     raise AssertionError("no invention crosses")
 
@@ -92,11 +91,11 @@ def test_sums_are_those_of_the_matrix(seed: int) -> None:
     kind = KINDS["equal variances"]
     for s in range(seed, seed + 100):
         found, problem = crossing(s, kind)
-        if problem_places(problem, found.y, found.y).levels[-1].tables[0].factors == problem.domain.schema.names:
+        if problem_places(problem).levels[-1].tables[0].factors == problem.domain.schema.names:
             break
     rng, M = np.random.default_rng(seed), problem.marginal_matrix().toarray()
     made = claims(problem, found.y, np.zeros(problem.desired.size))
-    sums = LeafSums(problem_places(problem, found.y, found.y, made), found.y.size)
+    sums = LeafSums(problem_places(problem, made), found.y.size)
     d, v = rng.standard_normal(sums.size), rng.standard_normal(problem.observed.size)
     np.testing.assert_allclose(sums.figures_of(d)[: v.size], M @ d, atol=1e-11)
     np.testing.assert_allclose(sums.shares_of(v), M.T @ v, atol=1e-11)
@@ -120,9 +119,7 @@ def test_a_crossing_whose_counts_are_too_many_to_list_is_proved() -> None:
     }
     problem = Problem(Schema({"a": 20, "b": 30}), observed, {"Leaf": ["a"], "Region": ["b"]}, areas=Areas(600, layers))
     nothing = np.zeros(problem.observed.size)
-    truth = LeafSums(problem_places(problem, nothing, nothing), nothing.size).figures_of(
-        rng.poisson(9, 360_000).astype(float)
-    )
+    truth = LeafSums(problem_places(problem), nothing.size).figures_of(rng.poisson(9, 360_000).astype(float))
     y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
     own = blue(problem.observing())
     x, desired = own @ y, blue(problem) @ y

@@ -109,7 +109,7 @@ def vars_of(described: Description) -> dict:
 def test_bounds_are_never_below_the_error(kind: str, knows: bool, seed: int) -> None:
     """Of the exact answer, of those moved along possible counts, and of those of which one figure is off."""
     case = invented(seed, kind, knows)
-    assert len(problem_places(case.problem, case.y, case.y).levels[-1].tables) > 1
+    assert len(problem_places(case.problem).levels[-1].tables) > 1
     right = case.is_sound(case.reference.estimate)
     rng = np.random.default_rng(seed)
     for size in (1e-6, 1e-2, 10.0):

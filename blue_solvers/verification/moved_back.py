@@ -1,0 +1,111 @@
+"""Moving back to tables what cells have in common: the share that leaves least, in variances."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from blue_solvers.verification.compensated_sums import Cells, plus
+from blue_solvers.verification.placed_tables import NOTHING, Level, LevelTable
+from constraint_builders.arrays import Float, Index
+from constraint_builders.compiled import compiled
+
+
+def put_back(
+    level: Level, placed: LevelTable, own: Float, said: Cells, variance: Float, known: Float | None = None
+) -> Float:
+    """Move to a table the share that leaves least: gives it, (rows, cells).
+
+    Parameters
+    ----------
+    level : Level
+    placed : LevelTable
+        One of its tables.
+    own : ndarray, (rows, 1) or (rows, cells)
+        The table's variances; nothing is moved where they are infinite.
+    said : Cells, (2, rows, cells of the tables that hold all others)
+        What is said of cells; changed.
+    variance : ndarray, (rows, cells of the tables that hold all others)
+    known : ndarray, (rows, cells), optional
+        What was moved there before.
+    """
+    share, start = np.zeros((len(variance), placed.table.size)), level.columns[placed.cover].start
+    own, variance = contiguous(np.broadcast_to(own, share.shape)), contiguous(variance)
+    move_shares(placed.of_cover, start, own, NOTHING if known is None else known, variance, said, share)
+    return share
+
+
+def contiguous(cells: Float) -> Float:
+    """Cells one after another, of any shape: themselves where they lie so and may be written to."""
+    return np.require(cells, requirements=("C", "W"))
+
+
+def move_shares_in_numpy(
+    into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float
+) -> None:
+    """Move cells' means to the cells of a table.
+
+    Parameters
+    ----------
+    into : ndarray of int, (k,)
+        For each of k cells of a row, the first of which is at `start`, that of the table.
+    start : int
+    own, known : ndarray (rows, cells), the latter (0, 0) of nothing
+        Variances of the table, and what was moved there before.
+    variance, said : ndarray (rows, columns), (2, rows, columns)
+        Of the cells; the latter is changed.
+    share : ndarray (rows, cells)
+        Where to put what is moved.
+    """
+    rows, columns = np.arange(len(variance))[:, None], slice(start, start + into.size)
+    usable, infinite = np.isfinite(own), np.isinf(variance[:, columns])
+    noise = np.where(infinite, 0.0, variance[:, columns])
+    weight, total = np.zeros(share.shape), np.zeros(share.shape)
+    np.add.at(weight, (rows, into), noise)
+    np.add.at(total, (rows, into), noise * said[0][:, columns])
+    usable &= weight > 0
+    if known.size:
+        total -= np.where(usable, own, 0.0) * known
+    np.divide(total, weight + own, out=share, where=usable)
+    row, cell = np.nonzero(infinite & np.isfinite(own[:, into]))
+    lost = np.zeros(share.shape)
+    share[row, into[cell]], lost[row, into[cell]] = said[:, row, start + cell]  # nothing else takes it there
+    for part in (share, lost):
+        plus(said[:, :, columns], -part[:, into])
+
+
+@compiled(reference=move_shares_in_numpy)
+def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> None:
+    """See `move_shares_in_numpy`: own and share are (rows, cells), variance and said (rows, columns)."""
+    rows, count = share.shape
+    weight, lost, end = np.zeros(count), np.zeros(count), start + into.size
+    for i in range(rows):
+        noise, high, low, found = variance[i, start:end], said[0, i, start:end], said[1, i, start:end], share[i]
+        weight[:], infinite = 0.0, False
+        for j in range(into.size):
+            if noise[j] < np.inf:
+                weight[into[j]] += noise[j]
+                found[into[j]] += noise[j] * high[j]
+            else:
+                infinite = True
+        for k in range(count):
+            if not (weight[k] > 0 and own[i, k] < np.inf):
+                found[k] = 0.0
+                continue
+            if known.size:
+                found[k] -= own[i, k] * known[i, k]
+            found[k] /= weight[k] + own[i, k]
+        if infinite:  # what nothing else takes there
+            lost[:] = 0.0
+            for j in range(into.size):
+                if noise[j] == np.inf and own[i, into[j]] < np.inf:
+                    found[into[j]], lost[into[j]] = high[j], low[j]
+            for j in range(into.size):
+                total = high[j] - lost[into[j]]
+                part = total - high[j]
+                low[j] += (high[j] - (total - part)) - (lost[into[j]] + part)
+                high[j] = total
+        for j in range(into.size):
+            total = high[j] - found[into[j]]
+            part = total - high[j]
+            low[j] += (high[j] - (total - part)) - (found[into[j]] + part)
+            high[j] = total
