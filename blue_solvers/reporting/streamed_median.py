@@ -8,7 +8,7 @@ import numpy as np
 
 from constraint_builders.arrays import Float
 
-STEPS = (22, 21, 21)  # bits of a 64-bit number that a pass counts, the leading ones first
+STEPS = (16, 16, 16, 16)  # bits of a 64-bit number that a pass counts, the leading ones first
 
 
 def median_and_largest(pieces: Callable[[], Iterable[Float]]) -> tuple[float, float, int]:

@@ -198,14 +198,15 @@ def measurement(
     written.measured[level, code, query] = values, float(variance)
     if len(code) % 2:  # two spellings of one thing
         said = {name: name if text == "detailed" else text for name, text in said.items()}
-    return row_of(code, f"{query}_dpq", said, values.tolist(), None) | {
+    return row_of(code, f"{query}_dpq", said, values, None) | {
         "variance": variance,
         "query_shape": list(shape),
     }
 
 
-def row_of(code: str, name: str, said: Mapping[str, str | None], values: list[int], sign: str | None) -> dict[str, Any]:
-    """A row without noise."""
+def row_of(code: str, name: str, said: Mapping[str, str | None], values: Any, sign: str | None) -> dict[str, Any]:
+    """A row without noise; `values` are a list or an array, (cells,)."""
+    values = np.asarray(values, dtype=np.int64)
     row = {"geocode": code, "query_name": name, **said, "value": values, "variance": np.float32(0), "plb": 0.5}
     return row if sign is None else row | {"sign": sign}
 
@@ -237,10 +238,10 @@ def _write(place: Path, rows: list[dict[str, Any]], level: str, kind: str, produ
         parts.setdefault("/".join(folders), []).append(row)
     for number, (name, own) in enumerate(parts.items()):
         frame = pl.DataFrame([{k: v for k, v in row.items() if k not in ("value", "variance")} for row in own])
-        largest = max(abs(np.array(row["value"])).max() for row in own)
+        largest = max(abs(row["value"]).max() for row in own)
         width = WIDTHS[number % 3] if largest < 2**15 else pl.Int64
         frame = frame.with_columns(
-            pl.Series("value", [row["value"] for row in own], dtype=pl.List(width)),
+            pl.Series("value", [pl.Series(row["value"], dtype=width) for row in own]),
             pl.Series("variance", [row["variance"] for row in own], dtype=pl.Float32),
         )
         path = place / name

@@ -46,7 +46,7 @@ def write_housing_files(
                 noisy = own + np.round(rng.normal(0, np.sqrt(variance), CELLS)).astype(np.int64)
                 written.measured[level, code, UNITS] = noisy, float(variance)
                 said = dict.fromkeys(product.sizes, nothing) | {UNITS: UNITS}
-                row = row_of(code, f"{UNITS}_dpq", said, noisy.tolist(), None)
+                row = row_of(code, f"{UNITS}_dpq", said, noisy, None)
                 measured.append(row | {"variance": variance, "query_shape": [CELLS]})
             constraints += list(_constraints(product, code, own, households.size, nothing))
         for kind, rows in (("DPQuery", measured), ("Constraint", constraints)):
@@ -75,7 +75,7 @@ def _write(place: Path, rows: list[dict[str, Any]]) -> None:
     lists = ("value", "variance", "query_shape")
     frame = pl.DataFrame([{k: v for k, v in row.items() if k not in lists} for row in rows], infer_schema_length=None)
     frame = frame.with_columns(
-        pl.Series("value", [row["value"] for row in rows], dtype=pl.List(WIDTHS[1])),
+        pl.Series("value", [pl.Series(row["value"], dtype=WIDTHS[1]) for row in rows]),
         pl.Series("variance", [row["variance"] for row in rows], dtype=pl.Float32),
     )
     if "query_shape" in rows[0]:
