@@ -26,7 +26,9 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 KERNELS: dict[str, CompiledLoop] = {}
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
-_NAMESPACES: dict[tuple[str, bool], dict[str, Any]] = {}  # by file: its helpers are compiled once for all of its kernels
+_NAMESPACES: dict[
+    tuple[str, bool], dict[str, Any]
+] = {}  # by file: its helpers are compiled once for all of its kernels
 _LOCK = threading.RLock()
 
 
