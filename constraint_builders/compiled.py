@@ -26,9 +26,7 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 KERNELS: dict[str, CompiledLoop] = {}
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
-_NAMESPACES: dict[
-    tuple[str, bool], dict[str, Any]
-] = {}  # by file: its helpers are compiled once for all of its kernels
+_NAMESPACES: dict[str, dict[str, Any]] = {}  # of files whose helpers are compiled once for several kernels
 _LOCK = threading.RLock()
 
 
@@ -165,7 +163,9 @@ def _imported_whole(name: str) -> Any:
 def _compile(loop: Any, inline: bool, numba: Any) -> Any:
     """Compile a loop with all functions of its file that it calls."""
     helpers = list(_helpers(loop))
-    names = _NAMESPACES.setdefault((loop.__module__, inline), dict(loop.__globals__))
+    names = dict(loop.__globals__)
+    if not inline:
+        names = _NAMESPACES.setdefault(loop.__module__, names)
     names.update({name: kernel.compiled().dispatcher for name, kernel in _kernels([loop, *helpers])})
     for helper in helpers:
         if names[helper.__name__] is helper:
