@@ -308,7 +308,7 @@ class BlueOperator(OverLayouts):
         x = X[:, 0]
         if self.offset.any() or np.may_share_memory(x, y):
             x = x + self.offset
-        violation = info.violation if info.violation is not None else self._prepared.apply_checked(columns)[1].violation
+        violation = self._prepared.violation(columns) if info.violation is None else info.violation
         return x, replace(info, violation=violation, seconds=time.perf_counter() - start)
 
     def _measurements(self, y: Any) -> Float:

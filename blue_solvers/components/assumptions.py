@@ -12,6 +12,7 @@ from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
+from constraint_builders.description.table import factors_of
 from constraint_builders.memory import format_bytes, free_memory
 
 GENERAL = "use solver='cholesky' or 'cg'"
@@ -116,7 +117,7 @@ def _does_not_fit(needed: float, what: str, free: float) -> str:
 def groupings_in_use(problem: Problem) -> list[Grouping]:
     """How the recodes of observed and desired tables, and structural zeros, divide the variables."""
     tables = [*problem.observed_tables, *problem.desired_tables]
-    return groupings_of(problem.domain.schema, tables, problem.zero_axes)
+    return groupings_of(problem.domain.schema, factors_of(tables), problem.zero_axes)
 
 
 def group_count(problem: Problem) -> int:

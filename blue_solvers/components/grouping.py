@@ -8,7 +8,7 @@ its groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -66,15 +66,11 @@ class Grouping:
         return sums
 
 
-def groupings_of(schema: Schema, tables: Sequence[Table], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
-    """The grouping of every variable that some table keeps, in schema order.
+def groupings_of(schema: Schema, factors: Iterable[str], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
+    """The grouping of every variable that some of these factors are of, in schema order.
 
     Variables in `told_apart` have a group for every level.
     """
-    return _groupings(schema, frozenset(factors_of(tables)), told_apart)
-
-
-def _groupings(schema: Schema, factors: frozenset[str], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
     recodes: dict[int, dict[str, NDArray[np.intp]]] = {axis: {} for axis in told_apart}
     names, shape, axes = schema.names, schema.shape, schema.axes_and_sizes
     for factor in sorted(factors):
@@ -188,4 +184,4 @@ class SchemaAxes:
 
 @lru_cache(maxsize=4)
 def _axes(schema: Schema, factors: frozenset[str]) -> SchemaAxes:
-    return SchemaAxes(schema, _groupings(schema, factors))
+    return SchemaAxes(schema, groupings_of(schema, factors))

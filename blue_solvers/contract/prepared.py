@@ -155,6 +155,20 @@ class Prepared(ABC):
         """
         return self.apply(Y)
 
+    def violation(self, Y: Float) -> float | None:
+        """Largest absolute entry of A x - b for the estimate over the observed layout, where it is known.
+
+        Parameters
+        ----------
+        Y : ndarray, (n, K)
+
+        Returns
+        -------
+        float or None
+            In units of the counts.
+        """
+        return self.apply_checked(Y)[1].violation
+
     @abstractmethod
     def adjoint(self, V: Float) -> Float:
         """P' V, from (m, K) to (n, K).
@@ -347,7 +361,7 @@ class SharedNoiseEstimate(Prepared):
     def apply_checked(self, Y: Float) -> tuple[Float, Info]:
         X, info = self.apply(Y)
         shared = self._sources @ (self._told.T @ (Y - self._observed.apply(Y)[0]))
-        return X, replace(info, violation=self._desired.apply_checked(Y - shared)[1].violation)
+        return X, replace(info, violation=self._desired.violation(Y - shared))
 
     def adjoint(self, V: Float) -> Float:
         return self._desired.adjoint(V) - self._pulled @ (self._moved.T @ V)

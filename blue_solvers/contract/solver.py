@@ -216,6 +216,10 @@ class Capability:
     exact_for: str
     cost: str
 
+    def refusal(self, problem: Problem) -> str | None:
+        """Why this is not a way to the BLUE of a plain problem (see `Solver`), or None."""
+        return self.solver.why_not_best(problem)
+
 
 def plain_problem(problem: Problem) -> Problem:
     """What a solver is given of a problem: in the schema's order, all of it determined, without shared noise."""

@@ -36,6 +36,7 @@ from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.table import factors_of
 
 ANCHOR = "anchor"
 TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which that is known exactly
@@ -75,7 +76,7 @@ class CrossingForm(AreaForm):
         self._roots = () if above is None else above.roots
         self._least = part.least if above is None else above.least
         self._anchor = next(names_not_in(design.levels, ANCHOR))
-        groupings = groupings_of(design.schema, [table for _, table in (*design.observed, *design.desired)])
+        groupings = groupings_of(design.schema, factors_of([table for _, table in (*design.observed, *design.desired)]))
         self._order = list(_components(groupings))
         self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
         self._wanted = [i for i, (level, _) in enumerate(design.desired) if self._is_final and part.count(level)]

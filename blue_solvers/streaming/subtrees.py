@@ -30,7 +30,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table
+from constraint_builders.description.table import Table, factors_of
 from constraint_builders.memory import format_bytes
 
 TableAtLevel = tuple[int, Table]
@@ -257,7 +257,7 @@ def part_bytes(
 
 def _groupings(design: Design) -> list[Grouping]:
     tables = [table for _, table in (*design.observed, *design.desired)]
-    return groupings_of(design.schema, tables, design.zero_axes)
+    return groupings_of(design.schema, factors_of(tables), design.zero_axes)
 
 
 def _coefficients(design: Design, empty: NDArray[np.bool_]) -> Float:

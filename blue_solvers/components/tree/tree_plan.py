@@ -20,7 +20,7 @@ from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Axes, Division, split
 from constraint_builders.arrays import Flags, Float, Index, as_slice
-from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.table import Table, factors_of, make_table
 
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
 Divisions = dict[DesignKey, Division]
@@ -104,7 +104,7 @@ class TreePlan:
         self.schema, self.spine, self._zeros = schema, spine, zeros = problem.schema, problem.spine, problem.zeros
         self.tables, self._unmeasured = list(problem.observed_tables), unmeasured
         tables = [*self.tables, *problem.desired_tables]
-        self.groupings = groupings = groupings_of(schema, tables, zeros.axes)
+        self.groupings = groupings = groupings_of(schema, factors_of(tables), zeros.axes)
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
         self._maps: dict[str, TableMap] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
@@ -220,7 +220,8 @@ class TreePlan:
     def design_keys(self) -> list[DesignKey]:
         """See the class."""
         seeing: list[list[tuple[str, float]]] = [[] for _ in self.components]
-        for table in sorted(self._speaking, key=lambda own: own.name):
+        speaking = {table.name: table for table in self.tables if table.name not in self._unmeasured}
+        for _, table in sorted(speaking.items()):
             own = self.map_of(table)
             # What its sums along variables of one group multiply a component by:
             scales = [float(W[0, 0]) if W.shape[1] == 1 else 1.0 for W in own.sums]
@@ -233,10 +234,6 @@ class TreePlan:
             several = tuple(own.axis for own, contrast in axes if own.sizes.size > 1 and not contrast)
             keys.append((several, tuple(told)))
         return keys
-
-    @cached_property
-    def _speaking(self) -> list[Table]:
-        return list({table.name: table for table in self.tables if table.name not in self._unmeasured}.values())
 
     def division(self, key: DesignKey) -> Division:
         """How the components of a key fall apart."""

@@ -54,7 +54,7 @@ def test_rows_of_any_problem_are_those_of_the_whole(name: str) -> None:
 def test_violations_are_those_of_the_observed_layout(problem: Problem, seed: int) -> None:
     prepared = blue(problem, "two_pass")._prepared
     Y = np.where(problem.unmeasured, 0.0, consistent_measurements(problem, seed))[:, None]
-    violation = prepared.apply_checked(Y)[1].violation
+    violation = prepared.violation(Y)
     assert violation is not None
     over = blue(problem.observing(), "two_pass").estimate(Y[:, 0]).values
     if not problem.unmeasured.any():
