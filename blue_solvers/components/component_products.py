@@ -63,14 +63,11 @@ class Component:
         """The axes that are no contrasts, of `count` numbers together, as one: (G, ..., K) to (G, count, -1)."""
         return array.transpose(self._order).reshape(len(array), count, -1)
 
-    def put_front(self, target: Float, values: Float) -> None:
-        """The inverse of `to_front`, into an array (G, ..., K) of its part."""
-        target.transpose(self._order)[...] = values.reshape([target.shape[axis] for axis in self._order])
-
     def multiply(self, matrices: Float | Composed, source: Float, target: Float) -> None:
         """Set its part of some coordinates, (G, ..., K), to matrices (G or 1, r, q) times its part of others."""
         count = prod(n for n, contrast in zip(source.shape[1:-1], self.contrasts, strict=True) if not contrast)
-        self.put_front(target, matrices @ self.to_front(source, count))
+        part = target.transpose(self._order)
+        part[...] = (matrices @ self.to_front(source, count)).reshape(part.shape)
 
 
 class TableMap:

@@ -87,8 +87,7 @@ class TableSlots:
 
     def shared(self, variances: Float, component: Contrasts) -> Float:
         """What a component's variances, (G * group cells,), are of a cell's, (G, *groups along every axis)."""
-        along = [own.axis in component for own in self._axes]
-        pairs = list(zip(self._axes, along, strict=True))
+        pairs = [(own, own.axis in component) for own in self._axes]
         shares = _outer([(1 - 1 / own.sizes) / own.levels if contrast else 1 / own.sizes**2 for own, contrast in pairs])
         return variances.reshape(-1, *(1 if contrast else own.sizes.size for own, contrast in pairs)) * shares
 

@@ -23,7 +23,7 @@ from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
 from blue_solvers.components.lattice.plan import LARGE, SweepPlan, information
 from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, StepList, as_rows
-from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, go_down, go_up, scale_tables
+from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, WRITE, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers, read_only
@@ -102,19 +102,28 @@ class LatticeForm:
     def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
         """What tables that are read say of all; to those that are known, (tables,), nothing comes from others.
 
-        Every table is in units of its scale from where it is read on, or in its own where that is 0.
+        Every table is in units of its scale from where it is read on, or in its own where that is 0. What others add to
+        is written first.
         """
         plan, units = self._plan, np.where(self._scale == 0, 1.0, self._scale)
         reads = replace(reads, factors=reads.factors * units[reads.table])
-        is_margin = reads.steps[:, 1] != plan.offsets[reads.table]
         kind, fine, coarse = plan.up.steps[:, [0, TABLE, TARGET]].T
         shares = units[coarse] / units[fine] * (is_known[fine] | ~is_known[coarse])
         shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
-        whole = reads.at(~is_margin).followed_by(moves)
-        found = self._phases(whole.at(np.argsort(whole.table, kind="stable")), True)
-        through = reads.at(is_margin).followed_by(StepList.of(plan.shares))
-        return [[through], *found] if is_margin.any() else found
+        _, once = np.unique(reads.steps[:, 1], return_index=True)
+        writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
+        writes.steps[:, 0] = WRITE
+        empty = ~np.isin(plan.offsets, writes.steps[:, 1])
+        is_first = np.isin(writes.table, np.concatenate([coarse, later.table]))
+        beside = slice(plan.offsets[empty].min(initial=plan.cells), (plan.offsets + plan.sizes)[empty].max(initial=0))
+        if (reads.steps[:, 1] != plan.offsets[reads.table]).any():
+            later, beside, is_first[:] = later.followed_by(StepList.of(plan.shares)), slice(0, plan.cells), True
+        first = replace(writes.at(is_first), beside=beside).followed_by(later)
+        moves = writes.at(~is_first).followed_by(moves)
+        moves = moves.at(np.argsort(moves.table, kind="stable"))  # a table is read just before it is taken apart
+        found = self._phases(moves, True)
+        return [[first], *found] if sum(map(len, found)) > 1 else [[first.followed_by(moves)]]
 
     def _phases(self, steps: StepList, goes_up: bool) -> list[Phase]:
         found, room = phases(self._plan, steps, goes_up)
@@ -134,12 +143,12 @@ class LatticeForm:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K); the memory of all tables where the desired ones lie as in the layout."""
-        with self._workers(Y) as workers:
+        with Workers(8.0 * self._plan.moved * Y.shape[1]) as workers:
             return self._given_out(self._estimate(Y, workers), workers)
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest disagreement between a table and the sums of a finer one."""
-        with self._workers(Y) as workers:
+        with Workers(8.0 * self._plan.moved * Y.shape[1]) as workers:
             cells = self._estimate(Y, workers)
             worst = self._plan.disagreement(cells)
             return self._given_out(cells, workers), worst
@@ -148,13 +157,9 @@ class LatticeForm:
         """The desired tables of all, (m, K)."""
         if self._is_as_it_lies and len(cells) <= 2 * self._desired.size:
             return cells[: self._desired.size]
-        X = np.zeros((self._desired.size, cells.shape[1]))
+        X = np.empty((self._desired.size, cells.shape[1]))
         self._go_up([self._results], X, cells, workers)
         return X
-
-    def _workers(self, Y: Float) -> Workers:
-        """Threads for an estimate from Y, (n, K), or the transpose of (m, K)."""
-        return Workers(8.0 * self._plan.moved * Y.shape[1])
 
     def _estimate(self, Y: Float, workers: Workers) -> Float:
         """All tables, (rooms, K)."""
@@ -165,7 +170,7 @@ class LatticeForm:
 
     def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
         """What is known of every component, (rooms, K)."""
-        cells = np.zeros((self._plan.cells + self._room, values.shape[1]))
+        cells = np.empty((self._plan.cells + self._room, values.shape[1]))
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
             mix_lines(cells, *self._mixing.lines, transpose)
@@ -189,7 +194,7 @@ class LatticeForm:
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
         (up, downs), size = self._back, self._observed.size
-        with self._workers(V) as workers:
+        with Workers(8.0 * self._plan.moved * V.shape[1]) as workers:
             cells = self._components(up, V, workers, True)
             if self._is_back and len(cells) <= 2 * size:
                 self._go_down(downs[0][0], cells, workers)
@@ -288,7 +293,7 @@ def _in_slices(plan: SweepPlan, own: StepList) -> Phase:
         return [own]
     length, size = plan.axes.sizes[plan.tables[table][0]], int(plan.sizes[table])
     count = min(length, -(-size // SLICE))
-    ends = np.unique(np.arange(count + 1) * length // count)[:, None, None]
+    ends = (np.arange(count + 1) * length // count)[:, None, None]
     first, taken, listed = ends[:-1], np.diff(ends, axis=0), own.steps[:, 6]
     each, counts = own.steps[:, 3] // length, np.where(listed < 0, 1, plan.lists[listed] if plan.lists.size else 1)
     moves = first * (each * own.steps[:, 5])[:, None] * np.stack([own.steps[:, 4], counts], axis=1)

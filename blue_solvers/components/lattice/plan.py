@@ -55,6 +55,8 @@ class SweepPlan:
         Of the variables that tables keep whole, as bits of their axes.
     mask_of : callable
         These variables of a table.
+    groups : callable
+        A table's axes of groups and recodes.
     tables : list of tuple of int
         Those of the sweeps, those of more variables first.
     offsets, sizes : ndarray of int, (tables,)
@@ -90,7 +92,7 @@ class SweepPlan:
         self._sizes: dict[Axes, int] = {}
         whole = [1 << axis if is_whole else 0 for axis, is_whole in enumerate(axes.is_whole)]
         self.mask_of = cache(lambda table: sum(map(whole.__getitem__, table)))
-        self.groups = cache(self._groups_of)
+        self.groups = cache(lambda table: tuple([axis for axis in table if not axes.is_whole[axis]]))
         keeping = cache(lambda mask: tuple(bit_places(mask)))
         self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
@@ -115,13 +117,13 @@ class SweepPlan:
         self._source = dict(self.number)  # of every table, or of the one that a margin is a sum of
         for own, source in self.margins.items():
             self._source[own] = self._source[source]
-        self._lay_places(desired)
+        laid = list(dict.fromkeys([*desired, *self.tables]))
+        starts = list(accumulate(map(self.size_of, laid), initial=0))
+        self.cells = starts.pop()
+        self.places = dict(zip(laid, starts, strict=True))
+        self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
         self._lay_copies(len(desired) > 0)
         self._lay_steps()
-
-    def _groups_of(self, table: Axes) -> Axes:
-        """A table's axes of groups and recodes."""
-        return tuple([axis for axis in table if not self.axes.is_whole[axis]])
 
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
         """What reads tables at starts, (tables,), each with the number of the table that it is, or is a margin of."""
@@ -206,13 +208,6 @@ class SweepPlan:
                     source = finer
             found[table] = source
         return found
-
-    def _lay_places(self, desired: Sequence[Axes]) -> None:
-        laid = list(dict.fromkeys([*desired, *self.tables]))
-        starts = list(accumulate(map(self.size_of, laid), initial=0))
-        self.cells = starts.pop()
-        self.places = dict(zip(laid, starts, strict=True))
-        self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
 
     def _lay_copies(self, is_wanted: bool) -> None:
         """Which tables are large beside all that is inside them, and where their sums lie."""

@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from blue_solvers.components.lattice.sweeps import WRITE
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, ...]
@@ -47,12 +48,14 @@ class StepList:
         return StepList(self.steps[rows], self.factors[rows])
 
     def followed_by(self, other: StepList) -> StepList:
-        """Both, one after the other."""
-        return StepList(np.concatenate([self.steps, other.steps]), np.concatenate([self.factors, other.factors]))
+        """Both, one after the other, after what is cleared before the first."""
+        return StepList(np.concatenate([self.steps, other.steps]), np.append(self.factors, other.factors), self.beside)
 
     def turned(self) -> StepList:
-        """With the two places of every row exchanged."""
-        return replace(self, steps=self.steps[:, [0, 2, 1, *range(3, 10)]])
+        """With the two places of every row exchanged, what is read being written instead of added."""
+        steps = self.steps[:, [0, 2, 1, *range(3, 10)]]
+        steps[:, 0] = WRITE
+        return replace(self, steps=steps)
 
 
 def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:

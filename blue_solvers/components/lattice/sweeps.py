@@ -8,8 +8,8 @@ summed out together are one axis.
 axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
 comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
-has, times the factor. The finer table of `SUM` is one of values: going down its sums are written to the coarser one.
-`share_out` takes sums back up, to values too.
+has, times the factor, and `WRITE` puts it there. The finer table of `SUM` is one of values: going down its sums are
+written to the coarser one. `share_out` takes sums back up, to values too.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -23,7 +23,7 @@ import numpy as np
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, READ, SUM = range(8)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = range(9)
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -57,7 +57,7 @@ def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Flo
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
     """One operation, in place in (S, K), going up or down; see `go_up_in_numpy`."""
     kind = row[0]
-    fine, coarse, own = _tables(values if kind == SUM else cells, row, lists, values if kind == READ else cells)
+    fine, coarse, own = _tables(values if kind == SUM else cells, row, lists, values if kind >= READ else cells)
     shares = (1 / np.bincount(own))[:, None]
     above, below = (shares, 1.0) if upwards else (1.0, shares)
     if kind == REDUCE or (kind == SUM and not upwards):
@@ -73,8 +73,8 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
         rest = -total * shares if upwards else (coarse - total) * shares
         coarse -= factor * rest if upwards else 0.0
         fine += rest[:, own]
-    elif kind == READ:
-        fine += (factor * coarse)[:, own]
+    elif kind >= READ:
+        fine[:] = (fine if kind == READ else 0.0) + (factor * coarse)[:, own]
     else:
         fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
 
@@ -182,7 +182,7 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _reduce(flat, flat, step, width, lists, upwards)
         elif kind == SUM:
             _reduce(read, flat, step, width, lists, False)
-        elif kind == READ:
+        elif kind >= READ:
             _expand(flat, read, step, width, lists, factor, upwards)
         elif kind >= EXPAND:
             _expand(flat, flat, step, width, lists, -1.0 if upwards and kind == PUT else 1.0, upwards)
@@ -297,7 +297,7 @@ def _expand(
     if step[6] >= 0:
         _expand_listed(flat, source, step, width, lists, factor, upwards)
         return
-    is_new, levels, after = step[0] == EXPAND, np.uint64(step[4]), np.uint64(step[5]) * width
+    is_new, levels, after = step[0] == EXPAND or step[0] == WRITE, np.uint64(step[4]), np.uint64(step[5]) * width
     share, before = factor if upwards else 1 / step[4], np.uint64(step[3])
     first, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
     if levels == 1:
@@ -331,7 +331,7 @@ def _expand_listed(
     flat: Float, source: Float, step: Integers, width: np.uint64, lists: Integers, factor: float, upwards: bool
 ) -> None:
     """The same, `flat` and `source` 1-d, where levels take from several cells."""
-    is_new = step[0] == EXPAND
+    is_new = step[0] == EXPAND or step[0] == WRITE
     own, shares = _listed(step, lists)
     if upwards:
         shares[:] = factor

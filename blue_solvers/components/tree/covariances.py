@@ -28,7 +28,6 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.components.component_products import Component, Ragged
-from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.orthogonal import ROUNDING, compress
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.coefficients import Coefficients, PieceCoefficients, solve_components
@@ -265,15 +264,10 @@ def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> F
     part = table.part(component)
     slots = weights.cells.toarray().reshape(weights.geounits.size, *(own.levels for own in table.axes), -1)
     for place, (axis, sums) in enumerate(zip(table.axes, table.sums, strict=True)):
-        matrix = _levels_of_slots(axis)[part.slots[place]]
+        levels = np.eye(axis.levels)[:, :, None]
+        Basis([axis]).to_cells(levels)
+        matrix = levels[part.slots[place], :, 0]
         matrix = matrix if part.contrasts[place] else sums.T @ matrix
         slots = np.moveaxis(np.tensordot(matrix, slots, axes=(1, place + 1)), 0, place + 1)
     count = slots.shape[-1]
     return component.to_front(slots, component.size).reshape(len(slots), component.size, -1, count)
-
-
-def _levels_of_slots(grouping: Grouping) -> Float:
-    """The orthonormal basis along one variable, (slots, levels)."""
-    basis = np.eye(grouping.levels)[:, :, None]
-    Basis([grouping]).to_cells(basis)
-    return basis[:, :, 0]

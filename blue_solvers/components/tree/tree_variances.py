@@ -38,17 +38,15 @@ class TreeVariances:
         self, problem: StructuredProblem, plan: TreePlan, coefficients: list[Coefficients], nothing: float
     ) -> None:
         self._problem, self._plan, self._coefficients, self._nothing = problem, plan, coefficients, nothing
-        self._entries: Callable[[int], tuple[Index, Int32]] = lru_cache(KEPT)(self._entries_of_level)
+        self._entries: Callable[[int], tuple[Index, Int32]] = lru_cache(KEPT)(
+            lambda level: distinct_numbers(plan.posterior_of[plan.levels[level].members])
+        )  # the different entries of `TreePlan.posterior_of` of a level, and which of them every geounit has
         self._worked_out: Callable[[int], Float] = lru_cache(KEPT)(self._work_out)
 
     def of(self, table: int, rows: slice | Index = slice(None), out: Float | None = None) -> Float:
         """Of a table, by its number among the desired ones, at some of its geounits, (rows, cells)."""
         _, place_of = self._entries(self._problem.desired_levels[table])
         return self._worked_out(table).take(place_of[rows], axis=0, out=out, mode="clip")  # places are in range
-
-    def _entries_of_level(self, level: int) -> tuple[Index, Int32]:
-        """The different entries of `TreePlan.posterior_of` of a level, and which of them every geounit has."""
-        return distinct_numbers(self._plan.posterior_of[self._plan.levels[level].members])
 
     def _work_out(self, table: int) -> Float:
         places, _ = self._entries(self._problem.desired_levels[table])
