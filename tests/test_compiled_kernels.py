@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from blue_solvers.components.lattice.sweeps import look_at_gaps
+from blue_solvers.components.lattice.sweeps import ADD, EXPAND, READ, SUM, WRITE, look_at_gaps
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
@@ -111,23 +111,23 @@ def _steps_from_values(rng: np.random.Generator) -> tuple[Any, ...]:
     after = int(rng.choice([1, 2, 30]))
     rows = [[0, 0, 1, 3, after, -1], [3 * after, 0, 2, 2, 1, -1], [3 * after, 1, 1, 3, 1, len(lists)]]
     cells = np.concatenate([cells, rng.normal(size=(30, cells.shape[1]))])
-    steps, groups = np.concatenate([np.insert(rows, 0, 7, axis=1), steps]), [2, 0, 1, 1]
+    steps, groups = np.concatenate([np.insert(rows, 0, SUM, axis=1), steps]), [2, 0, 1, 1]
     return cells, steps, np.concatenate([lists, groups]), rng.normal(size=(3 * after + 4, cells.shape[1]))
 
 
 def _shares_to_values(rng: np.random.Generator) -> tuple[Any, ...]:
     """Rows that go back from sums, to cells too: alike to all levels or by groups."""
     cells, steps, lists, values = _steps_from_values(rng)
-    kept = np.isin(steps[:, 0], (3, 5, 7))
+    kept = np.isin(steps[:, 0], (EXPAND, ADD, SUM))
     return cells, steps[kept], lists, values
 
 
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """With rows before that read some cells: one by one, alike for several levels, or for those of a group."""
+    """With rows before that read some cells or put them: one by one, alike for several levels, or for a group's."""
     cells, steps, lists, values = _steps_from_values(rng)
-    steps = steps[steps[:, 0] != 7]
+    steps = steps[steps[:, 0] != SUM]
     rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists) - 4]]
-    steps = np.concatenate([np.insert(rows, 0, 6, axis=1), steps])
+    steps = np.concatenate([np.insert(rows, 0, rng.choice([READ, WRITE], 3), axis=1), steps])
     return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), values
 
 
@@ -158,23 +158,20 @@ def _systems(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other.
-
-    Or their tables of one a, of which no axis is left but the last.
-    """
-    a, g, b = (int(n) for n in rng.integers(1, 4, 3))
-    outer = np.array([[a], [1]]) if rng.integers(3) else np.zeros((2, 0), dtype=np.int64)
-    a = a if outer.size else 1
-    b *= int(rng.choice([1, 50]))
-    first = [[group * b, g * b] for group in range(g)] + [[a * g * b, b]]
-    start = a * g * b + a * b
-    second = [[start + group * a, 0] for group in range(g * g)] + [[start + g * g * a, 0]]
-    heads = np.array([[0, g + 1, b, 0], [g + 1, g * g + 1, a, (g + 1) ** 2]])
+    """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
+    a, g, b, count = (int(n) for n in rng.integers(1, 4, 4))
+    b *= int(rng.choice([1, 50, 300]))
+    sizes = np.array([a * g * b, a * b, g * g * a, a])
+    starts = np.cumsum([0, *sizes])
+    tables = np.repeat(np.arange(4), [g, 1, g * g, 1])
+    groups = np.arange(g)[:, None] * b + np.arange(a) * g * b
+    places = [groups.ravel(), np.arange(a) * b, np.arange(g * g) * a, np.zeros(1, np.int64)]
+    heads = np.array([[0, g + 1, a, b, 0, 0], [g + 1, g * g + 1, 1, a, (g + 1) * a, (g + 1) ** 2]])
     matrices = rng.normal(size=(g + 1) ** 2 + (g * g + 1) ** 2)
     matrices[rng.random(matrices.size) < 0.3] = 0
-    cells = rng.normal(size=(start + g * g * a + a, int(rng.choice([1, 3]))))
-    lines = np.array(first + second)[:, : 1 + outer.shape[1]]
-    return cells, heads, outer, lines, matrices, bool(rng.integers(2))
+    cells = rng.normal(size=(count * starts[-1], int(rng.choice([1, 3]))))
+    ends = np.column_stack([starts[tables], sizes[tables]])
+    return cells, count, ends, heads, np.concatenate(places), matrices, bool(rng.integers(2))
 
 
 def _parts(rng: np.random.Generator) -> tuple[Any, ...]:

@@ -204,13 +204,14 @@ class LeafPlan:
 
     def _lay_lines(self, mixing: GroupMixing, share: Float) -> None:
         """Lines, their tables, and matrices that leave of components what finest groups say; `share` is (cells,)."""
-        plan, (heads, outer, lines, matrices) = self._plan, mixing.lines
+        plan, (ends, heads, places, matrices) = self._plan, mixing.lines
         is_join = np.array([self._joins[mask] == own for mask, own in zip(plan.masks, plan.tables, strict=True)])
-        table, matrices = np.searchsorted(plan.offsets, lines[:, 0], side="right") - 1, matrices.copy()
-        weights = np.where(is_join[table], share[lines[:, 0]], 0.0)
-        for first, count, _, start in heads.tolist():
-            matrices[start : start + count**2].reshape(count, count)[...] *= weights[first : first + count, None]
-        self._mixing: tuple[Lines, Integers] = (heads, outer, lines, matrices), table
+        wanted, matrices = is_join[np.searchsorted(plan.offsets, ends[:, 0])], matrices.copy()
+        for first, lines, runs, _, start, entry in heads.tolist():
+            firsts = ends[first:, 0][:lines] + places[start:][: lines * runs : runs]
+            weights = np.where(wanted[first:][:lines], share[firsts], 0.0)
+            matrices[entry:][: lines**2].reshape(lines, lines)[...] *= weights[:, None]
+        self._lines: Lines = ends, heads, places, matrices
 
     def estimate(self, cells: Float, others: Sequence[Float], total: Float) -> None:
         """Add estimates of some leaves from their tables.
@@ -253,8 +254,4 @@ class LeafPlan:
         """What all tables say of each of their finest cells, from the information about their own."""
         room.multiply(self._plan.sizes, self._scales)
         if self._plan.axes.has_groups:
-            (heads, outer, lines, matrices), table = self._mixing
-            leaves = np.column_stack([lines, self._plan.sizes[table]])
-            leaves[:, 0] += (room.count - 1) * self._plan.offsets[table]
-            outer = np.column_stack([outer, np.full(len(outer), room.count)])
-            mix_lines(room.cells, heads, outer, leaves, matrices, transpose)
+            mix_lines(room.cells, room.count, *self._lines, transpose)

@@ -114,11 +114,13 @@ class LatticeForm:
         _, once = np.unique(reads.steps[:, 1], return_index=True)
         writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
         writes.steps[:, 0] = WRITE
-        empty = ~np.isin(plan.offsets, writes.steps[:, 1])
         is_first = np.isin(writes.table, np.concatenate([coarse, later.table]))
-        beside = slice(plan.offsets[empty].min(initial=plan.cells), (plan.offsets + plan.sizes)[empty].max(initial=0))
+        laid: Collection[Axes] = plan.tables
         if (reads.steps[:, 1] != plan.offsets[reads.table]).any():
-            later, beside, is_first[:] = later.followed_by(StepList.of(plan.shares)), slice(0, plan.cells), True
+            later, laid, is_first[:] = later.followed_by(StepList.of(plan.shares)), plan.places, True
+        starts, sizes = (np.fromiter(map(of, laid), np.int64) for of in (plan.places.__getitem__, plan.size_of))
+        empty = ~np.isin(starts, writes.steps[:, 1])
+        beside = slice(starts[empty].min(initial=plan.cells), (starts + sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)
         moves = writes.at(~is_first).followed_by(moves)
         moves = moves.at(np.argsort(moves.table, kind="stable"))  # a table is read just before it is taken apart
@@ -173,7 +175,7 @@ class LatticeForm:
         cells = np.empty((self._plan.cells + self._room, values.shape[1]))
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
-            mix_lines(cells, *self._mixing.lines, transpose)
+            mix_lines(cells, 1, *self._mixing.lines, transpose)
         cells[self._plan.copied] *= self._plan.cells_of_copies
         return cells
 

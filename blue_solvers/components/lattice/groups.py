@@ -4,14 +4,15 @@ Contrasts within groups are seen by the variable itself alone. Of what is left, 
 groups, or coarser sums: a least-squares problem of as many unknowns as there are groups, solved once for all contrasts
 along the other variables. Its solution makes every table's values from those of all, by one small matrix.
 
-A line is what one table has for one set of groups: its start, and how far apart its cells are along every outer axis of
-contrasts; cells of the inner axis lie side by side. A row of `heads` is a component: its first line, how many it has,
-the inner axis' cells, and where its matrix, (lines, lines), starts; a row of `outer` the outer axes' cells.
+A line is what one table has for one set of groups, in runs of cells that lie side by side in all tables of a component.
+A row of `heads` is a component: its first line, how many it has, their runs, the cells of each; where places of runs in
+a table, (lines, runs), are listed, and where its matrix, (lines, lines), starts. A row of `ends` is a line: where its
+table starts, and the table's cells, which lie between one and the next where there are several of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cache, reduce
 from itertools import accumulate
 from math import prod
@@ -28,11 +29,12 @@ from blue_solvers.components.tree.messages import LinearMeasurement, combine
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
 
+PLACE_BYTES = 8
 ENTRY_BYTES = 32  # of the matrices, and three times as much while they are made
 STRIP = 64  # cells of every line that are held at once
 MANY = 24  # lines from which on a library's product takes less time; below loops take 0.3 of its time
 Component = tuple[int, Axes]  # a set of variables kept whole, and axes of groups or recodes of others
-Lines = tuple[Integers, Integers, Integers, Float]  # heads, outer axes, lines, matrices
+Lines = tuple[Integers, Integers, Integers, Float]  # ends, heads, places, matrices
 
 
 class GroupMixing:
@@ -56,7 +58,7 @@ class GroupMixing:
         Of every component of several groups their axes, and square roots of the covariance of these groups in all
         components, which follow, that see alike.
     lines : tuple of ndarray
-        Heads, outer axes, lines and matrices, as `mix_lines` takes them.
+        Ends, heads, places and matrices, as `mix_lines` takes them.
 
     Raises
     ------
@@ -70,50 +72,38 @@ class GroupMixing:
         self.variances: dict[Component, Float] = {}
         self.roots: dict[int, tuple[Axes, Float, list[int]]] = {}
         heads: list[list[int]] = []
-        outer: list[list[int]] = []
-        lines: list[Integers] = []
-        matrices: list[Float] = []
-        count = entries = 0
+        ends, places, matrices = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
+        count = cells = entries = 0
         for components in self._alike():
             for members in components:
-                along, lengths, inner = self._lines(members)
-                heads.append([count, len(along), inner, entries])
-                outer.append(lengths)
-                lines.append(along)
-                count += len(along)
-                entries += len(along) ** 2
-                if ENTRY_BYTES * entries > most_bytes:
+                own, runs, size = self._lines(members)
+                heads.append([count, *runs.shape, size, cells, entries])
+                ends.append(own)
+                places.append(runs.ravel())
+                count, cells, entries = count + len(runs), cells + runs.size, entries + len(runs) ** 2
+                if PLACE_BYTES * cells + ENTRY_BYTES * entries > most_bytes:
                     raise TooManyCellsError
             matrices.append(self._solve(components).ravel())
-        width = max(map(len, outer), default=0)
-        padded, row = np.zeros((count, 1 + width), dtype=np.int64), 0
-        for own in lines:
-            padded[row : row + len(own), [0, *range(2 + width - own.shape[1], 1 + width)]] = own
-            row += len(own)
-        self.lines: Lines = (
-            np.array(heads, dtype=np.int64).reshape(-1, 4),
-            np.array([[1] * (width - len(own)) + own for own in outer], dtype=np.int64).reshape(len(heads), width),
-            padded,
-            np.concatenate([np.zeros(0), *matrices]),
-        )
+        table = np.array(heads, dtype=np.int64).reshape(-1, 6)
+        self.lines: Lines = np.concatenate(ends), table, np.concatenate(places), np.concatenate(matrices)
 
-    def _lines(self, members: list[Axes]) -> tuple[Integers, list[int], int]:
-        """Of a component's tables every line, the lengths of outer axes, and that of the inner one."""
-        sizes, contrasts = self._axes.sizes, [axis for axis in members[0] if self._axes.is_whole[axis]]
+    def _lines(self, members: list[Axes]) -> tuple[Integers, Integers, int]:
+        """Of a component's tables lines' ends, (lines, 2), places of runs, (lines, runs), and the cells of a run."""
+        sizes, outer = self._axes.sizes, [axis for axis in members[0] if self._axes.is_whole[axis]]
         steps: list[dict[int, int]] = []  # cells from one to the next along every axis
         for table in members:
             lengths_after = accumulate([sizes[axis] for axis in table[:0:-1]], mul, initial=1)
             steps.append(dict(zip(reversed(table), lengths_after, strict=False)))
-        outwards, lengths, inner = _component_lines(
-            [sizes[axis] for axis in contrasts], [[step[axis] for axis in contrasts] for step in steps]
-        )
-        rows: list[list[int]] = []
-        for table, step, along in zip(members, steps, outwards, strict=True):
-            starts = [self._plan.places[table]]
-            for axis in self._plan.groups(table):
-                starts = [start + place for start in starts for place in range(0, step[axis] * sizes[axis], step[axis])]
-            rows += [[start, *along] for start in starts]
-        return np.array(rows, dtype=np.int64), lengths, inner
+        size = 1
+        while outer and all(step[outer[-1]] == size for step in steps):
+            size *= sizes[outer.pop()]
+        runs, ends = prod([sizes[axis] for axis in outer]), []
+        places: list[Integers] = []
+        for table, step in zip(members, steps, strict=True):
+            along = [step[axis] * np.arange(sizes[axis]) for axis in (*self._plan.groups(table), *outer)]
+            places.append(reduce(np.add.outer, along, np.zeros((), np.int64)).reshape(-1, runs))
+            ends += [[self._plan.places[table], self._plan.size_of(table)]] * len(places[-1])
+        return np.array(ends), np.concatenate(places), size
 
     def _alike(self) -> list[list[list[Axes]]]:
         """The tables of every component, those of components that see alike together."""
@@ -215,103 +205,97 @@ class GroupMixing:
         return total.ravel()
 
 
-def _component_lines(contrasts: Sequence[int], steps: list[list[int]]) -> tuple[list[list[int]], list[int], int]:
-    """The steps of every table of a component along its outer axes, these axes' lengths, and the inner one's.
-
-    Parameters
-    ----------
-    contrasts : sequence of int
-        Lengths of the axes of contrasts, in the order in which all tables have them.
-    steps : list of list of int
-        Of every table along each of them.
-    """
-    lengths: list[int] = []
-    kept: list[int] = []
-    for axis, length in enumerate(contrasts):
-        if kept and all(step[kept[-1]] == length * step[axis] for step in steps):
-            length *= lengths.pop()
-            kept.pop()
-        lengths.append(length)
-        kept.append(axis)
-    inner = lengths.pop() if kept and all(step[kept[-1]] == 1 for step in steps) else 1
-    return [[step[axis] for axis in kept[: len(lengths)]] for step in steps], lengths, inner
-
-
 def mix_lines_in_numpy(
-    cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
+    cells: Float, count: int, ends: Integers, heads: Integers, places: Integers, matrices: Float, transpose: bool
 ) -> None:
     """Replace the lines of every component by sums of them all, weighted by its matrix.
 
     Parameters
     ----------
-    cells : ndarray, (S, K)
-        All tables, one after the other; changed in place.
-    heads : ndarray of int, (components, 4)
-    outer : ndarray of int, (components, axes)
-    lines : ndarray of int, (lines, 1 + axes)
+    cells : ndarray, (count * S, K)
+        All tables, one after the other, so many of each together; changed in place.
+    count : int
+    ends : ndarray of int, (lines, 2)
+    heads : ndarray of int, (components, 6)
+    places : ndarray of int
+        In a table, one line after the other.
     matrices : ndarray
         One after the other.
     transpose : bool
         Whether to take their transposes.
     """
-    for (first, count, inner, start), lengths in zip(heads.tolist(), outer, strict=True):
-        own, matrix = lines[first : first + count], matrices[start : start + count**2].reshape(count, count)
-        steps = own[:, 1:] @ np.indices(lengths).reshape(len(lengths), lengths.prod())
-        places = (own[:, :1] + steps)[:, :, None] + np.arange(inner)
-        cells[places] = np.tensordot(matrix.T if transpose else matrix, cells[places], 1)
+    for first, lines, runs, size, start, entry in heads.tolist():
+        table, apart = ends[first : first + lines, :, None, None].swapaxes(0, 1)
+        own = places[start:][: lines * runs].reshape(lines, 1, runs) + count * table + apart * np.arange(count)[:, None]
+        matrix = matrices[entry:][: lines**2].reshape(lines, lines)
+        at = own.reshape(lines, -1, 1) + np.arange(size)
+        cells[at] = np.tensordot(matrix.T if transpose else matrix, cells[at], 1)
 
 
 @compiled(reference=mix_lines_in_numpy)
 def mix_lines(
-    cells: Float, heads: Integers, outer: Integers, lines: Integers, matrices: Float, transpose: bool
+    cells: Float, count: int, ends: Integers, heads: Integers, places: Integers, matrices: Float, transpose: bool
 ) -> None:
-    """See `mix_lines_in_numpy`: cells are (S, K), lines (lines, 1 + axes)."""
+    """See `mix_lines_in_numpy`: cells are (count * S, K), ends (lines, 2), heads (components, 6)."""
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1])
-    held, mixed, places = np.empty((most, STRIP)), np.empty((most, STRIP)), np.empty(most, np.int64)
+    held, mixed = np.empty(most * STRIP), np.empty(most * STRIP)
     for row in range(heads.shape[0]):
-        first, count, size, start, turns = heads[row, 0], heads[row, 1], heads[row, 2] * width, heads[row, 3], 1
-        square = matrices[start : start + count * count].reshape((count, count))
+        first, lines, runs, size = heads[row, 0], heads[row, 1], heads[row, 2], heads[row, 3] * width
+        table, own = ends[first : first + lines], places[heads[row, 4] :][: lines * runs].reshape((lines, runs))
+        square = matrices[heads[row, 5] :][: lines * lines].reshape((lines, lines))
         if transpose:
             square = square.T.copy()
-        for axis in range(outer.shape[1]):
-            turns *= outer[row, axis]
-        for turn in range(turns):
-            for line in range(count):
-                place, rest = lines[first + line, 0], turn
-                for axis in range(outer.shape[1] - 1, -1, -1):
-                    place += rest % outer[row, axis] * lines[first + line, 1 + axis]
-                    rest //= outer[row, axis]
-                places[line] = place * width
+        together = max(1, STRIP // size)
+        for run in range(0, runs * count, together):
             for strip in range(0, size, STRIP):
                 length = min(STRIP, size - strip)
-                before, after = held, mixed
-                if count >= MANY:
-                    before = held.ravel()[: count * length].reshape((count, length))
-                    after = mixed.ravel()[: count * length].reshape((count, length))
-                for line in range(count):
-                    own, kept = flat[places[line] + strip : places[line] + strip + length], before[line]
-                    for i in range(length):
-                        kept[i] = own[i]
-                if count >= MANY:
+                before = held[: lines * min(together, runs * count - run) * length].reshape((lines, -1))
+                after = mixed[: before.size].reshape(before.shape)
+                _carry(flat, before, own, table, count, run, width, strip, length, False)
+                if lines >= MANY:
                     np.dot(square, before, after)
                 else:
-                    _multiply(square, before, after, length)
-                for line in range(count):
-                    own, kept = flat[places[line] + strip : places[line] + strip + length], after[line]
-                    for i in range(length):
-                        own[i] = kept[i]
+                    _multiply(square, before, after)
+                _carry(flat, after, own, table, count, run, width, strip, length, True)
 
 
-def _multiply(square: Float, before: Float, after: Float, length: int) -> None:
-    """Write square, (lines, lines), times rows and `length` columns of `before`, (most, STRIP), to `after`."""
+def _carry(
+    flat: Float,
+    held: Float,
+    places: Integers,
+    ends: Integers,
+    count: int,
+    first: int,
+    width: int,
+    strip: int,
+    length: int,
+    back: bool,
+) -> None:
+    """Copy a part of runs from the first on, `places` (lines, runs), from `flat`, 1-d, to `held`, 2-d, or back."""
+    for line in range(places.shape[0]):
+        own, copy, run = held[line], first // places.shape[1], first % places.shape[1]
+        for column in range(0, own.size, length):
+            place = (count * ends[line, 0] + copy * ends[line, 1] + places[line, run]) * width + strip
+            for i in range(length):
+                if back:
+                    flat[place + i] = own[column + i]
+                else:
+                    own[column + i] = flat[place + i]
+            run += 1
+            if run == places.shape[1]:
+                copy, run = copy + 1, 0
+
+
+def _multiply(square: Float, before: Float, after: Float) -> None:
+    """Write square, (lines, lines), times `before`, (lines, cells), to `after`."""
     for line in range(square.shape[0]):
         own = after[line]
-        for i in range(length):
+        for i in range(own.size):
             own[i] = 0.0
         for other in range(square.shape[0]):
             weight, kept = square[line, other], before[other]
             if weight != 0:
-                for i in range(length):
+                for i in range(own.size):
                     own[i] += weight * kept[i]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,26 @@ def in_order(problem: Problem) -> Problem:
 def close(X: np.ndarray, expected: np.ndarray, errors: np.ndarray) -> bool:
     """Within 1e-9 standard errors, and rounding of the input for cells that have none."""
     return bool((abs(X - expected) <= 1e-9 * errors[:, None] + 1e-13 * abs(expected).max(initial=1)).all())
+
+
+def filled_with_nan(*shape: Any, **options: Any) -> np.ndarray:
+    """Memory that nothing has been written to."""
+    return np.full_like(np.ndarray(*shape, **options), np.nan)
+
+
+@examples(60)
+@given(SEEDS)
+def test_nothing_is_read_that_was_not_written(seed: int) -> None:
+    problem = in_order(plain_tables(seed, recodes=bool(seed % 2)))
+    rng = np.random.default_rng(seed)
+    form = LatticeForm(StructuredProblem.of(problem))
+    Y, V = rng.normal(size=(problem.observed.size, 2)), rng.normal(size=(problem.desired.size, 2))
+    found = form.apply(Y), form.adjoint(V)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "empty", filled_with_nan)
+        again = form.apply(Y), form.adjoint(V)
+    for one, other in zip(found, again, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @examples(60)
