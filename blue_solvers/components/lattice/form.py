@@ -131,7 +131,7 @@ class LatticeForm:
         return [[first], *found] if sum(map(len, found)) > 1 else [[first.followed_by(moves)]]
 
     def _shared_out(self, writes: StepList, later: StepList) -> tuple[StepList, StepList]:
-        """What of some reads is still written, and what tables get of margins, straight from values where that is all."""
+        """What of some reads is still written, and what tables get of margins, straight from values if that is all."""
         shares, places = StepList.of(self._plan.shares.copy()), writes.steps[:, 1]
         alone = ~np.isin(places, np.concatenate([self._plan.offsets, shares.steps[:, 1], later.steps[:, 1]]))
         order = np.argsort(shares.steps[:, 2])
