@@ -8,7 +8,8 @@ combination then, and with it the digits of whatever is worked out from there.
 Weights go up first, from the fine cells of every sum to the coarse one, as much as leaves least noise below: in the
 sum of |weight| x variance over cells that is a median of their weights, and of equal weights exactly nothing is left
 (Tukey's median polish, with variances). Tables that were not measured take part, since others may lie above them.
-Then weights go down again, from cells that were measured worse than their parts, or not at all.
+Then weights go down again, from cells that were measured worse than their parts, or not at all. Where sums are hardly
+known better than their parts, what is above may gain somewhat more noise than is lost below, which costs no digits.
 """
 
 from __future__ import annotations

@@ -17,12 +17,13 @@ from tests.helpers.oracles.exact import ContradictionError, solve
 from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
 from tests.helpers.partitioned import read_estimates
 
+MORE = 3.0  # times the noise, where sums are hardly known better than their parts: what a median moves at most
 FAR = 50.0  # by how much at most what is known differs from the truth
 
 
 @pytest.mark.parametrize("decades", [4.0, 12.0])
 @lengths("seeds", 150, 3_000)
-def test_they_say_the_same_with_no_more_noise(decades: float, seeds: int) -> None:
+def test_they_say_the_same_with_hardly_more_noise(decades: float, seeds: int) -> None:
     seen = changed = 0
     for seed in range(seeds):
         invented = invent(seed, Kind(decades=decades), in_a_tree_with_equalities)
@@ -43,7 +44,7 @@ def test_they_say_the_same_with_no_more_noise(decades: float, seeds: int) -> Non
         filled = (M[:, possible] != 0).any(axis=1)
         assert not E[:, filled & problem.unmeasured].any()
         noise = np.where(filled & ~problem.unmeasured, described.variances, 0.0)
-        assert (abs(E) @ noise <= (1 + 1e-8) * (abs(given) @ noise)).all()
+        assert (abs(E) @ noise <= MORE * (abs(given) @ noise)).all()
         seen, changed = seen + 1, changed + (given != E).any()
     assert changed > seen / 5 > 0
 

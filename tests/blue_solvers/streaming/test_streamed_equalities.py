@@ -150,3 +150,4 @@ def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> N
     partition(tmp_path / "in", problem, np.arange(6.0), at="B")
     with pytest.raises(ValueError, match="the equalities contradict one another"):
         stream(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
