@@ -24,6 +24,7 @@ from constraint_builders.arrays import Float, Index
 
 CONTRADICTION_TOLERANCE = 1e-11  # relative to the sizes of the cells that a combination adds
 ROUNDING = 1e-12  # share of a variance that is left by rounding where nothing is
+REFINED = 1e-6  # share of what is missing that may be shared out once more; more would make cells known well worse
 HIDDEN = 1e-9  # share of a variance below which rounding could make more of what is left than there is
 
 
@@ -39,6 +40,8 @@ class SharedEqualities:
         Upper triangular R with R'R = E Cov(x) E'.
     squares : ndarray, (k,)
         Sum of the squared coefficients of each combination.
+    noise : ndarray, (k,)
+        Variance of each combination of the measurements themselves, E Sigma E': estimates have no more.
     sizes : ndarray, (k,)
         Sum of the sizes of what each combination adds.
     """
@@ -46,6 +49,7 @@ class SharedEqualities:
     values: Float
     root: Float
     squares: Float
+    noise: Float
     sizes: Float
 
     @classmethod
@@ -56,7 +60,7 @@ class SharedEqualities:
         wanted = range(first, len(both.desired))
         result = SubtreeForm(both, part, below, above, wanted, read=()).estimates(variances=False)
         values, root = np.zeros((k, 1 + k)), np.zeros((0, k))
-        squares, sizes = np.zeros((2, k))
+        squares, noise, sizes = np.zeros((3, k))
         for i, (level, _) in enumerate(design.observed):
             if first + i not in result.cells:
                 continue
@@ -64,15 +68,17 @@ class SharedEqualities:
             values[:, 0] += own @ cells
             values[:, 1:] += own @ responses.reshape(-1, k)
             squares += own.power(2).sum(axis=1)
+            noise += own.power(2) @ part.noise(i)
             sizes += abs(own) @ abs(cells)
             root = _stacked(root, _whitened(responses, part.variances[i], part.numbers(level, list(below))))
-        return cls(values, root, squares, sizes)
+        return cls(values, root, squares, noise, sizes)
 
     def __add__(self, other: SharedEqualities) -> SharedEqualities:
         return SharedEqualities(
             self.values + other.values,
             _stacked(self.root, other.root),
             self.squares + other.squares,
+            self.noise + other.noise,
             self.sizes + other.sizes,
         )
 
@@ -129,8 +135,11 @@ class Correction:
         root, alike_root = (_inverse_root(own.root, chosen) for own in (combined, alike))
         excess = combined.values[:, 0] - b
         allowed = CONTRADICTION_TOLERANCE * (np.sqrt(combined.squares) + combined.sizes + abs(b))
-        gain = root @ (root.T @ excess)
-        left = abs(excess - combined.values[:, 1:] @ gain)
+        gain, left = _gain(combined, root, excess, allowed)
+        if (abs(left) > allowed).any():
+            told = [i for i in chosen if not _is_hidden(combined, i) or abs(excess[i]) > allowed[i]]
+            gain, left = _gain(combined, _inverse_root(combined.root, np.array(told, dtype=np.intp)), excess, allowed)
+        left = abs(left)
         if (left > allowed).any():
             row = int((left / allowed).argmax())
             raise ValueError(
@@ -161,6 +170,16 @@ class Correction:
         return replace(result, cells=cells, variances=variances)
 
 
+def _gain(combined: SharedEqualities, root: Float, excess: Float, allowed: Float) -> tuple[Float, Float]:
+    """What to multiply responses with, (k,), and what the rounding of these leaves of the excess."""
+    gain = root @ (root.T @ excess)
+    left = excess - combined.values[:, 1:] @ gain
+    if (abs(left) > allowed).any() and (abs(left) <= REFINED * abs(excess) + allowed).all():
+        gain = gain + root @ (root.T @ left)
+        left = excess - combined.values[:, 1:] @ gain
+    return gain, left
+
+
 def _squares(columns: Float) -> Float:
     """Sums of the squares of every cell's columns, (G, cells, k) to (G, cells)."""
     return np.einsum("gck,gck->gc", columns, columns)
@@ -177,3 +196,8 @@ def _inverse_root(root: Float, chosen: Index) -> Float:
     inverse = np.zeros((root.shape[1], chosen.size))
     inverse[chosen] = orthonormal(root[:, chosen])[1].T
     return inverse
+
+
+def _is_hidden(combined: SharedEqualities, row: int) -> bool:
+    """Whether a combination of estimates has so little noise that rounding hides it beside the measurements' own."""
+    return bool(np.sum(combined.root[:, row] ** 2) <= ROUNDING * combined.noise[row])
