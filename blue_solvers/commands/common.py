@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-import numpy as np
-
-from blue_solvers import SOLVERS, Certificate, Estimate, TwoPass, projected_work
 from blue_solvers.commands.listed import COMMANDS, FORMER
 from blue_solvers.commands.screen import say, tell
 from blue_solvers.commands.strict import add_strict_argument
-from constraint_builders import Problem
+from blue_solvers.solver_names import SolverName
 from constraint_builders.printable import printable
-from constraint_builders.tied_together import TiedTogether
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # wrong arguments are said before any of it is loaded
     import polars
+
+    from blue_solvers import Certificate, Estimate
+    from constraint_builders import Problem
+    from constraint_builders.tied_together import TiedTogether
 
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"\d{1,40}", re.ASCII)
+LEVEL = 0.95  # confidence level of intervals, unless another is asked for
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
 SubParsers = argparse._SubParsersAction
@@ -41,6 +43,8 @@ def new_parser(subparsers: SubParsers, name: str, example: str) -> argparse.Argu
 
 def announce(problem: Problem, solver: str) -> None:
     """Say how much work lies ahead, before it begins, where two passes are to do it and it is much."""
+    from blue_solvers import TwoPass, projected_work
+
     closed_form = problem.geounit_variances is not None and problem.equalities is None
     if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
         work = projected_work(problem)
@@ -73,7 +77,7 @@ def plain_number(text: str) -> float:
 
 def coverage(text: str) -> float:
     """A probability of 0.5 or more and below 1, from an argument."""
-    level = float(text) if NUMBER.fullmatch(text) else np.nan
+    level = float(text) if NUMBER.fullmatch(text) else math.nan
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
     if level < 0.5:
@@ -127,7 +131,7 @@ def add_solving_arguments(parser: argparse.ArgumentParser) -> None:
         help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
     )
     add_strict_argument(parser)
-    parser.add_argument("--solver", choices=list(SOLVERS), default="auto", help="default: auto")
+    parser.add_argument("--solver", choices=get_args(SolverName), default="auto", help="default: auto")
 
 
 def add_digits_argument(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +166,7 @@ def report_undetermined(problem: Problem) -> None:
     """Print which cells are NaN, the first of them with the reason."""
     if problem.undetermined is None:
         return
-    lost = np.flatnonzero(problem.undetermined)
+    (lost,) = problem.undetermined.nonzero()
     say(f"NaN        {plural(lost.size, 'cell')} that cannot be estimated; --desired chooses other tables")
     for position in lost[:MOST_REASONS].tolist():
         say(f"           {problem.why_undetermined(position)}")

@@ -9,18 +9,17 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from blue_solvers import estimate, examples
 from blue_solvers.commands.common import SubParsers, new_parser, print_columns, whole_from
 from blue_solvers.commands.screen import say
-from constraint_builders import Problem, gallery
-from constraint_builders.arrays import Float
 from constraint_builders.extras import EXTRA_OF, how_to_install
-from constraint_builders.true_tables import known_truth
-from noise_mechanisms import add_noise
+
+if TYPE_CHECKING:
+    from constraint_builders import Problem
+    from constraint_builders.arrays import Float
 
 SEED = 1973
 MOST_WAYS = 2  # tables shown: the detailed one would not fit on a screen
@@ -39,6 +38,12 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Add noise to a gallery problem, estimate it and print both beside the truth."""
+    from blue_solvers import estimate
+    from blue_solvers.examples import BERKELEY, BERKELEY_SCHEMA
+    from constraint_builders import gallery
+    from constraint_builders.true_tables import known_truth
+    from noise_mechanisms import add_noise
+
     problem = gallery.berkeley()
     truth = known_truth(problem)
     noisy = add_noise(problem, truth, args.seed)
@@ -61,9 +66,9 @@ def run(args: argparse.Namespace) -> None:
     say("", "The same from files:")
     arguments = [
         "estimate",
-        str(examples.BERKELEY),
+        str(BERKELEY),
         "--schema",
-        str(examples.BERKELEY_SCHEMA),
+        str(BERKELEY_SCHEMA),
         "--out",
         "estimates.csv",
     ]
@@ -83,7 +88,7 @@ def own_command() -> list[str]:
 
 def _rms(errors: Float) -> float:
     """Root mean square of errors, (n,)."""
-    return float(np.sqrt(np.mean(errors**2)))
+    return float((errors**2).mean() ** 0.5)
 
 
 def _rows(problem: Problem, truth: Float, noisy: Float, estimate: Float, std_error: Float) -> Iterator[tuple[str, ...]]:
@@ -93,7 +98,7 @@ def _rows(problem: Problem, truth: Float, noisy: Float, estimate: Float, std_err
         if len(table.axes) > MOST_WAYS:
             continue
         start = problem.observed.slice(name).start
-        for position, cell in enumerate(np.ndindex(table.shape), start):
+        for position, cell in enumerate(product(*map(range, table.shape)), start):
             labels = [schema.labels_of(factor)[i] for factor, i in zip(table.factors, cell, strict=True)]
             numbers = f"{truth[position]:,.0f}", f"{noisy[position]:,.1f}", f"{estimate[position]:,.1f}"
             yield str(name) if position == start else "", ", ".join(labels), *numbers, f"{std_error[position]:.2f}"

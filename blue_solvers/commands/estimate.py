@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 from blue_solvers.commands.common import (
+    LEVEL,
     SubParsers,
     add_digits_argument,
     add_solving_arguments,
@@ -18,8 +18,6 @@ from blue_solvers.commands.common import (
     listed_names,
     new_parser,
 )
-from blue_solvers.commands.estimate_release import run_on_folders
-from blue_solvers.commands.estimate_tables import LEVEL, run_on_tables
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
 from blue_solvers.commands.several_inputs import SEVERAL, add_several_arguments
 from blue_solvers.commands.table_input import OF_TABLES, add_input_arguments
@@ -132,8 +130,8 @@ def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
 def _bytes(text: str) -> float:
     """A number of bytes, also in kB, MB, GB, GiB and so on, from an argument."""
     amount = AMOUNT.fullmatch(text.strip())
-    count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else np.nan
-    if not 0 < count < np.inf:
+    count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else 0.0
+    if not 0 < count < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
     return count
 
@@ -150,7 +148,11 @@ def run(args: argparse.Namespace) -> None:
             f"{folders[0]} is a folder and {files[0]} a file: give folders of measurement files, or files of tables"
         )
     _refuse_other_options(args, bool(folders))
-    return run_on_folders(args) if folders else run_on_tables(args)
+    if folders:
+        from blue_solvers.commands.estimate_release import run_on_folders as run_on
+    else:
+        from blue_solvers.commands.estimate_tables import run_on_tables as run_on
+    run_on(args)
 
 
 def _refuse_other_options(args: argparse.Namespace, folders: bool) -> None:

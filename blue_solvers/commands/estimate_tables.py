@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from blue_solvers import blue
-from blue_solvers.commands.common import announce, desired_of, plural, report, write_rounded
+from blue_solvers.commands.common import LEVEL, announce, desired_of, plural, report, write_rounded
 from blue_solvers.commands.fit_line import FitReport, fit_report
 from blue_solvers.commands.picture import picture
 from blue_solvers.commands.progress import progress
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from blue_solvers import Estimate
     from blue_solvers.nonnegative import Movement
     from constraint_builders.joint_problem import LeavesByGroup
-
-LEVEL = 0.95
 
 
 class Tables(NamedTuple):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from blue_solvers import Auto
 from blue_solvers.commands.common import (
     SubParsers,
     new_parser,
@@ -15,19 +13,17 @@ from blue_solvers.commands.common import (
     print_columns,
     report_undetermined,
 )
-from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import RESULT
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
 from blue_solvers.commands.table_input import OF_TABLES, add_input_arguments, read_input, write_schema
-from blue_solvers.contract import plain_problem
-from blue_solvers.goodness import LOOSE
-from constraint_builders import Problem
-from constraint_builders.arrays import Float
-from constraint_builders.description.layout import Layout
-from constraint_builders.tied_together import tied_together
+
+if TYPE_CHECKING:
+    from constraint_builders import Problem
+    from constraint_builders.arrays import Float
+    from constraint_builders.description.layout import Layout
 
 ASSUMPTIONS = {  # what it means that one holds, and that it fails
     "A1": ("the covariance of the noise is known", "some cells were not measured, their variance is infinite"),
@@ -68,6 +64,7 @@ def print_result(path: str) -> str:
 
     Gives what is doubtful about it.
     """
+    from blue_solvers.commands.fit_line import proof_lines
     from blue_solvers.results.questions import Result
     from blue_solvers.results.store import remarks_of
 
@@ -88,6 +85,11 @@ def print_result(path: str) -> str:
 
 def print_problem(problem: Problem) -> str:
     """Print a problem's tables, sizes, rank, assumptions, and the solver that auto would take; gives a doubt."""
+    from blue_solvers import Auto
+    from blue_solvers.contract import plain_problem
+    from blue_solvers.goodness import LOOSE
+    from constraint_builders.tied_together import tied_together
+
     variances = problem.observed.tables(problem.variances)
     rows = [
         (str(name), _shape(problem.observed, name), f"{cells.size:,}", _describe_variances(cells.ravel()))
@@ -121,6 +123,8 @@ def _shape(layout: Layout, name: object) -> str:
 
 def _describe_variances(variances: Float) -> str:
     """What variances, (n,), are, in a few words."""
+    import numpy as np
+
     finite = variances[np.isfinite(variances)]
     unmeasured = variances.size - finite.size
     parts = []

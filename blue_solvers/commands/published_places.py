@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath
@@ -62,6 +61,8 @@ def places_in(path: str) -> dict[str, list[str]]:
 
 def print_proof(args: argparse.Namespace, result: Result) -> None:
     """Print what is proved, and whether the measurements fit their noise; doubt may be the end of it."""
+    from blue_solvers.commands.fit_line import known_of
+
     known = known_of(result)
     if known:
         say(known)

@@ -17,7 +17,6 @@ from blue_solvers.commands.common import (
     print_columns,
     write_rounded,
 )
-from blue_solvers.commands.fit_line import known_of
 from blue_solvers.commands.listed import FORMER
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.published_places import MOST_SHOWN, add_result_argument, open_result, places_in, print_proof
@@ -26,14 +25,12 @@ from blue_solvers.commands.query_tables import answer_tables
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
-from constraint_builders.arrays import Index
-from constraint_builders.memory import require_memory
-from constraint_builders.opening import read_text
 
 if TYPE_CHECKING:
     import polars as pl
 
     from blue_solvers.results.questions import Result
+    from constraint_builders.arrays import Index
 
 TOTAL, ALL, TOGETHER = "total", "all", ""
 PUBLISHED = re.compile(r"[A-Z]+\d+[A-Z]?(_\d{3}N)?", re.ASCII | re.IGNORECASE)  # P12, and P12_003N
@@ -158,6 +155,8 @@ def _answer_counts(args: argparse.Namespace, result: Result) -> None:
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
     if args.out is None:
+        from blue_solvers.commands.fit_line import known_of
+
         _show(frame, _title(args, geolevel, places), known_of(result), args.level)
         refuse_doubt(args, result.doubt)
     else:
@@ -197,6 +196,8 @@ def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: di
     rows = len(places) * (sum(tables.values()) if tables else len(counts))
     if args.out is None and rows > MOST_SHOWN:
         raise ValueError(f"{rows:,} answers are too many to show: give --out FILE, .csv or .parquet")
+    from constraint_builders.memory import require_memory
+
     require_memory(rows * BYTES_A_ROW, f"{rows:,} answers", "ask for fewer tables or a geolevel above")
     progress(f"computing the variances of {plural(rows, 'answer')}")
     with LevelBar("answering", alike=True) as bar:
@@ -273,6 +274,8 @@ def parse_count(text: str) -> dict[str, list[str]]:
 
 
 def _lines(path: str) -> list[str]:
+    from constraint_builders.opening import read_text
+
     codes = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if not codes:
         raise ValueError("there is no geocode: give one on every line")

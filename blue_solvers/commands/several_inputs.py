@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import listed_names
 from blue_solvers.commands.screen import say
-from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float
-from constraint_builders.files.doubts import copied_inputs
 
 if TYPE_CHECKING:
+    from constraint_builders import Problem, Schema
+    from constraint_builders.arrays import Float
     from constraint_builders.description.common_schema import CountedParts
 
 MARKS = ("total", "suppressed")
@@ -142,6 +141,8 @@ def for_each(given: Sequence[str] | None, inputs: Sequence[str], option: str) ->
 
 def print_copied(inputs: Mapping[str, tuple[Problem, Float]]) -> tuple[str, ...]:
     """Say which inputs, problems with y, (n,), are copies of others."""
+    from constraint_builders.files.doubts import copied_inputs
+
     found = copied_inputs({name: (own.observed, y, own.variances) for name, (own, y) in inputs.items()})
     for line in found:
         say(f"doubtful   {line}")

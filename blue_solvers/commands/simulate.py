@@ -6,6 +6,7 @@ import argparse
 import json
 import secrets
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import SubParsers, new_parser, plural, whole_from
 from blue_solvers.commands.kinds import require_file
@@ -13,12 +14,9 @@ from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs, settings_path
 from blue_solvers.commands.screen import say
-from constraint_builders import Problem, Spine
-from constraint_builders.description.spine import CENSUS_WIDTHS
-from constraint_builders.true_tables import true_vector
-from noise_mechanisms import add_noise
-from noise_mechanisms.budgeted import noise_variances
-from noise_mechanisms.laws import kind_of
+
+if TYPE_CHECKING:
+    from constraint_builders import Problem, Spine
 
 SEED_BITS = 64
 LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
@@ -61,10 +59,15 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Sum the counts up the spine, add noise, write."""
+    from constraint_builders import Problem
     from constraint_builders.files import read_block_counts, write_noisy_measurements
     from constraint_builders.files.naming import naming
     from constraint_builders.files.new_files import require_new
     from constraint_builders.files.settings import find_settings
+    from constraint_builders.true_tables import true_vector
+    from noise_mechanisms import add_noise
+    from noise_mechanisms.budgeted import noise_variances
+    from noise_mechanisms.laws import kind_of
 
     require_file(args.input, "a table of true counts")
     require_outputs(args, require_new)
@@ -107,6 +110,8 @@ def block_spine(geoids: list[str], widths: Mapping[str, int]) -> tuple[Spine, st
     ValueError
         If geoids do not fit the widths.
     """
+    from constraint_builders import Spine
+
     below = {level: width for level, width in widths.items() if width > 0}
     root = next((level for level, width in widths.items() if width == 0), None)
     if not below:
@@ -124,6 +129,8 @@ def _level_widths(given: dict[str, int] | None, geolevels: tuple[str, ...]) -> d
         if strange:
             raise ValueError(f"--widths names {strange[0]!r}, the settings have the geolevels {', '.join(geolevels)}")
         return given
+    from constraint_builders.description.spine import CENSUS_WIDTHS
+
     known = {"US": 0} | CENSUS_WIDTHS
     unknown = [level for level in geolevels if level not in known]
     if unknown:

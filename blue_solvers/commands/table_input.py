@@ -13,10 +13,10 @@ from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath
 from blue_solvers.commands.screen import say
-from constraint_builders import Problem
-from constraint_builders.arrays import Float
 
 if TYPE_CHECKING:
+    from constraint_builders import Problem
+    from constraint_builders.arrays import Float
     from constraint_builders.files.survey_frame import Said
 
 OF_TABLES = (

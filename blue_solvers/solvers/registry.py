@@ -1,8 +1,7 @@
 """Every solver, enrolled here and nowhere else: what names, exports and lists solvers reads this file."""
 
-from typing import Literal, TypeAlias
-
 from blue_solvers.contract import Solver
+from blue_solvers.solver_names import SolverName
 from blue_solvers.solvers.auto import Auto
 from blue_solvers.solvers.closed_forms import AreaSolver, SeaBlue, TwoPass
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient, Multigrid
@@ -21,7 +20,6 @@ __all__ = [
     "TwoPass",
 ]
 
-SolverName: TypeAlias = Literal["auto", "sea_blue", "two_pass", "areas", "cholesky", "cg", "multigrid", "dense"]
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver
     for solver in (Auto, SeaBlue, TwoPass, AreaSolver, Cholesky, ConjugateGradient, Multigrid, Dense)

@@ -17,6 +17,7 @@ from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.solvers import TwoPass
 from blue_solvers.streaming.crossing_partition import cut_areas, refusal_of_areas
 from blue_solvers.streaming.cutting import CutSpine, cut_with_siblings
+from blue_solvers.streaming.least_noise import with_little_noise
 from blue_solvers.streaming.part_data import Design
 from blue_solvers.streaming.part_files import (
     BUFFERS,
@@ -105,7 +106,7 @@ def partition(
     design = Design.of(problem, places.levels)
     design = replace(design, combinations=_exact_combinations(design, problem))
     cut, empty = _cut_spine(design, problem.domain.spine, problem.known_empty, memory, at)
-    return write_parts(folder, Sources(design, cut, variances, read, empty, problem.equality_rows[0]))
+    return write_parts(folder, Sources(design, cut, variances, read, empty, with_little_noise(problem)))
 
 
 def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations | None:

@@ -20,6 +20,7 @@ from blue_solvers import ConvergenceError, blue, examples
 from blue_solvers.cli import main
 from blue_solvers.commands import progress
 from blue_solvers.commands.estimate import FITS
+from blue_solvers.commands.listed import COMMANDS
 from blue_solvers.nonnegative import METHODS
 from constraint_builders import Schema, gallery
 from constraint_builders.files import (
@@ -400,13 +401,14 @@ def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: p
     assert "--nonnegative is for one file of tables" in error
 
 
-@every("word", ["--help", "--version", "--nothing"])
-def test_help_waits_for_no_library(word: str) -> None:
+@every("words", ["--help", "--version", "--nothing", *(f"{name} --nothing" for name in COMMANDS if name != "design")])
+def test_help_waits_for_no_library(words: str) -> None:
+    """Nor do wrong arguments; the choices of `design` are those of the library that builds spines."""
     work = f"""
 import sys
 from blue_solvers.cli import main
 try:
-    main([{word!r}])
+    main({words.split()!r})
 finally:
     print(*{{"numpy", "polars"}} & set(sys.modules), file=sys.stderr)
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -59,8 +59,7 @@ def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
     partition(tmp_path / "in", problem, y, at="State")
     stream(tmp_path / "in", tmp_path / "out")
     x = read_estimates(tmp_path / "out", problem)
-    # The sum's variance is 2.5e-9 of that of the measurements' sum: so much of the correction is rounding's.
-    assert abs(x[0] - y[1:].sum() - off) < 1e-11 * y[0] + 1e-7 * abs(off)
+    assert abs(x[0] - y[1:].sum() - off) < 1e-11 * y[0]
     assert abs(x[1:].sum() - y[1:].sum() - off) < 1e-11 * y[0]
     assert abs(x[1:] - y[1:] - off / 40_000).max() < 1e-9
     errors = read_estimates(tmp_path / "out", problem, "std_error")
@@ -70,9 +69,14 @@ def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
 
 @examples(30)
 @given(
-    st.integers(1, 6), st.floats(-14, 6), st.floats(-3, 5), st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 50.0]), st.booleans()
+    st.integers(1, 6),
+    st.floats(-14, 12),
+    st.floats(-12, 12),
+    st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 50.0]),
+    st.booleans(),
 )
-def test_a_known_sum_is_kept_or_refused_whatever_the_variances(
+@example(3, -9.0, 0.0, 50.0, False)  # seven digits of it were lost once, where the blocks' noise cancels in their sum
+def test_a_known_sum_is_kept_whatever_the_variances(
     blocks: int, above: float, variance: float, off: float, exact: bool
 ) -> None:
     problem, y, _ = known_sum(blocks, 0.0 if exact else 10.0**above, 10.0**variance, off)
@@ -82,7 +86,8 @@ def test_a_known_sum_is_kept_or_refused_whatever_the_variances(
             stream(Path(folder) / "in", Path(folder) / "out")
         except ValueError as error:
             assert "contradict" in str(error)  # noqa: PT017
-            assert off != 0 or above <= variance - 11  # rounding hides so precise a sum of such cells
+            assert exact
+            assert off > 1e-9  # or it is no contradiction
             return
         x = read_estimates(Path(folder) / "out", problem)
         errors = read_estimates(Path(folder) / "out", problem, "std_error")
@@ -145,3 +150,4 @@ def test_equalities_that_contradict_one_another_are_refused(tmp_path: Path) -> N
     partition(tmp_path / "in", problem, np.arange(6.0), at="B")
     with pytest.raises(ValueError, match="the equalities contradict one another"):
         stream(tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
