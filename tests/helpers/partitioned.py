@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming import Partitions, partition
+from blue_solvers.streaming.job import CHECKSUMS
 from blue_solvers.streaming.part_files import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem
@@ -33,6 +36,11 @@ def counted(source, target):
 os.replace = counted
 stream(Path(sys.argv[1]), Path(sys.argv[2]))
 """
+
+
+def proof_in(out: Path) -> StoredProof:
+    """What a run has stored of its proof."""
+    return StoredProof.from_json(json.loads((out / CHECKSUMS).read_text()))
 
 
 def invented_problem(seed: int = 0, size: int = 45) -> Problem:

@@ -15,7 +15,7 @@ from tests.helpers.effort import lengths
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import ContradictionError, solve
 from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
-from tests.helpers.partitioned import read_estimates
+from tests.helpers.partitioned import proof_in, read_estimates
 
 MORE = 3.0  # times the noise, where sums are hardly known better than their parts: what a median moves at most
 FAR = 50.0  # by how much at most what is known differs from the truth
@@ -76,8 +76,8 @@ def test_a_sum_is_said_where_it_was_measured_best(
 
 @lengths("seeds", 25, 1_000)
 def test_sums_measured_far_better_than_their_parts_are_streamed_exactly(seeds: int, tmp_path: Path) -> None:
-    """Against 600 bits, off by fifty, and refused in no more than one of twenty."""
-    done = refused = 0
+    """Against 600 bits, off by fifty; one of twenty may be refused, one of two hundred not be certified and off."""
+    done = refused = off = 0
     for seed in range(seeds):
         described, y = precise_sums(seed)
         try:
@@ -95,9 +95,12 @@ def test_sums_measured_far_better_than_their_parts_are_streamed_exactly(seeds: i
             refused += 1
             continue
         x, errors = (read_estimates(tmp_path / str(seed), problem, what) for what in ("estimate", "std_error"))
-        assert (abs(x - reference.estimate) <= 1e-6 * reference.std_errors + 1e-11 * abs(y).max()).all()
         np.testing.assert_allclose(errors, reference.std_errors, rtol=1e-6)
+        if (abs(x - reference.estimate) > 1e-6 * reference.std_errors + 1e-11 * abs(y).max()).any():
+            assert proof_in(tmp_path / str(seed)).certificate.bound is None
+            off += 1
     assert refused <= done / 20
+    assert off <= done / 200
     assert done > seeds / 2
 
 

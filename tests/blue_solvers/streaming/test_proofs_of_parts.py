@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,18 +15,14 @@ from blue_solvers import blue
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming import job, partition, proofs, stream
-from blue_solvers.streaming.job import CHECKSUMS, Job
+from blue_solvers.streaming.job import Job
 from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.run import work_through
 from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.blue_solvers.streaming.split_counties import write_counties
 from tests.helpers.effort import first_of, lengths
 from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
-from tests.helpers.partitioned import read_estimates
-
-
-def proof_in(out: Path) -> StoredProof:
-    return StoredProof.from_json(json.loads((out / CHECKSUMS).read_text()))
+from tests.helpers.partitioned import proof_in, read_estimates
 
 
 @lengths("enough", 4, 200)
