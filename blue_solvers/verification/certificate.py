@@ -24,7 +24,7 @@ from blue_solvers.verification.weighed_noise import (
 )
 from blue_solvers.verification.wide import certify_wide
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.schema_order import in_schema_order
 from constraint_builders.vectors import refuse_large_values
@@ -129,6 +129,7 @@ class Certifier:
         problem = self._order.problem
         tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
         self._tree = tree if tree is not None and holds_all(tree.problem, []) else None  # nothing is said of the rest
+        self._spots = (as_slice(tree.observed), as_slice(tree.desired)) if tree is not None else ()
         areas = None if self._tree else _over_areas(problem)
         self._nodes = None if areas is None else areas[1]
         self._posed = ProblemToProve(self._tree.problem if self._tree else areas[0] if areas else problem)
@@ -153,9 +154,10 @@ class Certifier:
         wanted = None if desired is None else _wanted(self._given, desired)[self._order.desired]
         problem, y, x = self._posed.problem, y[self._order.observed], x[self._order.observed]
         if self._tree is not None:
-            wanted = None if wanted is None else _laid_out(wanted, self._tree.desired, problem.desired.size)
-            x = _laid_out(x, self._tree.observed, problem.observed.size)
-            y = _laid_out(y, self._tree.observed, problem.observed.size, 0.0)  # the others were not measured
+            observed, desired = self._spots
+            wanted = None if wanted is None else _laid_out(wanted, desired, problem.desired.size)
+            x = _laid_out(x, observed, problem.observed.size)
+            y = _laid_out(y, observed, problem.observed.size, 0.0)  # the others were not measured
         elif self._nodes is not None:
             y, x = y[self._nodes], x[self._nodes]
         try:
@@ -285,8 +287,10 @@ def certificate_of(
         return Certificate(None, str(refusal))
 
 
-def _laid_out(values: Float, places: Index, size: int, elsewhere: float = np.nan) -> Float:
-    """Values, (k,), at their places in a vector, (size,), which elsewhere is one number."""
+def _laid_out(values: Float, places: Index | slice, size: int, elsewhere: float = np.nan) -> Float:
+    """Values, (k,), at their places in a vector, (size,), which elsewhere is one number; the same where all follow."""
+    if isinstance(places, slice) and values.size == size:
+        return values
     found = np.full(size, elsewhere)
     found[places] = values
     return found

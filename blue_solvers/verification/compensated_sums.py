@@ -287,10 +287,14 @@ class Reach(NamedTuple):
         single = bool(starts[-1] == area.size)
         return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
 
-    def step(self, cells: Cells, sums: Cells) -> Integers:
-        """Of rows of cells and their sums, (parts, rows, cells) each, as `add_up` takes it."""
+    def lists(self, cells: Cells, sums: Cells) -> tuple[Integers, Index, Index, Float, Index]:
+        """What `add_up` takes beside rows of cells and their sums, (parts, rows, cells) each; compiled, of one cell
+        each they are one row."""
         rows, count = cells.shape[1:]
-        return np.array([[0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]])
+        if self.single and count == 1 and has_numba():
+            return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
+        step = [0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]
+        return np.array([step]), *self[:4]
 
     @property
     def rows(self) -> Index:
@@ -320,18 +324,18 @@ class Reach(NamedTuple):
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells, (parts, leaves, cells), to those of areas, (2, areas, cells)."""
-    _pass(add_up, cells, reach, total, reach.step(cells, total))
+    _pass(add_up, cells, total, reach.lists(cells, total))
 
 
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     """Add to leaves' cells, (2, leaves, cells), what is said of areas, (parts, areas, cells)."""
-    _pass(spread_out, amounts, reach, said, reach.step(said, amounts))
+    _pass(spread_out, amounts, said, reach.lists(said, amounts))
 
 
-def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step: Integers) -> None:
+def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: tuple[Integers, Index, Index, Float, Index]) -> None:
     """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
     given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
-    kernel(given.reshape(len(given), -1), step, *reach[:4], whole.reshape(2, -1))
+    kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
     if whole is not changed:
         changed[...] = whole
 

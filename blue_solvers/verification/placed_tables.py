@@ -21,6 +21,7 @@ from blue_solvers.verification.compensated_sums import (
     Cells,
     Reach,
     add_up,
+    finite,
     side_by_side,
     spread_out,
 )
@@ -238,9 +239,16 @@ class Level:
         return [placed for placed in self.level_tables if not placed.variance.all()]
 
     @cached_property
+    def is_exact(self) -> Flags:
+        """Of which places all of some table is known exactly, (rows,)."""
+        none = np.zeros(self.rows, dtype=bool)
+        return np.any([none, *((placed.variance == 0).all(axis=1) for placed in self.level_tables)], axis=0)
+
+    @cached_property
     def noisy(self) -> list[LevelTable]:
-        """Those that were measured with noise in some place."""
-        return [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
+        """Those that were measured with noise in some place, whose figures have most rounding beside it first."""
+        found = [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
+        return sorted(found, key=lambda own: own.table.size * float(finite(own.variance).mean()))
 
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
@@ -358,12 +366,16 @@ class Leaves:
 
 @dataclass
 class PlacedTables:
-    """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree."""
+    """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
+
+    In `costs` proofs keep what it costs to leave residuals to places, which no figure changes.
+    """
 
     schema: Schema
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
+    costs: dict[tuple[int, ...], tuple[list[Cells], dict[int, Float]]] = field(default_factory=dict)
 
     @cached_property
     def inner(self) -> list[Index]:
@@ -372,6 +384,11 @@ class PlacedTables:
         for some in self.leaves:
             inner[some.level][some.rows] = False
         return [np.flatnonzero(own) for own in inner]
+
+    @cached_property
+    def inner_here(self) -> list[slice | Index]:
+        """The same, as slices where they follow one another."""
+        return [as_slice(own) for own in self.inner]
 
     @property
     def level_tables(self) -> Iterator[LevelTable]:
