@@ -327,10 +327,10 @@ class MovedResiduals:
         Where areas nest, places of the levels that are below others take of it what costs their finest tables less; if
         `free`, those of which a table is known exactly take all, and others nothing.
         """
-        levels, nest = self.places.levels, self.places.nest
-        totals, others = ([np.zeros(said.shape) for said in self._said] for _ in range(2))
-        kept, found = self.places.costs.get(key := (*numbers, free)), dict[int, tuple[Cells, Float]]()
-        costs, passed = kept or ([np.zeros(own.shape) for own in totals], dict[int, Float]())
+        levels, nest, found = self.places.levels, self.places.nest, dict[int, tuple[Cells, Float]]()
+        totals, others, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(4))
+        costs = dict(self.places.costs.get(key := (*numbers, free), {}))
+        is_new = not costs
 
         def hand_up(areas: dict[int, Reach], said: Cells, variance: Float) -> None:
             """Add what cells, (2, rows, cells), say to the places that they are in, weighted by their variances."""
@@ -339,19 +339,13 @@ class MovedResiduals:
             for number in areas if nest else areas.keys() & {*numbers}:
                 reach = areas[number]
                 add((noise * said[0])[None], reach, totals[number])
-                if kept is None:
-                    add(noise[None], reach.to_power(2), costs[number])
+                if is_new:
+                    add(noise[None], reach.to_power(2), squares[number])
                 inside = np.diff(reach.starts)[row] > 0
                 start, column = reach.starts[row[inside]], cell[inside]
                 place = reach.areas[start], reach.into[column] if reach.into.size else column
                 others[number][:, *place] = said[:, row[inside], column] / reach.weights[start]
-                costs[number][0][place] = np.inf  # nothing else takes what is unmeasured
-
-        def mean(number: int) -> tuple[Cells, Float]:
-            """Of all places of a level."""
-            cost, shares = costs[number][0], np.zeros(totals[number].shape)
-            np.divide(totals[number][0], cost, out=shares[0], where=(cost > 0) & (cost < np.inf))
-            return np.where(np.isinf(cost), others[number], shares), cost
+                lacking[number][0][place] = np.inf  # nothing else takes what is unmeasured
 
         self._hand_on()
         for i, some in enumerate(self.places.leaves):
@@ -362,14 +356,16 @@ class MovedResiduals:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(self._under_exact(some, from_on)[:, None], 0.0, variance)
             hand_up(some.above if nest else some.reach, said, variance)
-        for number in reversed(range(len(levels))):
-            if not self.places.inner[number].size:
-                continue
-            found[number] = said, cost = mean(number)
-            if kept is None:
-                passed[number] = self._passed(number, cost, number in numbers, free)
-            hand_up(levels[number].above, said, passed[number])
-        self.places.costs[key] = costs, passed
+        for number in reversed([i for i, rows in enumerate(self.places.inner) if rows.size]):
+            if is_new:
+                cost = squares[number][0] + lacking[number][0]
+                costs[number] = cost, self._passed(number, cost, number in numbers, free)
+            cost, passed = costs[number]
+            mean = np.zeros(totals[number].shape)
+            np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
+            found[number] = np.where(np.isinf(cost), others[number], mean), cost
+            hand_up(levels[number].above, found[number][0], passed)
+        self.places.costs[key] = costs
         return {number: found[number] for number in numbers}
 
     def _passed(self, number: int, cost: Float, are_measured: bool, free: bool) -> Float:
@@ -381,7 +377,7 @@ class MovedResiduals:
             return cost
         own = np.broadcast_to(level.variances(slice(None)), cost.shape)
         both = (cost + own > 0) & (cost + own < np.inf)
-        return np.divide(cost * finite(own), cost + own, out=np.minimum(cost, own), where=both)
+        return np.divide(finite(cost) * finite(own), cost + own, out=np.minimum(cost, own), where=both)
 
     def _below(self) -> ChildSummary:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""

@@ -368,14 +368,14 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    In `costs` proofs keep what it costs to leave residuals to places, which no figure changes.
+    In `costs` proofs keep by level what it costs to leave residuals to those below, and to its own too: for all y.
     """
 
     schema: Schema
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
-    costs: dict[tuple[int, ...], tuple[list[Cells], dict[int, Float]]] = field(default_factory=dict)
+    costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
 
     @cached_property
     def inner(self) -> list[Index]:
