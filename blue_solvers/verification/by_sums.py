@@ -21,6 +21,9 @@ from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
+LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
+MANY_CONTAINED = 8  # times as many cells as are observed in tables that a table contains, likewise
+
 
 class ProblemToProve:
     """A problem, in the schema's order, with what proofs of all answers to it have in common.
@@ -48,9 +51,15 @@ class ProblemToProve:
             return None
 
     @cached_property
-    def has_groups(self) -> bool:
-        """Whether some observed table has groups of levels."""
-        return bool(are_of_groups(self.problem).any())
+    def is_for_cells(self) -> bool:
+        """Whether sums over all cells take less than contrasts, or prove more: large tables, or groups of levels.
+
+        Contrasts are of all tables that one that holds all others contains, however few of them are observed.
+        """
+        observed, tables = self.problem.observed, self.problem.observed_tables
+        contained = max(float(np.prod([levels + 1.0 for levels in table.shape])) for table in tables)
+        is_large = observed.size > LARGE_TABLES * len(tables) or contained > MANY_CONTAINED * observed.size
+        return is_large or bool(are_of_groups(self.problem).any())
 
     def places(self, made: Sequence[Claim], x: Float) -> PlacedTables:
         """Its places, for claims of these tables, and of observed cells as x, (n,).

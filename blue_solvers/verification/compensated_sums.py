@@ -6,7 +6,7 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,7 @@ TOGETHER = 64  # cells added one after another in a loop, before what was lost i
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
 Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
+Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts, areas, weights, into
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
@@ -287,9 +288,8 @@ class Reach(NamedTuple):
         single = bool(starts[-1] == area.size)
         return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
 
-    def lists(self, cells: Cells, sums: Cells) -> tuple[Integers, Index, Index, Float, Index]:
-        """What `add_up` takes beside rows of cells and their sums, (parts, rows, cells) each; compiled, of one cell
-        each they are one row."""
+    def lists(self, cells: Cells, sums: Cells) -> Lists:
+        """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
         rows, count = cells.shape[1:]
         if self.single and count == 1 and has_numba():
             return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
@@ -332,7 +332,7 @@ def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     _pass(spread_out, amounts, said, reach.lists(said, amounts))
 
 
-def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: tuple[Integers, Index, Index, Float, Index]) -> None:
+def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> None:
     """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
     given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
     kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
