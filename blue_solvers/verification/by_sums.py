@@ -22,7 +22,6 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
 LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
-MANY_CONTAINED = 8  # times as many cells as are observed in tables that a table contains, likewise
 
 
 class ProblemToProve:
@@ -52,14 +51,9 @@ class ProblemToProve:
 
     @cached_property
     def is_for_cells(self) -> bool:
-        """Whether sums over all cells take less than contrasts, or prove more: large tables, or groups of levels.
-
-        Contrasts are of all tables that one that holds all others contains, however few of them are observed.
-        """
+        """Whether sums over all cells take less than contrasts, of large tables, or prove more, of groups of levels."""
         observed, tables = self.problem.observed, self.problem.observed_tables
-        contained = max(float(np.prod([levels + 1.0 for levels in table.shape])) for table in tables)
-        is_large = observed.size > LARGE_TABLES * len(tables) or contained > MANY_CONTAINED * observed.size
-        return is_large or bool(are_of_groups(self.problem).any())
+        return observed.size > LARGE_TABLES * len(tables) or bool(are_of_groups(self.problem).any())
 
     def places(self, made: Sequence[Claim], x: Float) -> PlacedTables:
         """Its places, for claims of these tables, and of observed cells as x, (n,).

@@ -304,22 +304,21 @@ class MovedResiduals:
                 spread(taken[above], level.above[above], taken[number])
             if number not in means:
                 continue
-            mean, variance = (own[..., rows, :] for own in means[number])
-            for part in taken[number][:, rows]:
-                plus(mean, part)
+            mean, cost = (own[..., rows, :] for own in means[number])
+            plus(mean, taken[number][0, rows])
             moved = -mean
             for placed in self._measured(number):
                 own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
-                share, _ = put_back(level, placed, own, mean, variance, known)
+                share, _ = put_back(level, placed, own, mean, cost, known)
                 self._put[placed.key] = share if known is None else known + share
+            changed = said[:, rows]
             for part in mean:
                 plus(moved, part)
-            for cells in (said, taken[number]):
-                changed = cells[:, rows]
-                for part in moved:
-                    plus(changed, part)
-                cells[:, rows] = changed
+            for part in moved:
+                plus(changed, part)
+            said[:, rows] = changed
+            taken[number][0, rows] += moved[0]
 
     def _means(self, numbers: Sequence[int], free: bool = False) -> dict[int, tuple[Cells, Float]]:
         """What the leaves' cells in places of levels have in common, and what it costs to leave it to them together.
@@ -363,7 +362,7 @@ class MovedResiduals:
             cost, passed = costs[number]
             mean = np.zeros(totals[number].shape)
             np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
-            found[number] = np.where(np.isinf(cost), others[number], mean), cost
+            found[number] = np.where(np.isinf(cost), others[number], mean) if lacking[number].any() else mean, cost
             hand_up(levels[number].above, found[number][0], passed)
         self.places.costs[key] = costs
         return {number: found[number] for number in numbers}

@@ -232,6 +232,11 @@ class Level:
             self._starts[id(placed)], self._cells, first = own, own + size, first + placed.into.size
         self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
         self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
+        says = set[int]()  # tables of which residuals may say something, or of others that are summed from them
+        for placed in self.others:
+            if id(placed) in says or placed.combined is not None or np.isfinite(placed.variance).any():
+                says |= {id(placed), id(placed.through)}
+        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)
 
     @cached_property
     def exact(self) -> list[LevelTable]:
@@ -268,7 +273,7 @@ class Level:
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
-        steps = self.steps(rows)[::-1].copy()
+        steps = self.steps(rows)[self._says][::-1].copy()
         spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
