@@ -21,6 +21,7 @@ from blue_solvers.over_layouts import (
     OverLayouts,
     ProductOverLayouts,
     finite_weights,
+    keeping_the_last,
     read_weights,
     real_columns,
     real_vector,
@@ -210,16 +211,10 @@ class BlueOperator(OverLayouts):
         -------
         Estimate
         """
-        y = self._measurements(y)
-        start = time.perf_counter()
+        y, start = self._measurements(y), time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
-            P, judged = self.over_observed, list[Float]()  # the last that was, and its desired cells
-
-            def wanted(x: Float) -> Float:
-                if not judged or judged[0] is not x:
-                    judged[:] = x, x if P is self else tabulated(self.problem, x)
-                return judged[1]
-
+            P = self.over_observed
+            wanted = (lambda x: x) if P is self else keeping_the_last(partial(tabulated, self.problem))
             x, info, proof = P._proved(y, lambda x: self.certificate(y, wanted(x), x))
             values, observed = wanted(x), x if P is self else where_measured(self.problem, x)
             observed.flags.writeable = False

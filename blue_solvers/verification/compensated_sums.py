@@ -299,11 +299,7 @@ class Reach(NamedTuple):
     @property
     def rows(self) -> Index:
         """The leaf of every entry."""
-        return (
-            np.arange(self.areas.size)
-            if self.single
-            else np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-        )
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
     def to_power(self, power: int) -> Reach:
         """With powers of the weights' sizes."""

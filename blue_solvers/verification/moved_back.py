@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, plus
-from blue_solvers.verification.placed_tables import NOTHING, Level, LevelTable
-from constraint_builders.arrays import Float, Index
+from blue_solvers.verification.compensated_sums import Cells, finite, plus
+from blue_solvers.verification.placed_tables import NOTHING, Leaves, Level, LevelTable, PlacedTables
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.compiled import compiled
+from constraint_builders.description.table import parse_table
+from constraint_builders.relations.marginals import refines
 
 
 def put_back(
@@ -35,6 +37,47 @@ def put_back(
         into, own, known, variance = np.arange(share.size), own.T, known.T, variance.T
         return share, move_shares(into, start, own, known, variance, said.transpose(0, 2, 1), share.T)
     return share, move_shares(into, start, own, known, variance, said, share)
+
+
+def cost_to_pass(level: Level, cost: Float, is_measured: bool, free: bool) -> Float:
+    """What it costs to leave to places, (rows, cells), what those above could take, beside the cost to those below.
+
+    Their own finest table takes its part where it was measured; if `free`, a table that is known exactly takes all.
+    """
+    if free:
+        return np.where(level.is_exact[:, None], 0.0, cost)
+    if not is_measured:
+        return cost
+    own = np.broadcast_to(level.variances(slice(None)), cost.shape)
+    both = (cost + own > 0) & (cost + own < np.inf)
+    return np.divide(finite(cost) * finite(own), cost + own, out=np.minimum(cost, own), where=both)
+
+
+def under_exact(places: PlacedTables, some: Leaves, first: int, table: str | None = None) -> Flags:
+    """Which leaves, (leaves,), are in places, from a level on, of which a table is known exactly that holds `table`."""
+    schema, found = places.schema, np.zeros(some.rows.size, dtype=bool)
+
+    def holds(name: str) -> bool:
+        return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
+
+    for number in range(first, len(places.levels)):
+        for placed in places.levels[number].exact:
+            exact, reach = (placed.variance == 0).all(axis=1), some.reach.get(number)
+            if exact.any() and holds(placed.table.name):
+                if number == some.level:
+                    found |= exact[some.rows]
+                elif reach is not None:
+                    np.logical_or.at(found, reach.rows, exact[reach.areas])
+    return found
+
+
+def known_in_all(places: PlacedTables) -> list[str]:
+    """Tables that are known exactly in all leaves."""
+    schema, finest = places.schema, places.levels[0].tables[0]
+    exact = (placed for level in places.levels for placed in level.exact)
+    names = {placed.table.name for placed in exact if (placed.variance == 0).all(axis=1).any()}
+    held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
+    return [name for name in held if all(under_exact(places, some, 0, name).all() for some in places.leaves)]
 
 
 def contiguous(cells: Float) -> Float:

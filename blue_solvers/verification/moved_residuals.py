@@ -18,7 +18,7 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
-from blue_solvers.verification.moved_back import contiguous, put_back
+from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
@@ -30,9 +30,7 @@ from blue_solvers.verification.placed_tables import (
     added,
 )
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
-from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.table import parse_table
-from constraint_builders.relations.marginals import refines
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 ENOUGH = NEAR / 2  # when tables of leaves take no more of it
@@ -298,7 +296,7 @@ class MovedResiduals:
         """
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
-            rows, said = self.places.inner_here[number], self._said[number]
+            rows, said = as_slice(self.places.inner[number]), self._said[number]
             taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
@@ -353,12 +351,12 @@ class MovedResiduals:
             said, variance = self._residuals(i)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
-                variance = np.where(self._under_exact(some, from_on)[:, None], 0.0, variance)
+                variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)
             hand_up(some.above if nest else some.reach, said, variance)
         for number in reversed([i for i, rows in enumerate(self.places.inner) if rows.size]):
             if is_new:
                 cost = squares[number][0] + lacking[number][0]
-                costs[number] = cost, self._passed(number, cost, number in numbers, free)
+                costs[number] = cost, cost_to_pass(levels[number], cost, number in numbers, free)
             cost, passed = costs[number]
             mean = np.zeros(totals[number].shape)
             np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
@@ -366,17 +364,6 @@ class MovedResiduals:
             hand_up(levels[number].above, found[number][0], passed)
         self.places.costs[key] = costs
         return {number: found[number] for number in numbers}
-
-    def _passed(self, number: int, cost: Float, are_measured: bool, free: bool) -> Float:
-        """What it costs places, (rows, cells), to leave to those below what theirs say, where their own may take it."""
-        level = self.places.levels[number]
-        if free:
-            return np.where(level.is_exact[:, None], 0.0, cost)
-        if not are_measured:
-            return cost
-        own = np.broadcast_to(level.variances(slice(None)), cost.shape)
-        both = (cost + own > 0) & (cost + own < np.inf)
-        return np.divide(finite(cost) * finite(own), cost + own, out=np.minimum(cost, own), where=both)
 
     def _below(self) -> ChildSummary:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
@@ -388,7 +375,7 @@ class MovedResiduals:
             moved[0] = 0.0
             self._kept[0] = moved
         else:
-            free = any(own.any() for own in self._free_below(0))
+            free = not all(under_exact(self.places, some, 1).all() for some in self.places.leaves)
             share = self._means([0], free)[0][0][0]
             plus(said, -share)
             variance, error = self._means([0])[0][1], self.cells.error[0]
@@ -398,34 +385,5 @@ class MovedResiduals:
             variance[:, :1] if (variance == variance[:, :1]).all() else variance,
             total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
             error,
-            self._known(),
+            known_in_all(self.places),
         )
-
-    def _under_exact(self, some: Leaves, first: int, table: str | None = None) -> Flags:
-        """Leaves in places, from a level on, of which a table is known exactly, or one that holds `table`."""
-        schema, found = self.places.schema, np.zeros(some.rows.size, dtype=bool)
-
-        def holds(name: str) -> bool:
-            return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
-
-        for number in range(first, len(self.places.levels)):
-            for placed in self.places.levels[number].level_tables:
-                exact, reach = (placed.variance == 0).all(axis=1), some.reach.get(number)
-                if exact.any() and holds(placed.table.name):
-                    if number == some.level:
-                        found |= exact[some.rows]
-                    elif reach is not None:
-                        np.logical_or.at(found, reach.rows, exact[reach.areas])
-        return found
-
-    def _free_below(self, number: int) -> list[Flags]:
-        """Leaves in no places below a level of which a table is known exactly."""
-        return [~self._under_exact(some, number + 1) for some in self.places.leaves]
-
-    def _known(self) -> list[str]:
-        """Tables that are known exactly in all leaves."""
-        schema, leaves = self.places.schema, self.places.leaves
-        names = {placed.table.name for placed in self.places.level_tables if (placed.variance == 0).all(axis=1).any()}
-        finest = self.places.levels[0].tables[0]
-        held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
-        return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]

@@ -246,8 +246,7 @@ class Level:
     @cached_property
     def is_exact(self) -> Flags:
         """Of which places all of some table is known exactly, (rows,)."""
-        none = np.zeros(self.rows, dtype=bool)
-        return np.any([none, *((placed.variance == 0).all(axis=1) for placed in self.level_tables)], axis=0)
+        return np.any([np.zeros(self.rows), *((own.variance == 0).all(axis=1) for own in self.exact)], axis=0)
 
     @cached_property
     def noisy(self) -> list[LevelTable]:
@@ -389,11 +388,6 @@ class PlacedTables:
         for some in self.leaves:
             inner[some.level][some.rows] = False
         return [np.flatnonzero(own) for own in inner]
-
-    @cached_property
-    def inner_here(self) -> list[slice | Index]:
-        """The same, as slices where they follow one another."""
-        return [as_slice(own) for own in self.inner]
 
     @property
     def level_tables(self) -> Iterator[LevelTable]:

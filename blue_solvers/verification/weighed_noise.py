@@ -194,6 +194,10 @@ class WeighedNoise:
         return cls(sd > 0, sd, sd, None)
 
     @cached_property
+    def _all_noisy(self) -> bool:
+        return bool(self.noisy.all())
+
+    @cached_property
     def _inverse(self) -> Float:
         """1 / sd, (n,), 0 where that is."""
         return reciprocal(self.sd)
@@ -204,7 +208,7 @@ class WeighedNoise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            part = q * self._inverse if self.noisy.all() else np.where(self.noisy, q, 0.0) * self._inverse
+            part = q * self._inverse if self._all_noisy else np.where(self.noisy, q, 0.0) * self._inverse
             size = np.sqrt(np.einsum("i,i->", part, part))  # in one thread
             return part * self._inverse, 6 * ROUNDING * float(size)  # of some nothing is claimed
         q = np.where(self.noisy, q, 0.0)  # nothing is claimed of some that are not

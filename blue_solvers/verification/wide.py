@@ -204,10 +204,12 @@ def certify_wide(
     optimality = _parts(family, rho)
     require_time()
     figures = x[family.cells]
-    claimed = np.logical_and.reduceat(np.isfinite(figures), family.tables.offsets[: family.count])
-    cells = np.zeros(family.tables.cells)
-    cells[: figures.size] = np.where(np.repeat(claimed, family.tables.sizes[: family.count]), figures, 0.0)
-    scale = float(abs(cells).max(initial=0.0))
+    claimed, cells = np.ones(family.count, dtype=bool), np.zeros(family.tables.cells)
+    if problem.has_unmeasured:
+        claimed = np.logical_and.reduceat(np.isfinite(figures), family.tables.offsets[: family.count])
+        figures = np.where(np.repeat(claimed, family.tables.sizes[: family.count]), figures, 0.0)
+    cells[: figures.size] = figures
+    scale = float(max(cells.max(initial=0.0), -cells.min(initial=0.0)))
     certain = _certain(family, cells, claimed, y[family.cells], scale)
     sizes, worst, agreeing = _disagreements(family, cells, certain, claimed)
     steepest, least, variances = (
