@@ -12,7 +12,7 @@ from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
-from blue_solvers.verification.problem_places import Claim, problem_places, tree_places
+from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, are_of_groups
 from constraint_builders import Problem, Schema
@@ -48,6 +48,11 @@ class ProblemToProve:
             return Separated(self.problem, self.noise)
         except NotCertifiedError:
             return None
+
+    @cached_property
+    def twins(self) -> list[slice | None]:
+        """Of every desired table where it is observed; None where it is not."""
+        return observed_twins(self.problem)
 
     @cached_property
     def is_for_cells(self) -> bool:

@@ -160,7 +160,8 @@ class Certifier:
         elif self._nodes is not None:
             y, x = y[self._nodes], x[self._nodes]
         try:
-            bound, violation = _bounded(self._posed, y, x, [] if wanted is None else claims(problem, x, wanted))
+            made = [] if wanted is None else claims(problem, x, wanted, self._posed.twins)
+            bound, violation = _bounded(self._posed, y, x, made)
         except NotCertifiedError as refusal:
             return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
         return judged(bound, violation)
