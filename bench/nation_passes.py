@@ -223,7 +223,7 @@ class Passes:
         proof = put_together(self.nation.design, {name: own.proof for name, own in parts.items()})
         errors = {level: sum(own.errors.get(level, np.zeros(3)) for own in parts.values()) for level in LEVELS}
         digests = {name: own.digest for name, own in parts.items()}
-        fit = {} if proof.fit is None else {level: asdict(own) for level, own in proof.fit.by_geolevel().items()}
+        fit = {} if proof.fit is None else {level: asdict(own) for level, own in proof.fit.by_geolevel.items()}
         return {
             "nation": self.nation.identity,
             "sha256": hashlib.sha256("".join(digests.values()).encode()).hexdigest(),

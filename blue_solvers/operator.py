@@ -21,6 +21,7 @@ from blue_solvers.over_layouts import (
     OverLayouts,
     ProductOverLayouts,
     finite_weights,
+    keeping_the_last,
     read_weights,
     real_columns,
     real_vector,
@@ -210,11 +211,10 @@ class BlueOperator(OverLayouts):
         -------
         Estimate
         """
-        y = self._measurements(y)
-        start = time.perf_counter()
+        y, start = self._measurements(y), time.perf_counter()
         if certify or (certify is None and self._is_over_observed):
             P = self.over_observed
-            wanted: Callable[[Float], Float] = (lambda x: x) if P is self else partial(tabulated, self.problem)
+            wanted = (lambda x: x) if P is self else keeping_the_last(partial(tabulated, self.problem))
             x, info, proof = P._proved(y, lambda x: self.certificate(y, wanted(x), x))
             values, observed = wanted(x), x if P is self else where_measured(self.problem, x)
             observed.flags.writeable = False

@@ -126,12 +126,25 @@ def rescaled(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells, (n, K), together, and at the first of every column, shows finite ones in range."""
-    squares = float(np.vdot(X, X))
+    flat = X.ravel(order="K")
+    squares = float(np.einsum("i,i->", flat, flat))  # in one thread, however many BLAS has
     if not squares <= LARGEST_VALUE**2:
         return False
     if X.shape[1] == 1:
         return squares >= X.size / LARGEST_VALUE**2
     return bool((abs(X[:FIRST_ROWS]).max(axis=0) >= 1 / LARGEST_VALUE).all())
+
+
+def keeping_the_last(work: Callable[[Float], Float]) -> Callable[[Float], Float]:
+    """A function of vectors, (n,), that works out nothing again for the vector that it was last called with."""
+    last = list[Float]()
+
+    def result(x: Float) -> Float:
+        if not last or last[0] is not x:
+            last[:] = x, work(x)
+        return last[1]
+
+    return result
 
 
 def real_columns(X: Any) -> Float:

@@ -64,7 +64,7 @@ def largest_gap(measured: Measured, values: Float) -> Gap | None:
 def refuse_unreadable(measured: Measured, y: Float) -> None:
     """Raise `ValueError` for a vector (n,) over the observed layout with values that are missing or unusable."""
     y = measured.observed.flat(y, "y")
-    if _all_usable(y):
+    if all_usable(y):
         return
     bad = ~np.isfinite(y)
     bad[measured.unmeasured & np.isnan(y).reshape(y.shape[0], -1).all(axis=1)] = False
@@ -92,7 +92,7 @@ def refuse_unusable(measured: Measured, Y: Float) -> None:
 
 def refuse_large_values(measured: Measured, y: Float, what: str = "") -> None:
     """Raise `ValueError` for values, (n,), of measured cells whose squares, in units of noise, would not be numbers."""
-    if _all_usable(y):
+    if all_usable(y):
         return
     large = abs(y) > LARGEST_VALUE
     large[measured.unmeasured] = False
@@ -104,8 +104,11 @@ def refuse_large_values(measured: Measured, y: Float, what: str = "") -> None:
         )
 
 
-def _all_usable(y: Float) -> bool:
-    """Whether all values, (n,) or (n, K), are numbers, none too large."""
+def all_usable(y: Float) -> bool:
+    """Whether all values, (n,) or (n, K), are numbers, none too large; mostly one look at their squares says so."""
+    flat = y.ravel(order="K")
+    if np.einsum("i,i->", flat, flat) <= LARGEST_VALUE**2:
+        return True
     return all((abs(y[start : start + PIECE]) <= LARGEST_VALUE).all() for start in range(0, len(y), PIECE))
 
 

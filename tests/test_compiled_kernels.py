@@ -304,7 +304,7 @@ def results(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[An
     """What a call returns, but for the number of its steps, and all arrays that it was given, after it."""
     own = copy.deepcopy(arguments)
     returned = function(*own)
-    cells = [] if returned is None else [returned[0]]
+    cells = [] if returned is None else [np.asarray(returned[0] if isinstance(returned, tuple) else returned)]
     given = [part for argument in own for part in (argument if isinstance(argument, tuple) else [argument])]
     return [*cells, *(array for array in given if isinstance(array, np.ndarray))]
 

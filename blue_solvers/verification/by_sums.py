@@ -12,7 +12,7 @@ from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
-from blue_solvers.verification.problem_places import Claim, problem_places, tree_places
+from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, are_of_groups
 from constraint_builders import Problem, Schema
@@ -20,6 +20,8 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
+
+LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
 
 
 class ProblemToProve:
@@ -48,9 +50,15 @@ class ProblemToProve:
             return None
 
     @cached_property
-    def has_groups(self) -> bool:
-        """Whether some observed table has groups of levels."""
-        return bool(are_of_groups(self.problem).any())
+    def twins(self) -> list[slice | None]:
+        """Of every desired table where it is observed; None where it is not."""
+        return observed_twins(self.problem)
+
+    @cached_property
+    def is_for_cells(self) -> bool:
+        """Whether sums over all cells take less than contrasts, of large tables, or prove more, of groups of levels."""
+        observed, tables = self.problem.observed, self.problem.observed_tables
+        return observed.size > LARGE_TABLES * len(tables) or bool(are_of_groups(self.problem).any())
 
     def places(self, made: Sequence[Claim], x: Float) -> PlacedTables:
         """Its places, for claims of these tables, and of observed cells as x, (n,).

@@ -24,15 +24,14 @@ from blue_solvers.verification.weighed_noise import (
 )
 from blue_solvers.verification.wide import certify_wide
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, as_slice
 from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.schema_order import in_schema_order
-from constraint_builders.vectors import refuse_large_values
+from constraint_builders.vectors import all_usable, refuse_large_values
 
 MOST_LISTED = 2_000  # figures up to which counts are listed where sums prove little: it is tighter, and takes n^3
 SMALL = 1e-8  # standard errors: where sums prove as much, a list would say no more that anybody needs
 Bounds: TypeAlias = tuple[float, float]  # bound and violation, both in standard errors
-LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
 PROVES = 1e-3  # standard errors: a larger bound is no proof
 AGREES = 1e-6  # standard errors of the measurements: what one set of tables disagrees by in rounding, at most
 
@@ -129,6 +128,8 @@ class Certifier:
         problem = self._order.problem
         tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
         self._tree = tree if tree is not None and holds_all(tree.problem, []) else None  # nothing is said of the rest
+        if self._tree:
+            self._tree_observed, self._tree_desired = as_slice(self._tree.observed), as_slice(self._tree.desired)
         areas = None if self._tree else _over_areas(problem)
         self._nodes = None if areas is None else areas[1]
         self._posed = ProblemToProve(self._tree.problem if self._tree else areas[0] if areas else problem)
@@ -153,13 +154,14 @@ class Certifier:
         wanted = None if desired is None else _wanted(self._given, desired)[self._order.desired]
         problem, y, x = self._posed.problem, y[self._order.observed], x[self._order.observed]
         if self._tree is not None:
-            wanted = None if wanted is None else _laid_out(wanted, self._tree.desired, problem.desired.size)
-            x = _laid_out(x, self._tree.observed, problem.observed.size)
-            y = _laid_out(y, self._tree.observed, problem.observed.size, 0.0)  # the others were not measured
+            wanted = None if wanted is None else _laid_out(wanted, self._tree_desired, problem.desired.size)
+            x = _laid_out(x, self._tree_observed, problem.observed.size)
+            y = _laid_out(y, self._tree_observed, problem.observed.size, 0.0)  # the others were not measured
         elif self._nodes is not None:
             y, x = y[self._nodes], x[self._nodes]
         try:
-            bound, violation = _bounded(self._posed, y, x, [] if wanted is None else claims(problem, x, wanted))
+            made = [] if wanted is None else claims(problem, x, wanted, self._posed.twins)
+            bound, violation = _bounded(self._posed, y, x, made)
         except NotCertifiedError as refusal:
             return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
         return judged(bound, violation)
@@ -229,8 +231,8 @@ def _bounded_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[C
     Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
     """
     problem = posed.problem
-    by_cells = problem.observed.size > LARGE_TABLES * len(problem.observed_tables) or posed.has_groups
-    if not problem.has_only_tables or (by_cells and holds_all(problem, made)) or posed.contrasts is None:
+    by_cells = problem.has_only_tables and posed.is_for_cells and holds_all(problem, made)
+    if not problem.has_only_tables or by_cells or posed.contrasts is None:
         return certify_by_sums(posed, y, x, made)
     found = certify_wide(problem, posed.noise, posed.contrasts, y, x, made)
     if posed.contrasts.groups and found[0] > SMALL:
@@ -285,8 +287,10 @@ def certificate_of(
         return Certificate(None, str(refusal))
 
 
-def _laid_out(values: Float, places: Index, size: int, elsewhere: float = np.nan) -> Float:
-    """Values, (k,), at their places in a vector, (size,), which elsewhere is one number."""
+def _laid_out(values: Float, places: Index | slice, size: int, elsewhere: float = np.nan) -> Float:
+    """Values, (k,), at their places in a vector, (size,), which elsewhere is one number; the same where all follow."""
+    if isinstance(places, slice) and values.size == size:
+        return values
     found = np.full(size, elsewhere)
     found[places] = values
     return found
@@ -294,8 +298,9 @@ def _laid_out(values: Float, places: Index, size: int, elsewhere: float = np.nan
 
 def _cells(problem: Problem, values: ArrayLike, what: str) -> Float:
     """What is given as y or x, as a vector, (n,); refused where it is too large, in y 0 where nothing was measured."""
-    vector = measured_vector(problem, values, what)
-    refuse_large_values(problem, vector, f"{what} of ")
+    vector = numbers_over(problem.observed, values, what)
+    if not all_usable(vector):
+        refuse_large_values(problem, measured_vector(problem, vector, what), f"{what} of ")
     if what == "y" and problem.has_unmeasured:
         return np.where(problem.unmeasured, 0.0, vector)
     return vector

@@ -6,7 +6,7 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,7 @@ TOGETHER = 64  # cells added one after another in a loop, before what was lost i
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
 Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
+Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts, areas, weights, into
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
@@ -287,19 +288,18 @@ class Reach(NamedTuple):
         single = bool(starts[-1] == area.size)
         return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
 
-    def step(self, cells: Cells, sums: Cells) -> Integers:
-        """Of rows of cells and their sums, (parts, rows, cells) each, as `add_up` takes it."""
+    def lists(self, cells: Cells, sums: Cells) -> Lists:
+        """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
         rows, count = cells.shape[1:]
-        return np.array([[0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]])
+        if self.single and count == 1 and has_numba():
+            return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
+        step = [0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]
+        return np.array([step]), *self[:4]
 
     @property
     def rows(self) -> Index:
         """The leaf of every entry."""
-        return (
-            np.arange(self.areas.size)
-            if self.single
-            else np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-        )
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
     def to_power(self, power: int) -> Reach:
         """With powers of the weights' sizes."""
@@ -320,18 +320,18 @@ class Reach(NamedTuple):
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells, (parts, leaves, cells), to those of areas, (2, areas, cells)."""
-    _pass(add_up, cells, reach, total, reach.step(cells, total))
+    _pass(add_up, cells, total, reach.lists(cells, total))
 
 
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     """Add to leaves' cells, (2, leaves, cells), what is said of areas, (parts, areas, cells)."""
-    _pass(spread_out, amounts, reach, said, reach.step(said, amounts))
+    _pass(spread_out, amounts, said, reach.lists(said, amounts))
 
 
-def _pass(kernel: CompiledLoop, given: Cells, reach: Reach, changed: Cells, step: Integers) -> None:
+def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> None:
     """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
     given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
-    kernel(given.reshape(len(given), -1), step, *reach[:4], whole.reshape(2, -1))
+    kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
     if whole is not changed:
         changed[...] = whole
 

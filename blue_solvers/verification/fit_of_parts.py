@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from functools import partial
@@ -94,6 +95,14 @@ class TableFit(LotFit):
         return of_chi_square(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
 
 
+class FitByGeolevel(dict[str, TableFit]):
+    """All tables of every geolevel together; may be called, as the method that it was."""
+
+    def __call__(self) -> FitByGeolevel:
+        warnings.warn("by_geolevel is a property now, not a method", DeprecationWarning, stacklevel=2)
+        return self
+
+
 @dataclass
 class FitOfParts:
     """How measurements agree with their declared noise, taken for Gaussian; those of several parts are added by `+`.
@@ -157,9 +166,15 @@ class FitOfParts:
             key: (own.noisy - own.checked, own.noisy) for key, own in self.tables.items() if own.noisy > own.checked
         }
 
-    def by_geolevel(self) -> dict[str, TableFit]:
-        """All tables of every geolevel together."""
-        found: dict[str, TableFit] = {}
+    @property
+    def by_table(self) -> dict[tuple[str, str], TableFit]:
+        """Every table at every geolevel, as `Fit.by_table` has them."""
+        return self.tables
+
+    @property
+    def by_geolevel(self) -> FitByGeolevel:
+        """All tables of every geolevel together, as `Fit.by_geolevel` has them."""
+        found = FitByGeolevel()
         for (level, _), own in self.tables.items():
             found[level] = found.get(level, TableFit()) + own
         return found

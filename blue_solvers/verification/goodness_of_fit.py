@@ -13,13 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.verification.probabilities import (
     FitOfCells,
+    ResidualReplicates,
     by_name,
     of_chi_square,
     of_largest,
+    replicated,
+    share_beyond,
     squares_and_redundancy,
     z_of,
 )
-from blue_solvers.verification.residual_replicates import ResidualReplicates, replicated, share_beyond
 from blue_solvers.verification.weighed_noise import (
     NotCertifiedError,
     WeighedNoise,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, plus
-from blue_solvers.verification.placed_tables import NOTHING, Level, LevelTable
-from constraint_builders.arrays import Float, Index
+from blue_solvers.verification.compensated_sums import Cells, finite, plus
+from blue_solvers.verification.placed_tables import NOTHING, Leaves, Level, LevelTable, PlacedTables
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.compiled import compiled
+from constraint_builders.description.table import parse_table
+from constraint_builders.relations.marginals import refines
 
 
 def put_back(
     level: Level, placed: LevelTable, own: Float, said: Cells, variance: Float, known: Float | None = None
-) -> Float:
-    """Move to a table the share that leaves least: gives it, (rows, cells).
+) -> tuple[Float, float]:
+    """Move to a table the share that leaves least: gives it, (rows, cells), and about how much less is left.
 
     Parameters
     ----------
@@ -30,8 +32,52 @@ def put_back(
     """
     share, start = np.zeros((len(variance), placed.table.size)), level.columns[placed.cover].start
     own, variance = contiguous(np.broadcast_to(own, share.shape)), contiguous(variance)
-    move_shares(placed.of_cover, start, own, NOTHING if known is None else known, variance, said, share)
-    return share
+    known, into = NOTHING if known is None else known, placed.of_cover
+    if level.width == 1 and said.flags.c_contiguous:  # places of one cell each, as one of many
+        into, own, known, variance = np.arange(share.size), own.T, known.T, variance.T
+        return share, move_shares(into, start, own, known, variance, said.transpose(0, 2, 1), share.T)
+    return share, move_shares(into, start, own, known, variance, said, share)
+
+
+def cost_to_pass(level: Level, cost: Float, is_measured: bool, free: bool) -> Float:
+    """What it costs to leave to places, (rows, cells), what those above could take, beside the cost to those below.
+
+    Their own finest table takes its part where it was measured; if `free`, a table that is known exactly takes all.
+    """
+    if free:
+        return np.where(level.is_exact[:, None], 0.0, cost)
+    if not is_measured:
+        return cost
+    own = np.broadcast_to(level.variances(slice(None)), cost.shape)
+    both = (cost + own > 0) & (cost + own < np.inf)
+    return np.divide(finite(cost) * finite(own), cost + own, out=np.minimum(cost, own), where=both)
+
+
+def under_exact(places: PlacedTables, some: Leaves, first: int, table: str | None = None) -> Flags:
+    """Which leaves, (leaves,), are in places, from a level on, of which a table is known exactly that holds `table`."""
+    schema, found = places.schema, np.zeros(some.rows.size, dtype=bool)
+
+    def holds(name: str) -> bool:
+        return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
+
+    for number in range(first, len(places.levels)):
+        for placed in places.levels[number].exact:
+            exact, reach = (placed.variance == 0).all(axis=1), some.reach.get(number)
+            if exact.any() and holds(placed.table.name):
+                if number == some.level:
+                    found |= exact[some.rows]
+                elif reach is not None:
+                    np.logical_or.at(found, reach.rows, exact[reach.areas])
+    return found
+
+
+def known_in_all(places: PlacedTables) -> list[str]:
+    """Tables that are known exactly in all leaves."""
+    schema, finest = places.schema, places.levels[0].tables[0]
+    exact = (placed for level in places.levels for placed in level.exact)
+    names = {placed.table.name for placed in exact if (placed.variance == 0).all(axis=1).any()}
+    held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
+    return [name for name in held if all(under_exact(places, some, 0, name).all() for some in places.leaves)]
 
 
 def contiguous(cells: Float) -> Float:
@@ -41,8 +87,8 @@ def contiguous(cells: Float) -> Float:
 
 def move_shares_in_numpy(
     into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float
-) -> None:
-    """Move cells' means to the cells of a table.
+) -> float:
+    """Move cells' means to the cells of a table; gives how much smaller that makes squares in finite variances.
 
     Parameters
     ----------
@@ -66,18 +112,20 @@ def move_shares_in_numpy(
     if known.size:
         total -= np.where(usable, own, 0.0) * known
     np.divide(total, weight + own, out=share, where=usable)
+    gained = float((share * np.where(usable, total, 0.0)).sum())
     row, cell = np.nonzero(infinite & np.isfinite(own[:, into]))
     lost = np.zeros(share.shape)
     share[row, into[cell]], lost[row, into[cell]] = said[:, row, start + cell]  # nothing else takes it there
     for part in (share, lost):
         plus(said[:, :, columns], -part[:, into])
+    return gained
 
 
 @compiled(reference=move_shares_in_numpy)
-def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> None:
+def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> float:
     """See `move_shares_in_numpy`: own and share are (rows, cells), variance and said (rows, columns)."""
     rows, count = share.shape
-    weight, lost, end = np.zeros(count), np.zeros(count), start + into.size
+    weight, lost, end, gained = np.zeros(count), np.zeros(count), start + into.size, 0.0
     for i in range(rows):
         noise, high, low, found = variance[i, start:end], said[0, i, start:end], said[1, i, start:end], share[i]
         weight[:], infinite = 0.0, False
@@ -93,7 +141,9 @@ def move_shares(into: Index, start: int, own: Float, known: Float, variance: Flo
                 continue
             if known.size:
                 found[k] -= own[i, k] * known[i, k]
+            total = found[k]
             found[k] /= weight[k] + own[i, k]
+            gained += found[k] * total
         if infinite:  # what nothing else takes there
             lost[:] = 0.0
             for j in range(into.size):
@@ -109,3 +159,4 @@ def move_shares(into: Index, start: int, own: Float, known: Float, variance: Flo
             part = total - high[j]
             low[j] += (high[j] - (total - part)) - (found[into[j]] + part)
             high[j] = total
+    return gained

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
-from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, plus, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
-from blue_solvers.verification.moved_back import contiguous, put_back
+from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
@@ -30,13 +30,13 @@ from blue_solvers.verification.placed_tables import (
     added,
 )
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
-from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.table import parse_table
-from constraint_builders.relations.marginals import refines
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
+ENOUGH = NEAR / 2  # when tables of leaves take no more of it
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
+FEW = 500  # cells of leaves in a spine of which residuals are looked at before anything is moved back
 ROUNDS = 4  # of moving back, while that halves what is left
 
 
@@ -64,7 +64,7 @@ class MovedResiduals:
         self._said = list[Cells]()
         self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
-        self._keeps = sum(own.rows.size * places.levels[own.level].width for own in places.leaves) <= MOST_KEPT
+        self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
@@ -195,7 +195,7 @@ class MovedResiduals:
         self.totals.has_empty |= some.empty.size > 0
         are_cells = some.margins is None and not self.cells.is_filled(number)
         said = self._look_at(level, some.rows, sums, are_cells, some.empty)
-        if self._keeps and len(level.level_tables) > 1:
+        if self._leaves_cells <= MOST_KEPT:
             self._kept[number] = said.copy()
         return said
 
@@ -216,11 +216,8 @@ class MovedResiduals:
             require_time()
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
-            variance = contiguous(variance) if careful else variance
-            for placed in level.noisy if careful else ():
-                if some.told is not None or placed is not level.own[placed.cover]:
-                    own = placed.variance[some.here]
-                    self._leave(placed, some.here, put_back(level, placed, own, said, variance))
+            if careful:
+                variance = self._put_in_tables(some, level, said, contiguous(variance))
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
                 self.totals.returned[level.name] = before + weighed(said[0], variance)
@@ -241,6 +238,18 @@ class MovedResiduals:
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
+    def _put_in_tables(self, some: Leaves, level: Level, said: Cells, variance: Float) -> Float:
+        """Let tables of some leaves take what their cells, (2, leaves, cells), have in common, until little is left."""
+        square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
+        for placed in level.noisy:
+            if square <= ENOUGH**2 * said[0].size:
+                break
+            if some.told is not None or placed is not level.own[placed.cover]:
+                share, gained = put_back(level, placed, placed.variance[some.here], said, variance)
+                self._leave(placed, some.here, share)
+                square -= gained
+        return variance
+
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals, (rows, cells), in cells of a table."""
         variance = placed.variance[rows]
@@ -253,8 +262,9 @@ class MovedResiduals:
 
         Tables that are known exactly come first, and then all.
         """
-        square = self._left(careful=False)
         levels = [number for number in range(first, len(self.places.levels)) if self._measured(number)]
+        is_seldom_little = levels and self.places.nest and self._leaves_cells > FEW
+        square = np.inf if is_seldom_little else self._left(careful=False)
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
@@ -286,61 +296,74 @@ class MovedResiduals:
         """
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
-            rows, said = self.places.inner[number], self._said[number]
+            rows, said = as_slice(self.places.inner[number]), self._said[number]
             taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
             if number not in means:
                 continue
-            mean, variance = (own[..., rows, :] for own in means[number])
-            for part in taken[number][:, rows]:
-                plus(mean, part)
+            mean, cost = (own[..., rows, :] for own in means[number])
+            plus(mean, taken[number][0, rows])
             moved = -mean
             for placed in self._measured(number):
                 own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
-                share = put_back(level, placed, own, mean, variance, known)
+                share, _ = put_back(level, placed, own, mean, cost, known)
                 self._put[placed.key] = share if known is None else known + share
+            changed = said[:, rows]
             for part in mean:
                 plus(moved, part)
-            for cells in (said, taken[number]):
-                changed = cells[:, rows]
-                for part in moved:
-                    plus(changed, part)
-                cells[:, rows] = changed
+            for part in moved:
+                plus(changed, part)
+            said[:, rows] = changed
+            taken[number][0, rows] += moved[0]
 
     def _means(self, numbers: Sequence[int], free: bool = False) -> dict[int, tuple[Cells, Float]]:
-        """What the leaves' cells in places of levels have in common, and their variance together.
+        """What the leaves' cells in places of levels have in common, and what it costs to leave it to them together.
 
-        If `free`, of leaves in no places below of which a table is known exactly.
+        Where areas nest, places of the levels that are below others take of it what costs their finest tables less; if
+        `free`, those of which a table is known exactly take all, and others nothing.
         """
-        found = {number: np.zeros((3, *self.places.levels[number].room().shape)) for number in numbers}
-        rest = {number: np.zeros(own.shape[2:]) for number, own in found.items()}
-        weights = {number: self._free_below(number) if free else [] for number in numbers}
+        levels, nest, found = self.places.levels, self.places.nest, dict[int, tuple[Cells, Float]]()
+        totals, others, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(4))
+        costs = dict(self.places.costs.get(key := (*numbers, free), {}))
+        is_new = not costs
+
+        def hand_up(areas: dict[int, Reach], said: Cells, variance: Float) -> None:
+            """Add what cells, (2, rows, cells), say to the places that they are in, weighted by their variances."""
+            noise = finite(variance)
+            row, cell = np.nonzero(np.isinf(variance)) if noise is not variance else (NO_MAP, NO_MAP)
+            for number in areas if nest else areas.keys() & {*numbers}:
+                reach = areas[number]
+                add((noise * said[0])[None], reach, totals[number])
+                if is_new:
+                    add(noise[None], reach.to_power(2), squares[number])
+                inside = np.diff(reach.starts)[row] > 0
+                start, column = reach.starts[row[inside]], cell[inside]
+                place = reach.areas[start], reach.into[column] if reach.into.size else column
+                others[number][:, *place] = said[:, row[inside], column] / reach.weights[start]
+                lacking[number][0][place] = np.inf  # nothing else takes what is unmeasured
+
         self._hand_on()
         for i, some in enumerate(self.places.leaves):
             if some.reach.keys().isdisjoint(numbers):
                 continue
             said, variance = self._residuals(i)
-            noise, infinite = finite(variance), np.isinf(variance)
-            weighted = np.stack([noise * said[0], noise])
-            for number in sorted(some.reach.keys() & found.keys()):
-                reach, (total, squares, unmeasured) = some.reach[number], found[number]
-                chosen = weighted * weights[number][i][:, None] if free else weighted
-                add(chosen[:1], reach, total)
-                add(chosen[1:], reach.to_power(2), squares)
-                if infinite.any():
-                    row, cell = np.nonzero(infinite & (np.diff(reach.starts) > 0)[:, None])
-                    area, into = reach.areas[reach.starts[row]], reach.into[cell] if reach.into.size else cell
-                    unmeasured[:, area, into] = said[:, row, cell] / reach.weights[reach.starts[row]]
-                    rest[number][area, into] = np.inf
-        means = {}
-        for number, (total, squares, unmeasured) in found.items():
-            mean = np.zeros(total.shape)
-            np.divide(total[0], squares[0], out=mean[0], where=squares[0] > 0)
-            lacks = rest[number]  # nothing else takes what is unmeasured
-            means[number] = np.where(np.isinf(lacks), unmeasured, mean), squares[0] + lacks
-        return means
+            if free:
+                from_on = some.level if nest else numbers[0] + 1
+                variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)
+            hand_up(some.above if nest else some.reach, said, variance)
+        for number in reversed([i for i, rows in enumerate(self.places.inner) if rows.size]):
+            if is_new:
+                cost = squares[number][0] + lacking[number][0]
+                costs[number] = cost, cost_to_pass(levels[number], cost, number in numbers, free)
+            cost, passed = costs[number]
+            mean = np.zeros(totals[number].shape)
+            np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
+            found[number] = np.where(np.isinf(cost), others[number], mean) if lacking[number].any() else mean, cost
+            hand_up(levels[number].above, found[number][0], passed)
+        self.places.costs[key] = costs
+        return {number: found[number] for number in numbers}
 
     def _below(self) -> ChildSummary:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
@@ -352,7 +375,7 @@ class MovedResiduals:
             moved[0] = 0.0
             self._kept[0] = moved
         else:
-            free = any(own.any() for own in self._free_below(0))
+            free = not all(under_exact(self.places, some, 1).all() for some in self.places.leaves)
             share = self._means([0], free)[0][0][0]
             plus(said, -share)
             variance, error = self._means([0])[0][1], self.cells.error[0]
@@ -362,34 +385,5 @@ class MovedResiduals:
             variance[:, :1] if (variance == variance[:, :1]).all() else variance,
             total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
             error,
-            self._known(),
+            known_in_all(self.places),
         )
-
-    def _under_exact(self, some: Leaves, first: int, table: str | None = None) -> Flags:
-        """Leaves in places, from a level on, of which a table is known exactly, or one that holds `table`."""
-        schema, found = self.places.schema, np.zeros(some.rows.size, dtype=bool)
-
-        def holds(name: str) -> bool:
-            return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
-
-        for number in range(first, len(self.places.levels)):
-            for placed in self.places.levels[number].level_tables:
-                exact, reach = (placed.variance == 0).all(axis=1), some.reach.get(number)
-                if exact.any() and holds(placed.table.name):
-                    if number == some.level:
-                        found |= exact[some.rows]
-                    elif reach is not None:
-                        np.logical_or.at(found, reach.rows, exact[reach.areas])
-        return found
-
-    def _free_below(self, number: int) -> list[Flags]:
-        """Leaves in no places below a level of which a table is known exactly."""
-        return [~self._under_exact(some, number + 1) for some in self.places.leaves]
-
-    def _known(self) -> list[str]:
-        """Tables that are known exactly in all leaves."""
-        schema, leaves = self.places.schema, self.places.leaves
-        names = {placed.table.name for placed in self.places.level_tables if (placed.variance == 0).all(axis=1).any()}
-        finest = self.places.levels[0].tables[0]
-        held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
-        return [name for name in held if all(self._under_exact(some, 0, name).all() for some in leaves)]

@@ -21,6 +21,7 @@ from blue_solvers.verification.compensated_sums import (
     Cells,
     Reach,
     add_up,
+    finite,
     side_by_side,
     spread_out,
 )
@@ -231,6 +232,11 @@ class Level:
             self._starts[id(placed)], self._cells, first = own, own + size, first + placed.into.size
         self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
         self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
+        says = set[int]()  # tables of which residuals may say something, or of others that are summed from them
+        for placed in self.others:
+            if id(placed) in says or placed.combined is not None or np.isfinite(placed.variance).any():
+                says |= {id(placed), id(placed.through)}
+        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)
 
     @cached_property
     def exact(self) -> list[LevelTable]:
@@ -238,9 +244,15 @@ class Level:
         return [placed for placed in self.level_tables if not placed.variance.all()]
 
     @cached_property
+    def is_exact(self) -> Flags:
+        """Of which places all of some table is known exactly, (rows,)."""
+        return np.any([np.zeros(self.rows), *((own.variance == 0).all(axis=1) for own in self.exact)], axis=0)
+
+    @cached_property
     def noisy(self) -> list[LevelTable]:
-        """Those that were measured with noise in some place."""
-        return [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
+        """Those that were measured with noise in some place, whose figures have most rounding beside it first."""
+        found = [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
+        return sorted(found, key=lambda own: own.table.size * float(finite(own.variance).mean()))
 
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
@@ -260,7 +272,7 @@ class Level:
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
-        steps = self.steps(rows)[::-1].copy()
+        steps = self.steps(rows)[self._says][::-1].copy()
         spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
@@ -358,12 +370,16 @@ class Leaves:
 
 @dataclass
 class PlacedTables:
-    """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree."""
+    """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
+
+    In `costs` proofs keep by level what it costs to leave residuals to those below, and to its own too: for all y.
+    """
 
     schema: Schema
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
+    costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
 
     @cached_property
     def inner(self) -> list[Index]:

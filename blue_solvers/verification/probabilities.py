@@ -1,14 +1,16 @@
-"""How probable statistics and residuals are that are as far from what is expected."""
+"""How probable statistics and residuals are that are as far from what is expected, by laws or by replicates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 
-from constraint_builders.arrays import Float
+from blue_solvers.verification.weighed_noise import WeighedNoise, reciprocal
+from constraint_builders.arrays import Float, Index
 
 
 class FitOfCells(NamedTuple):
@@ -57,3 +59,46 @@ def squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) 
     np.square(squares, out=squares)
     squares *= precision
     return squares, redundancy
+
+
+@dataclass(frozen=True)
+class ResidualReplicates:
+    """Residuals of data that were drawn with the declared noise.
+
+    Attributes
+    ----------
+    totals : ndarray, (draws,)
+        Weighted squares of all residuals.
+    tables : ndarray, (draws, tables)
+        Those of every table.
+    largest : ndarray, (draws,)
+        Largest studentised residual.
+    """
+
+    totals: Float
+    tables: Float
+    largest: Float
+
+
+def replicated(
+    noise: WeighedNoise,
+    table: Index,
+    weight: Float,
+    replicate: Callable[[np.random.Generator], Float],
+    draws: int,
+    rng: np.random.Generator,
+) -> ResidualReplicates:
+    """Draw; `table` is the number of every measurement's table, (N,)."""
+    precision, count = reciprocal(noise.sd**2), int(table.max(initial=-1)) + 1
+    totals, tables, largest = [], [], []
+    for _ in range(draws):
+        e = np.where(noise.noisy, replicate(rng), 0.0)
+        totals.append(float(e @ noise.weighted(e)[0]))
+        tables.append(np.bincount(table, e**2 * precision, count))
+        largest.append(float(np.nanmax(abs(e * weight), initial=0.0)))
+    return ResidualReplicates(np.array(totals), np.array(tables), np.array(largest))
+
+
+def share_beyond(values: Float, bound: float) -> float:
+    """The share of replicates, (draws,), with the real data among them, that are not below a bound."""
+    return float((1 + (values >= bound).sum()) / (1 + values.size))

@@ -55,15 +55,20 @@ class Claim:
     figures: Float
 
 
-def claims(problem: Problem, x: Float, desired: Float) -> list[Claim]:
-    """The desired tables, in (m,), but for those that are observed and of which x, (n,), says the same."""
-    observed = {own: i for i, own in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True))}
+def observed_twins(problem: Problem) -> list[slice | None]:
+    """Of every desired table where it is observed; None where it is not."""
+    blocks = map(problem.observed.block, range(len(problem.observed_tables)))
+    observed = dict(zip(zip(problem.observed_levels, problem.observed_tables, strict=True), blocks, strict=True))
+    return [observed.get(own) for own in zip(problem.desired_levels, problem.desired_tables, strict=True)]
+
+
+def claims(problem: Problem, x: Float, desired: Float, twins: Sequence[slice | None] | None = None) -> list[Claim]:
+    """The desired tables, in (m,), but for those that have twins, `observed_twins`, of which x, (n,), says the same."""
     found = []
-    for index, own in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
+    for index, twin in enumerate(observed_twins(problem) if twins is None else twins):
         figures = desired[problem.desired.block(index)]
-        twin = observed.get(own)
-        if twin is None or not np.array_equal(figures, x[problem.observed.block(twin)]):
-            found.append(Claim(index, *own, figures))
+        if twin is None or not np.array_equal(figures, x[twin]):
+            found.append(Claim(index, problem.desired_levels[index], problem.desired_tables[index], figures))
     return found
 
 

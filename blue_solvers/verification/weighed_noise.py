@@ -67,8 +67,8 @@ def rounding_of(*counts: Float) -> Float:
 
 def rounding_beside(x: Float, variances: Float) -> float:
     """How far rounding may have moved all figures, (n,), in standard deviations of what was measured of each."""
-    sizes = np.divide(abs(x), np.sqrt(variances), out=np.zeros_like(x), where=variances > 0)
-    return float(ROUNDING * np.linalg.norm(np.nan_to_num(sizes)))
+    squares = np.divide(np.square(x), variances, out=np.zeros_like(x), where=variances > 0)
+    return float(ROUNDING * np.sqrt(np.nansum(squares)))
 
 
 def least_squares(B: LinearOperator, goal: Float) -> Float:
@@ -194,6 +194,10 @@ class WeighedNoise:
         return cls(sd > 0, sd, sd, None)
 
     @cached_property
+    def _all_noisy(self) -> bool:
+        return bool(self.noisy.all())
+
+    @cached_property
     def _inverse(self) -> Float:
         """1 / sd, (n,), 0 where that is."""
         return reciprocal(self.sd)
@@ -204,8 +208,9 @@ class WeighedNoise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            part = q * self._inverse if self.noisy.all() else np.where(self.noisy, q, 0.0) * self._inverse
-            return part * self._inverse, 6 * ROUNDING * float(np.linalg.norm(part))  # of some nothing is claimed
+            part = q * self._inverse if self._all_noisy else np.where(self.noisy, q, 0.0) * self._inverse
+            size = np.sqrt(np.einsum("i,i->", part, part))  # in one thread
+            return part * self._inverse, 6 * ROUNDING * float(size)  # of some nothing is claimed
         q = np.where(self.noisy, q, 0.0)  # nothing is claimed of some that are not
         rho = self._solve(self.correlated, q)
         left = np.where(self.noisy, q - np.asarray(self.correlated @ rho), 0.0)

@@ -117,7 +117,7 @@ class Separated:
         self.steepest, self.least = np.full((2, self.tables.sizes.size), np.inf)
         self.steepest[: len(plain)] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))[plain]
         self.least[: len(plain)] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))[plain]
-        self.groups, self.besides, density = list[Groups](), np.zeros_like(self.least), self.densities(self.steepest)
+        self.groups, self.besides, density = list[Groups](), np.zeros_like(self.least), self.density
         for i in grouped:
             own, number = problem.observed.block(i), self.numbers.get(observed[i].axes, -1)
             if unmeasured[i] or number < 0 or not density[number]:
@@ -176,10 +176,20 @@ class Separated:
             found += np.where(share > 0, share / precision if precision else np.inf, 0.0)
         return found.ravel()
 
-    @property
+    @cached_property
     def most(self) -> Float:
         """More information about every set's part than there is, were all variances within each table the least."""
         return self.densities(self.least, self.besides)
+
+    @cached_property
+    def density(self) -> Float:
+        """Information about every set's part, were all variances within each table the largest, (tables,)."""
+        return self.densities(self.steepest)
+
+    @cached_property
+    def least_variances(self) -> Float:
+        """Of a cell of every table from below, (tables,)."""
+        return self.variances(self.most)
 
     def norms(self, cells: Float) -> Float:
         """Of every table, (tables,), of cells (S,)."""
@@ -194,14 +204,16 @@ def certify_wide(
     optimality = _parts(family, rho)
     require_time()
     figures = x[family.cells]
-    claimed = np.logical_and.reduceat(np.isfinite(figures), family.tables.offsets[: family.count])
-    cells = np.zeros(family.tables.cells)
-    cells[: figures.size] = np.where(np.repeat(claimed, family.tables.sizes[: family.count]), figures, 0.0)
-    scale = float(abs(cells).max(initial=0.0))
+    claimed, cells = np.ones(family.count, dtype=bool), np.zeros(family.tables.cells)
+    if problem.has_unmeasured:
+        claimed = np.logical_and.reduceat(np.isfinite(figures), family.tables.offsets[: family.count])
+        figures = np.where(np.repeat(claimed, family.tables.sizes[: family.count]), figures, 0.0)
+    cells[: figures.size] = figures
+    scale = float(max(cells.max(initial=0.0), -cells.min(initial=0.0)))
     certain = _certain(family, cells, claimed, y[family.cells], scale)
     sizes, worst, agreeing = _disagreements(family, cells, certain, claimed)
     steepest, least, variances = (
-        own[: family.count] for own in (family.steepest, family.least, family.variances(family.most))
+        own[: family.count] for own in (family.steepest, family.least, family.least_variances)
     )
     noisy, measured, said = claimed & (least > 0), claimed & (steepest > 0), np.flatnonzero(claimed)
     figure = in_standard_errors(worst[said], np.sqrt(variances[said]), EXACT_TO * scale)
@@ -220,7 +232,7 @@ def certify_wide(
 
 def _parts(family: Separated, rho: Float) -> float:
     """The parts of residuals, (n,), in the norm of the information about each, with the rounding of splitting them."""
-    tables, density = family.tables, family.densities(family.steepest)
+    tables, density = family.tables, family.density
     cells = np.zeros(tables.cells)
     own = rho[family.cells]
     cells[: own.size] = own
@@ -328,7 +340,7 @@ def table_deviations(problem: Problem) -> Float | None:
         return None
     if family.groups:
         return None
-    tables, density = family.tables, family.densities(family.steepest)
+    tables, density = family.tables, family.density
     independent = np.ones_like(density)
     for finer, _, levels in tables.by_axis:
         independent[finer] *= levels - 1
@@ -358,7 +370,7 @@ def variances_between(problem: Problem, noise: WeighedNoise) -> tuple[Float, Flo
         raise NotCertifiedError("its variances have no closed form")
     slack, tables = 8 * (family.tables.sizes.size + 2 * len(family.tables.shape)) * ROUNDING, problem.desired_tables
     numbers, of_groups, bounds = [family.numbers[table.axes] for table in tables], are_of_groups(problem, tables), []
-    for density, side in ((family.most, 1 - slack), (family.densities(family.steepest), 1 + slack)):
+    for density, side in ((family.most, 1 - slack), (family.density, 1 + slack)):
         found = np.repeat(family.variances(density)[numbers], problem.desired.sizes)
         for i in np.flatnonzero(of_groups).tolist():
             found[problem.desired.block(i)] = family.variances_of(tables[i], density)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from itertools import accumulate, chain
 from math import prod
 from operator import or_
@@ -144,15 +144,21 @@ class SweepPlan:
         gaps = np.zeros(len(moves))
         sweeps.look_at_gaps(cells, moves, self.lists, gaps)
         worst = float(gaps.max(initial=0.0))
-        pairs = [(own, other) for own in self._irregular for other in self.coarser(own)]
-        for fine, coarse in [*pairs, *((source, own) for own, source in self.margins.items())]:
-            found = cells[self.places[fine] :][: self.size_of(fine)]
-            for before, levels, after, listed in self._stages(fine, coarse):
+        for fine, coarse, stages in self._compared:
+            found = cells[fine]
+            for before, levels, after, listed in stages:
                 own = np.zeros(levels, np.int64) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
                 found = sweeps.sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
-            difference = found.reshape(-1, cells.shape[1]) - cells[self.places[coarse] :][: self.size_of(coarse)]
-            worst = float(np.maximum(worst, abs(difference).max(initial=0.0)))
+            worst = float(np.maximum(worst, abs(found.reshape(-1, cells.shape[1]) - cells[coarse]).max(initial=0.0)))
         return worst
+
+    @cached_property
+    def _compared(self) -> list[tuple[slice, slice, list[Stage]]]:
+        """Where tables are that no move compares, and those that they lead to, and how these are summed."""
+        pairs = [(own, other) for own in self._irregular for other in self.coarser(own)]
+        pairs += [(source, own) for own, source in self.margins.items()]
+        cuts = {own: slice(start, start + self.size_of(own)) for own, start in self.places.items()}
+        return [(cuts[fine], cuts[coarse], self._stages(fine, coarse)) for fine, coarse in pairs]
 
     def _with_groups(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""

@@ -124,7 +124,7 @@ def test_a_streamed_release_is_proved_and_tested(tmp_path: Path, seed: int) -> N
     for (level, table), own in found.tables.items():
         assert own.statistic == pytest.approx(fit.by_table[level, table].statistic, rel=1e-6, abs=1e-9)
     levels = fit.by_geolevel
-    assert {level: round(own.expectation, 6) for level, own in found.by_geolevel().items()} == {
+    assert {level: round(own.expectation, 6) for level, own in found.by_geolevel.items()} == {
         level: round(own.expectation, 6) for level, own in levels.items()
     }
 

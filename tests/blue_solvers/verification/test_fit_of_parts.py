@@ -64,3 +64,12 @@ def test_residuals_of_nought_are_as_likely_as_any() -> None:
     fit = FitOfParts({("US", "total"): TableFit(0.0, 1.0, 1, 1)}, [Residual("US", "", "total", 0, 9.0, 9.0, 0.0)])
     assert fit.probability == 1
     assert FitOfParts.from_json(fit.to_json()) == fit
+
+
+def test_parts_have_the_face_of_a_whole_fit() -> None:
+    """The property was a method, which for one release still answers."""
+    fit = FitOfParts({("US", "total"): TableFit(2.0, 1.0, 1, 1), ("US", "sex"): TableFit(3.0, 2.0, 2, 2)})
+    assert fit.by_table["US", "sex"].expectation == 2
+    assert fit.by_geolevel == {"US": TableFit(5.0, 3.0, 3, 3)}
+    with pytest.warns(DeprecationWarning, match="property"):
+        assert fit.by_geolevel() == fit.by_geolevel

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import blue, certify
+from blue_solvers.verification.certificate import Certifier
 from constraint_builders import Problem
 from tests.helpers.effort import examples
 
@@ -102,3 +103,20 @@ def test_crossed_hierarchies_of_any_size_are_proved() -> None:
     assert certify(problem, y, x).bound < 1e-10
     x[3] += 1e-4 * np.sqrt(problem.variances[3])
     assert certify(problem, y, x).bound > 0.99e-4
+
+
+@pytest.mark.parametrize("known", [1.0, 0.0])
+def test_what_proofs_keep_is_the_same_for_all_measurements(known: float) -> None:
+    """A second proof, from costs that the first one kept, is the one of a fresh start; of leaves in several depths."""
+    rng = np.random.default_rng(0)
+    S = rows_of_a_tree(rng, 700)
+    variances = 10.0 ** rng.uniform(-1, 1, len(S))
+    variances[S.sum(axis=1) == 700] = known
+    problem = Problem.from_summing_matrix(sparse.csr_array(S), variances)
+    P, judges = blue(problem), Certifier(problem)
+    for seed in range(3):
+        y = S @ rng.poisson(50, 700) + np.random.default_rng(seed).standard_normal(len(S)) * np.sqrt(variances)
+        x = P @ y + P.offset
+        kept, fresh = judges.certify(y, x), certify(problem, y, x)
+        assert kept == fresh
+        assert kept.bound < 1e-9
