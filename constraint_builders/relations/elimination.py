@@ -61,11 +61,12 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     -------
     Elimination
     """
-    scaled = sparse.csr_array(A, dtype=np.float64)
-    row_scale, column_scale = scaling(scaled)
-    work = sparse.csr_array(sparse.diags_array(row_scale) @ scaled @ sparse.diags_array(column_scale))
+    work = sparse.csr_array(A, dtype=np.float64, copy=True)
+    row_scale, column_scale = scaling(work)
+    _scale(work, row_scale, column_scale)
     row_ids = np.arange(work.shape[0])
-    waiting = np.asarray(columns, dtype=np.intp)
+    waiting = np.unique(np.asarray(columns, dtype=np.intp))
+    eliminated = np.zeros(work.shape[1], dtype=bool)
     solved = sparse.csr_array((0, work.shape[1]))
     pivot_rows: list[NDArray] = []
     pivot_columns: list[NDArray] = []
@@ -77,25 +78,27 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
             break
         pivots = work[rows]
         values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
-        pivots = sparse.csr_array(sparse.diags_array(1 / values) @ pivots)
-        keep = np.setdiff1d(np.arange(work.shape[0]), rows)
-        left = sparse.csr_array(work[keep] - work[keep][:, chosen] @ pivots)
-        shares = _largest(left[:, waiting]) / np.where(original[row_ids[keep]] > 0, original[row_ids[keep]], 1.0)
-        near.append(row_ids[keep][(shares > ROUNDING) & (shares < NEARLY)])
-        work, solved = _dropped(left, work[keep]), _dropped(solved - solved[:, chosen] @ pivots, solved)
-        solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
+        _scale(pivots, 1 / values)
+        keep = _others(work.shape[0], rows)
         pivot_rows.append(row_ids[rows])
         pivot_columns.append(chosen)
-        row_ids = row_ids[keep]
-        waiting = np.setdiff1d(waiting, chosen)
-    nonzero = np.diff(work.indptr) > 0
+        row_ids, before = row_ids[keep], work[keep]
+        left = _without(before, chosen, pivots)
+        shares = _largest(left[:, waiting]) / np.where(original[row_ids] > 0, original[row_ids], 1.0)
+        near.append(row_ids[(shares > ROUNDING) & (shares < NEARLY)])
+        work, solved = _dropped(left, before), _dropped(_without(solved, chosen, pivots), solved)
+        solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
+        eliminated[chosen] = True
+        waiting = waiting[~eliminated[waiting]]
     none = np.zeros(0, dtype=np.intp)
     solved_columns = np.concatenate([none, *pivot_columns])
-    units = sparse.diags_array(1 / column_scale)
+    remaining = work[np.flatnonzero(np.diff(work.indptr))]
+    _scale(remaining, columns=1 / column_scale)
+    _scale(solved, column_scale[solved_columns], 1 / column_scale)
     return Elimination(
-        remaining=sparse.csr_array(work[np.flatnonzero(nonzero)] @ units),
+        remaining=remaining,
         pivot_rows=np.concatenate([none, *pivot_rows]),
-        solved=sparse.csr_array(sparse.diags_array(column_scale[solved_columns]) @ solved @ units),
+        solved=solved,
         solved_columns=solved_columns,
         free_columns=waiting,
         nearly_dependent=np.unique(np.concatenate([none, *near])),
@@ -166,15 +169,41 @@ def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tu
 
 
 def _largest(rows: sparse.csr_array) -> NDArray[np.float64]:
-    """Size of the largest entry of every row, (k,), of (k, n)."""
-    return np.asarray(abs(rows).max(axis=1).toarray()).ravel() if rows.nnz else np.zeros(rows.shape[0])
+    """Size of the largest entry of every row, (k,), of (k, n), whose entries are put in order."""
+    rows.sum_duplicates()
+    found = np.zeros(rows.shape[0])
+    filled = np.flatnonzero(np.diff(rows.indptr))
+    if filled.size:
+        found[filled] = np.maximum.reduceat(abs(rows.data), rows.indptr[filled])
+    return found
+
+
+def _scale(
+    matrix: sparse.csr_array, rows: NDArray[np.float64] | None = None, columns: NDArray[np.float64] | None = None
+) -> None:
+    """Multiply the rows of a matrix, (k, n), by numbers, (k,), and its columns by others, (n,), in place."""
+    if rows is not None:
+        matrix.data *= np.repeat(rows, np.diff(matrix.indptr))
+    if columns is not None:
+        matrix.data *= columns[matrix.indices]
+
+
+def _others(size: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Of so many rows those that are not among some, (k,)."""
+    kept = np.ones(size, dtype=bool)
+    kept[rows] = False
+    return np.flatnonzero(kept)
+
+
+def _without(rows: sparse.csr_array, chosen: NDArray[np.intp], pivots: sparse.csr_array) -> sparse.csr_array:
+    """Equations, (k, n), without the unknowns, (pivots,), that others, (pivots, n), give."""
+    touching = sparse.csr_array(rows[:, chosen])
+    return sparse.csr_array(rows - touching @ pivots) if touching.nnz else rows
 
 
 def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
     """Remove from a result, (k, n), the entries that cancelled; `before` is (k, n) too."""
-    result = sparse.csr_array(result)
     scale = _largest(before)
-    rows = np.repeat(np.arange(result.shape[0]), np.diff(result.indptr))
-    result.data[abs(result.data) <= RELATIVE_ZERO * scale[rows]] = 0
+    result.data[abs(result.data) <= RELATIVE_ZERO * np.repeat(scale, np.diff(result.indptr))] = 0
     result.eliminate_zeros()
     return result
