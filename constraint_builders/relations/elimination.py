@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row t
 LEAST_PIVOT = 1e-2  # of a row's largest entry: a smaller one would magnify the rounding of the others
 UNEVEN = 64.0  # ratio of entries from which rows and columns are scaled first
 SCALING_ROUNDS = 4
+FEW_ENTRIES = 2000  # of equations whose elimination is remembered: a problem is asked its rank, its rows and its ties
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """Eliminate columns from the equations ``A x = 0``.
 
     Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a
-    set of those that do not touch one another's columns, and eliminates them by one sparse product.
+    set of those that do not touch one another's columns, and eliminates them by one sparse product. The latest small
+    systems are remembered: nobody may change what is given back.
 
     Parameters
     ----------
@@ -61,11 +64,35 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     -------
     Elimination
     """
-    work = sparse.csr_array(A, dtype=np.float64, copy=True)
+    rows, waiting = sparse.csr_array(A, dtype=np.float64), np.unique(np.asarray(columns, dtype=np.intp))
+    return _remembered(_System(rows, waiting)) if rows.nnz <= FEW_ENTRIES else _eliminated(rows, waiting)
+
+
+class _System:
+    """Equations, (m, n), and the unknowns to eliminate, (k,): the same ones where all their numbers are."""
+
+    def __init__(self, rows: sparse.csr_array, columns: NDArray[np.intp]) -> None:
+        self.rows, self.columns = rows, columns
+        self._numbers = rows.shape, *(own.tobytes() for own in (rows.indptr, rows.indices, rows.data, columns))
+
+    def __hash__(self) -> int:
+        return hash(self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _System) and self._numbers == other._numbers
+
+
+@lru_cache(maxsize=64)
+def _remembered(system: _System) -> Elimination:
+    return _eliminated(system.rows, system.columns)
+
+
+def _eliminated(rows: sparse.csr_array, waiting: NDArray[np.intp]) -> Elimination:
+    """As `eliminate`, of equations, (m, n), and unknowns in order, (k,)."""
+    work = rows.copy()
     row_scale, column_scale = scaling(work)
     _scale(work, row_scale, column_scale)
     row_ids = np.arange(work.shape[0])
-    waiting = np.unique(np.asarray(columns, dtype=np.intp))
     eliminated = np.zeros(work.shape[1], dtype=bool)
     solved = sparse.csr_array((0, work.shape[1]))
     pivot_rows: list[NDArray] = []
@@ -135,12 +162,16 @@ def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> ND
     return np.add(least, greatest, out=np.zeros(size), where=found) / 2
 
 
-def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:
-    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m)."""
-    rows, cells = M.shape
-    definitions = sparse.csr_array(sparse.hstack([sparse.eye_array(rows), -M], format="csr"))
-    elimination = eliminate(definitions, np.arange(rows, rows + cells))
-    return sparse.csr_array(elimination.remaining[:, :rows])
+def relations_between_rows(M: sparse.csr_array, own: sparse.csr_array | None = None) -> sparse.csr_array:
+    """Equations A x = 0 that hold wherever ``own @ x = M cells``, (m, k) and (m, cells): the cells are eliminated.
+
+    By default x are the rows themselves, and the equations independent: (m - rank, m).
+    """
+    own = sparse.eye_array(M.shape[0], format="csr") if own is None else own
+    count = own.shape[1]
+    definitions = sparse.csr_array(sparse.hstack([own, -M], format="csr"))
+    elimination = eliminate(definitions, np.arange(count, definitions.shape[1]))
+    return sparse.csr_array(elimination.remaining[:, :count])
 
 
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -19,7 +19,7 @@ from constraint_builders.relations.elimination import Elimination, eliminate, re
 from constraint_builders.relations.marginals import marginal_matrix
 from constraint_builders.relations.node_tree import NodeTree
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.summing import NO_NODES, NestedNodes, SummingMatrix
+from constraint_builders.relations.summing import NO_NODES, NestedNodes
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
@@ -338,21 +338,17 @@ class TableRelations(Relations):
         m = self._measured
         if not (m.has_zeros or self.recodes_cross):
             return super()._of_exact_cells()
-        (E, values), n = m.equality_rows, m.observed.size
-        needed = m.exact.copy()
+        (E, values), n, needed = m.equality_rows, m.observed.size, m.exact.copy()
         needed[E.indices] = True
         blocks = [i for i in range(len(m.observed_tables)) if needed[m.observed.block(i)].any()]
         if not blocks:
             return sparse.csr_array((0, n + 1))
         cells, M = m.observed.cells(blocks), self._possible_cells(blocks)
         known = np.flatnonzero(m.exact[cells])
-        sums = sparse.vstack([M[known], E[:, cells] @ M], format="csr")
         place = np.concatenate([cells[known], np.full(values.size, n)])
         weights = np.concatenate([np.ones(known.size), values])
         own = sparse.csr_array((weights, (np.arange(place.size), place)), shape=(place.size, n + 1))
-        definitions = sparse.csr_array(sparse.hstack([own, -sums], format="csr"))
-        remaining = eliminate(definitions, np.arange(n + 1, definitions.shape[1])).remaining
-        return sparse.csr_array(remaining[:, : n + 1])
+        return relations_between_rows(sparse.vstack([M[known], E[:, cells] @ M], format="csr"), own)
 
     def _possible_cells(
         self, blocks: Sequence[int], levels: Sequence[int] = (), tables: Sequence[Table] = ()
@@ -367,53 +363,3 @@ class TableRelations(Relations):
 def _homogeneous(A: sparse.csr_array) -> Equations:
     """A x = 0: A, (k, n), and zeros, (k,)."""
     return A, np.zeros(A.shape[0])
-
-
-class MatrixRelations(Relations):
-    """The equations A x = b of `Problem.from_matrix`, of any rank."""
-
-    independent = False
-
-    def __init__(self, measured: Measured, A: sparse.csr_array) -> None:
-        super().__init__(measured)
-        self._A = A
-
-    def between_cells(self, rows: str) -> Equations:
-        """The equations as they were given."""
-        b = self._measured.b
-        return self._A, np.zeros(self._A.shape[0]) if b is None else b
-
-
-class SummingRelations(Relations):
-    """The equations between nodes that are sums of leaves."""
-
-    def __init__(self, measured: Measured, summing: SummingMatrix) -> None:
-        super().__init__(measured)
-        self._summing = summing
-
-    def between_cells(self, rows: str) -> Equations:
-        """Independent equations, as sparse as they come."""
-        A = self._summing.relations
-        return A, np.zeros(A.shape[0])
-
-    @property
-    def nested(self) -> NestedNodes:  # type: ignore[override]
-        """The nodes, where they form a tree and their noise is uncorrelated."""
-        return (not self._measured.is_correlated and self._summing.nested) or NO_NODES
-
-    @cached_property
-    def between_exact(self) -> Equations:
-        """The equations that hold between exactly known nodes alone."""
-        if not self.nested.parent.size:
-            return super().between_exact
-        A = self.tree.between(self._measured.exact)
-        return A, np.zeros(A.shape[0])
-
-
-def relations_of(measured: Measured) -> Relations:
-    """What holds between the observed cells of a problem."""
-    if measured.summing is not None:
-        return SummingRelations(measured, measured.summing)
-    if measured.matrix is not None:
-        return MatrixRelations(measured, measured.matrix)
-    return TableRelations(measured, measured.domain)
