@@ -101,6 +101,8 @@ def reference(written: Written) -> tuple[np.ndarray, np.ndarray, dict[tuple[str,
     """
     rows, values, variances = [], [], []
     sizes = tuple(PRODUCT.sizes.values())
+    every = np.unravel_index(np.arange(np.prod(sizes)), sizes)
+    hispanic, tenure = every[2], every[5]
     for (level, code, query), (drawn, variance) in written.measured.items():
         if not has_units(written, level, code):
             continue
@@ -113,7 +115,6 @@ def reference(written: Written) -> tuple[np.ndarray, np.ndarray, dict[tuple[str,
             variances += [variance] * 11
             continue
         cells, _ = PRODUCT.cells(PRODUCT.said(query))
-        hispanic, tenure = (np.unravel_index(np.arange(np.prod(sizes)), sizes)[axis] for axis in (2, 5))
         said = PRODUCT.said(query)
         fine = np.array([0, 1, 2]) if said["hhtenshort_3lev"] != "hhtenshort_2lev" else np.array([0, 0, 1])
         groups = 2 * 3 if fine[2] == 2 else 2 * 2
