@@ -22,7 +22,8 @@ from constraint_builders.description.spine import ONE_PLACE, Spine
 from constraint_builders.description.table import Table
 from constraint_builders.description.table_names import TableNames
 from constraint_builders.memory import SURE_CELLS
-from constraint_builders.relations.equations import Relations, relations_of
+from constraint_builders.relations.equations import Relations
+from constraint_builders.relations.kinds_of_equations import relations_of
 from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.vectors import refuse_contradictions, refuse_unreadable, refuse_untrue
 

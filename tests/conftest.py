@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import gc
 import os
 import zlib
 from collections import defaultdict
@@ -76,3 +77,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if zlib.crc32(item.nodeid.encode()) % of != number]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % of == number]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collecting made stays to the end: the collector of garbage need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

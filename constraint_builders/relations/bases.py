@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise, product
 from math import gcd, prod
@@ -87,27 +87,39 @@ def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
 
 
 def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBasis]:
-    partitions = {factor: np.array(schema.groups_of(factor), dtype=np.intp) for factor in factors}
-    closed = _closed_under_joins(list(partitions.values()))
+    bases = _bases_of_groupings(tuple(schema.groups_of(factor) for factor in factors))
+    if bases is None:
+        variable = schema.names[schema.axis_of(factors[0])]
+        raise NotImplementedError(
+            f"the recodes {sorted(factors)} of {variable!r} cross so that one basis cannot serve them all: "
+            "use recodes that nest, or leave one out"
+        )
+    return dict(zip(factors, bases, strict=True))
+
+
+@lru_cache(maxsize=128)
+def _bases_of_groupings(groupings: tuple[tuple[int, ...], ...]) -> tuple[FactorBasis, ...] | None:
+    """For the group of every level by each factor the factor's basis; None where no basis serves all.
+
+    They are remembered: every problem and every solver of a schema asks for the same ones.
+    """
+    partitions = [np.array(groups, dtype=np.intp) for groups in groupings]
+    closed = _closed_under_joins(partitions)
     chosen: list[Index] = []  # for every mode, the groups whose indicators are its functionals
     for partition in closed:
         coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if _coarsens(other, partition)]
         chosen.append(_complete(coarser, partition))
     functionals = list(zip(closed, chosen, strict=True))
     if not _is_chain_of_two_ends(closed) and not _independent(functionals):
-        variable = schema.names[schema.axis_of(factors[0])]
-        raise NotImplementedError(
-            f"the recodes {sorted(factors)} of {variable!r} cross so that one basis cannot serve them all: "
-            "use recodes that nest, or leave one out"
-        )
-    bases = {}
-    for factor, partition in partitions.items():
+        return None
+    bases = []
+    for partition in partitions:
         modes = tuple(mode for mode, other in enumerate(closed) if len(chosen[mode]) and _coarsens(other, partition))
         counts = tuple(len(chosen[mode]) for mode in modes)
         first_level = np.unique(partition, return_index=True)[1]
         rows = [_indicators(closed[mode][first_level], chosen[mode]) for mode in modes]
-        bases[factor] = FactorBasis(modes, counts, sparse.csr_array(sparse.vstack(rows, format="csr")))
-    return bases
+        bases.append(FactorBasis(modes, counts, sparse.csr_array(sparse.vstack(rows, format="csr"))))
+    return tuple(bases)
 
 
 def _closed_under_joins(partitions: list[Index]) -> list[Index]:

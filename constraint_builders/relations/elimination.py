@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row t
 LEAST_PIVOT = 1e-2  # of a row's largest entry: a smaller one would magnify the rounding of the others
 UNEVEN = 64.0  # ratio of entries from which rows and columns are scaled first
 SCALING_ROUNDS = 4
+FEW_ENTRIES = 2000  # of equations whose elimination is remembered: a problem is asked its rank, its rows and its ties
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """Eliminate columns from the equations ``A x = 0``.
 
     Gauss-Jordan elimination in rounds. Each round takes, for every column at once, its sparsest equation, keeps a
-    set of those that do not touch one another's columns, and eliminates them by one sparse product.
+    set of those that do not touch one another's columns, and eliminates them by one sparse product. The latest small
+    systems are remembered: nobody may change what is given back.
 
     Parameters
     ----------
@@ -61,11 +64,36 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     -------
     Elimination
     """
-    scaled = sparse.csr_array(A, dtype=np.float64)
-    row_scale, column_scale = scaling(scaled)
-    work = sparse.csr_array(sparse.diags_array(row_scale) @ scaled @ sparse.diags_array(column_scale))
+    rows, waiting = sparse.csr_array(A, dtype=np.float64), np.unique(np.asarray(columns, dtype=np.intp))
+    return _remembered(_System(rows, waiting)) if rows.nnz <= FEW_ENTRIES else _eliminated(rows, waiting)
+
+
+class _System:
+    """Equations, (m, n), and the unknowns to eliminate, (k,): the same ones where all their numbers are."""
+
+    def __init__(self, rows: sparse.csr_array, columns: NDArray[np.intp]) -> None:
+        self.rows, self.columns = rows, columns
+        self._numbers = rows.shape, *(own.tobytes() for own in (rows.indptr, rows.indices, rows.data, columns))
+
+    def __hash__(self) -> int:
+        return hash(self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _System) and self._numbers == other._numbers
+
+
+@lru_cache(maxsize=64)
+def _remembered(system: _System) -> Elimination:
+    return _eliminated(system.rows, system.columns)
+
+
+def _eliminated(rows: sparse.csr_array, waiting: NDArray[np.intp]) -> Elimination:
+    """As `eliminate`, of equations, (m, n), and unknowns in order, (k,)."""
+    work = rows.copy()
+    row_scale, column_scale = scaling(work)
+    _scale(work, row_scale, column_scale)
     row_ids = np.arange(work.shape[0])
-    waiting = np.asarray(columns, dtype=np.intp)
+    eliminated = np.zeros(work.shape[1], dtype=bool)
     solved = sparse.csr_array((0, work.shape[1]))
     pivot_rows: list[NDArray] = []
     pivot_columns: list[NDArray] = []
@@ -77,25 +105,27 @@ def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
             break
         pivots = work[rows]
         values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
-        pivots = sparse.csr_array(sparse.diags_array(1 / values) @ pivots)
-        keep = np.setdiff1d(np.arange(work.shape[0]), rows)
-        left = sparse.csr_array(work[keep] - work[keep][:, chosen] @ pivots)
-        shares = _largest(left[:, waiting]) / np.where(original[row_ids[keep]] > 0, original[row_ids[keep]], 1.0)
-        near.append(row_ids[keep][(shares > ROUNDING) & (shares < NEARLY)])
-        work, solved = _dropped(left, work[keep]), _dropped(solved - solved[:, chosen] @ pivots, solved)
-        solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
+        _scale(pivots, 1 / values)
+        keep = _others(work.shape[0], rows)
         pivot_rows.append(row_ids[rows])
         pivot_columns.append(chosen)
-        row_ids = row_ids[keep]
-        waiting = np.setdiff1d(waiting, chosen)
-    nonzero = np.diff(work.indptr) > 0
+        row_ids, before = row_ids[keep], work[keep]
+        left = _without(before, chosen, pivots)
+        shares = _largest(left[:, waiting]) / np.where(original[row_ids] > 0, original[row_ids], 1.0)
+        near.append(row_ids[(shares > ROUNDING) & (shares < NEARLY)])
+        work, solved = _dropped(left, before), _dropped(_without(solved, chosen, pivots), solved)
+        solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
+        eliminated[chosen] = True
+        waiting = waiting[~eliminated[waiting]]
     none = np.zeros(0, dtype=np.intp)
     solved_columns = np.concatenate([none, *pivot_columns])
-    units = sparse.diags_array(1 / column_scale)
+    remaining = work[np.flatnonzero(np.diff(work.indptr))]
+    _scale(remaining, columns=1 / column_scale)
+    _scale(solved, column_scale[solved_columns], 1 / column_scale)
     return Elimination(
-        remaining=sparse.csr_array(work[np.flatnonzero(nonzero)] @ units),
+        remaining=remaining,
         pivot_rows=np.concatenate([none, *pivot_rows]),
-        solved=sparse.csr_array(sparse.diags_array(column_scale[solved_columns]) @ solved @ units),
+        solved=solved,
         solved_columns=solved_columns,
         free_columns=waiting,
         nearly_dependent=np.unique(np.concatenate([none, *near])),
@@ -132,12 +162,16 @@ def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> ND
     return np.add(least, greatest, out=np.zeros(size), where=found) / 2
 
 
-def relations_between_rows(M: sparse.csr_array) -> sparse.csr_array:
-    """Independent equations A x = 0 that hold for every x = M cells: the cells are eliminated, (m - rank, m)."""
-    rows, cells = M.shape
-    definitions = sparse.csr_array(sparse.hstack([sparse.eye_array(rows), -M], format="csr"))
-    elimination = eliminate(definitions, np.arange(rows, rows + cells))
-    return sparse.csr_array(elimination.remaining[:, :rows])
+def relations_between_rows(M: sparse.csr_array, own: sparse.csr_array | None = None) -> sparse.csr_array:
+    """Equations A x = 0 that hold wherever ``own @ x = M cells``, (m, k) and (m, cells): the cells are eliminated.
+
+    By default x are the rows themselves, and the equations independent: (m - rank, m).
+    """
+    own = sparse.eye_array(M.shape[0], format="csr") if own is None else own
+    count = own.shape[1]
+    definitions = sparse.csr_array(sparse.hstack([own, -M], format="csr"))
+    elimination = eliminate(definitions, np.arange(count, definitions.shape[1]))
+    return sparse.csr_array(elimination.remaining[:, :count])
 
 
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -166,15 +200,41 @@ def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tu
 
 
 def _largest(rows: sparse.csr_array) -> NDArray[np.float64]:
-    """Size of the largest entry of every row, (k,), of (k, n)."""
-    return np.asarray(abs(rows).max(axis=1).toarray()).ravel() if rows.nnz else np.zeros(rows.shape[0])
+    """Size of the largest entry of every row, (k,), of (k, n), whose entries are put in order."""
+    rows.sum_duplicates()
+    found = np.zeros(rows.shape[0])
+    filled = np.flatnonzero(np.diff(rows.indptr))
+    if filled.size:
+        found[filled] = np.maximum.reduceat(abs(rows.data), rows.indptr[filled])
+    return found
+
+
+def _scale(
+    matrix: sparse.csr_array, rows: NDArray[np.float64] | None = None, columns: NDArray[np.float64] | None = None
+) -> None:
+    """Multiply the rows of a matrix, (k, n), by numbers, (k,), and its columns by others, (n,), in place."""
+    if rows is not None:
+        matrix.data *= np.repeat(rows, np.diff(matrix.indptr))
+    if columns is not None:
+        matrix.data *= columns[matrix.indices]
+
+
+def _others(size: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Of so many rows those that are not among some, (k,)."""
+    kept = np.ones(size, dtype=bool)
+    kept[rows] = False
+    return np.flatnonzero(kept)
+
+
+def _without(rows: sparse.csr_array, chosen: NDArray[np.intp], pivots: sparse.csr_array) -> sparse.csr_array:
+    """Equations, (k, n), without the unknowns, (pivots,), that others, (pivots, n), give."""
+    touching = sparse.csr_array(rows[:, chosen])
+    return sparse.csr_array(rows - touching @ pivots) if touching.nnz else rows
 
 
 def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
     """Remove from a result, (k, n), the entries that cancelled; `before` is (k, n) too."""
-    result = sparse.csr_array(result)
     scale = _largest(before)
-    rows = np.repeat(np.arange(result.shape[0]), np.diff(result.indptr))
-    result.data[abs(result.data) <= RELATIVE_ZERO * scale[rows]] = 0
+    result.data[abs(result.data) <= RELATIVE_ZERO * np.repeat(scale, np.diff(result.indptr))] = 0
     result.eliminate_zeros()
     return result

@@ -19,7 +19,7 @@ from constraint_builders.relations.elimination import Elimination, eliminate, re
 from constraint_builders.relations.marginals import marginal_matrix
 from constraint_builders.relations.node_tree import NodeTree
 from constraint_builders.relations.placed import consistency_of
-from constraint_builders.relations.summing import NO_NODES, NestedNodes, SummingMatrix
+from constraint_builders.relations.summing import NO_NODES, NestedNodes
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
@@ -162,12 +162,15 @@ class Relations(ABC):
     @cached_property
     def between_exact(self) -> Equations:
         """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
-        m = self._measured
-        noisy = np.flatnonzero(~m.exact & ~m.unmeasured)
-        remaining = eliminate(self._between_measured("all"), noisy).remaining
-        elimination = eliminate(remaining, np.arange(m.observed.size))
+        remaining = self._of_exact_cells()
+        elimination = eliminate(remaining, np.arange(self._measured.observed.size))
         _require_solvable(elimination)
         return _parted(remaining[np.sort(elimination.pivot_rows)])
+
+    def _of_exact_cells(self) -> sparse.csr_array:
+        """``[A, -b]`` of exactly known cells alone: what was measured with noise is eliminated."""
+        m = self._measured
+        return eliminate(self._between_measured("all"), np.flatnonzero(~m.exact & ~m.unmeasured)).remaining
 
 
 def _require_solvable(elimination: Elimination) -> None:
@@ -306,12 +309,7 @@ class TableRelations(Relations):
 
         The detailed cells, but for structural zeros, are eliminated.
         """
-        m = self._measured
-        every = (*m.observed_tables, *tables), self._domain.places, (*m.observed_levels, *levels)
-        M = marginal_matrix(self._schema, *every)
-        if m.has_zeros:
-            M = M[:, np.flatnonzero(~m.known_empty.detailed(self._domain.leaves))]
-        return relations_between_rows(M)
+        return relations_between_rows(self._possible_cells(range(len(self._measured.observed_tables)), levels, tables))
 
     def marginal_matrix(self) -> sparse.csr_array:
         """The 0/1 matrix from the detailed histograms, of leaves, to all observed cells."""
@@ -332,57 +330,36 @@ class TableRelations(Relations):
             return _homogeneous(self._structure(exact).matrix())
         return super().between_exact
 
+    def _of_exact_cells(self) -> sparse.csr_array:
+        """``[A, -b]`` of exactly known cells alone.
+
+        Where the detailed cells take part, they are eliminated from the sums that are known, mostly few.
+        """
+        m = self._measured
+        if not (m.has_zeros or self.recodes_cross):
+            return super()._of_exact_cells()
+        (E, values), n, needed = m.equality_rows, m.observed.size, m.exact.copy()
+        needed[E.indices] = True
+        blocks = [i for i in range(len(m.observed_tables)) if needed[m.observed.block(i)].any()]
+        if not blocks:
+            return sparse.csr_array((0, n + 1))
+        cells, M = m.observed.cells(blocks), self._possible_cells(blocks)
+        known = np.flatnonzero(m.exact[cells])
+        place = np.concatenate([cells[known], np.full(values.size, n)])
+        weights = np.concatenate([np.ones(known.size), values])
+        own = sparse.csr_array((weights, (np.arange(place.size), place)), shape=(place.size, n + 1))
+        return relations_between_rows(sparse.vstack([M[known], E[:, cells] @ M], format="csr"), own)
+
+    def _possible_cells(
+        self, blocks: Sequence[int], levels: Sequence[int] = (), tables: Sequence[Table] = ()
+    ) -> sparse.csr_array:
+        """Some observed tables, and further ones at some levels, as sums of detailed cells but for structural zeros."""
+        m = self._measured
+        every = [m.observed_tables[i] for i in blocks], [m.observed_levels[i] for i in blocks]
+        M = marginal_matrix(self._schema, [*every[0], *tables], self._domain.places, [*every[1], *levels])
+        return M[:, np.flatnonzero(~m.known_empty.detailed(self._domain.leaves))] if m.has_zeros else M
+
 
 def _homogeneous(A: sparse.csr_array) -> Equations:
     """A x = 0: A, (k, n), and zeros, (k,)."""
     return A, np.zeros(A.shape[0])
-
-
-class MatrixRelations(Relations):
-    """The equations A x = b of `Problem.from_matrix`, of any rank."""
-
-    independent = False
-
-    def __init__(self, measured: Measured, A: sparse.csr_array) -> None:
-        super().__init__(measured)
-        self._A = A
-
-    def between_cells(self, rows: str) -> Equations:
-        """The equations as they were given."""
-        b = self._measured.b
-        return self._A, np.zeros(self._A.shape[0]) if b is None else b
-
-
-class SummingRelations(Relations):
-    """The equations between nodes that are sums of leaves."""
-
-    def __init__(self, measured: Measured, summing: SummingMatrix) -> None:
-        super().__init__(measured)
-        self._summing = summing
-
-    def between_cells(self, rows: str) -> Equations:
-        """Independent equations, as sparse as they come."""
-        A = self._summing.relations
-        return A, np.zeros(A.shape[0])
-
-    @property
-    def nested(self) -> NestedNodes:  # type: ignore[override]
-        """The nodes, where they form a tree and their noise is uncorrelated."""
-        return (not self._measured.is_correlated and self._summing.nested) or NO_NODES
-
-    @cached_property
-    def between_exact(self) -> Equations:
-        """The equations that hold between exactly known nodes alone."""
-        if not self.nested.parent.size:
-            return super().between_exact
-        A = self.tree.between(self._measured.exact)
-        return A, np.zeros(A.shape[0])
-
-
-def relations_of(measured: Measured) -> Relations:
-    """What holds between the observed cells of a problem."""
-    if measured.summing is not None:
-        return SummingRelations(measured, measured.summing)
-    if measured.matrix is not None:
-        return MatrixRelations(measured, measured.matrix)
-    return TableRelations(measured, measured.domain)

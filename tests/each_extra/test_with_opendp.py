@@ -7,13 +7,13 @@ import pytest
 from blue_solvers import estimate
 from blue_solvers.adapters import problem_from_releases
 
-dp = pytest.importorskip("opendp.prelude")
 PAIRED = "1.36"  # the polars that OpenDP's plugin is compiled for, and no other
 PEOPLE, SCALE = 3000, np.sqrt(3)  # three releases of a third of rho = 1 / 2 each
 
 
 @pytest.mark.skipif(not pl.__version__.startswith(PAIRED), reason=f"OpenDP's Context needs polars {PAIRED}")
 def test_from_a_context_to_intervals() -> None:
+    dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     rng = np.random.default_rng(1)
     people = {"sex": rng.choice(["f", "m"], PEOPLE), "age": rng.choice(["young", "mid", "old"], PEOPLE)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ def escaped(path: Path, use: Callable[[], object], documented: tuple[type[Except
     good = path.read_text()
     said = {key: value for key, value in json.loads(good).items() if key != SEAL}
     found, refused, tried = [], 0, 0
-    for where, value, other in islice(_others(said), None, None, every):
-        path.write_text(seal_json(other))
+    others = [(where, value) for where in _places(said) for value in (*VALUES, MISSING)]
+    for where, value in others[::every]:
+        path.write_text(seal_json(_with(said, where, value)))
         tried += 1
         try:
             use()
@@ -39,18 +39,15 @@ def escaped(path: Path, use: Callable[[], object], documented: tuple[type[Except
     return found
 
 
-def _others(said: Any) -> Iterator[tuple[tuple, Any, Any]]:
-    for where in _places(said):
-        for value in (*VALUES, MISSING):
-            other = copy.deepcopy(said)
-            whole = other
-            for key in where[:-1]:
-                whole = whole[key]
-            if value is MISSING:
-                del whole[where[-1]]
-            else:
-                whole[where[-1]] = value
-            yield where, value, other
+def _with(said: Any, where: tuple, value: Any) -> Any:
+    other = whole = copy.deepcopy(said)
+    for key in where[:-1]:
+        whole = whole[key]
+    if value is MISSING:
+        del whole[where[-1]]
+    else:
+        whole[where[-1]] = value
+    return other
 
 
 def _places(said: Any, above: tuple = ()) -> Iterator[tuple]:

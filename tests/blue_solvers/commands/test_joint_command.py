@@ -58,7 +58,7 @@ def sums_of(product: Product, query: str) -> list[tuple[np.ndarray, np.ndarray]]
                 counted *= np.eye(OF_SEX)[s][:, None]
             if h is not None:
                 counted *= np.eye(OF_ORIGIN)[h]
-            found.append((np.unique(cells[chosen]), counted.ravel()))
+            found.append((np.flatnonzero(np.bincount(cells[chosen], minlength=cells.max() + 1)), counted.ravel()))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -82,8 +83,9 @@ class LeastSquares:
         return Fraction(int(total.p), int(total.q))
 
 
+@cache
 def _rational(value: float) -> fmpq:
-    return fmpq(*Fraction(float(value)).as_integer_ratio())
+    return fmpq(*float(value).as_integer_ratio())
 
 
 def _independent_rows(rows: list[list[fmpq]]) -> list[int]:

@@ -8,6 +8,7 @@ import pytest
 from blue_solvers import blue
 from blue_solvers.results import Result, write_result
 from constraint_builders.files import production_settings, read_noisy_measurements
+from constraint_builders.files.noisy_measurements import Release
 from tests.helpers.census_files import Written, geocodes, invented, write_census_files
 from tests.helpers.census_products import PL94_PERSONS
 
@@ -15,13 +16,20 @@ PLACES = {"044": {"001": [3, 2], "003": [4]}, "009": {"001": [2, 2]}, "109": {"0
 CORRECTIONAL, ALL = "P5_003N", "P5_001N"
 
 
-@pytest.fixture(scope="module", params=["two_pass", "cholesky"])
-def state(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Written, Result]:
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Written, Release]:
     folder, rng = tmp_path_factory.mktemp("exact"), np.random.default_rng(1)
     blocks = invented(PL94_PERSONS, geocodes(PL94_PERSONS, PLACES), np.arange(8), rng)
     written = write_census_files(folder / "us", PL94_PERSONS, blocks, rng, types="hhgq")
     settings = production_settings("pl94_us_persons")
-    release = read_noisy_measurements(folder / "us", settings, variables=["hhgq", "votingage"])
+    return written, read_noisy_measurements(folder / "us", settings, variables=["hhgq", "votingage"])
+
+
+@pytest.fixture(scope="module", params=["two_pass", "cholesky"])
+def state(
+    request: pytest.FixtureRequest, measured: tuple[Written, Release], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Written, Result]:
+    folder, (written, release) = tmp_path_factory.mktemp(request.param), measured
     P = blue(release.problem, request.param)
     write_result(folder / "result", P, P @ release.y + P.offset, np.sqrt(P.variances()), release.settings)
     return written, Result(folder / "result")

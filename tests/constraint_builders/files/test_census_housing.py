@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,6 @@ def reference(written: Written) -> tuple[np.ndarray, np.ndarray, dict[tuple[str,
     numbers, of which 30 is the exact sum.
     """
     rows, values, variances = [], [], []
-    sizes = tuple(PRODUCT.sizes.values())
     for (level, code, query), (drawn, variance) in written.measured.items():
         if not has_units(written, level, code):
             continue
@@ -112,18 +112,8 @@ def reference(written: Written) -> tuple[np.ndarray, np.ndarray, dict[tuple[str,
             values += drawn[:11].tolist()
             variances += [variance] * 11
             continue
-        cells, _ = PRODUCT.cells(PRODUCT.said(query))
-        hispanic, tenure = (np.unravel_index(np.arange(np.prod(sizes)), sizes)[axis] for axis in (2, 5))
         said = PRODUCT.said(query)
-        fine = np.array([0, 1, 2]) if said["hhtenshort_3lev"] != "hhtenshort_2lev" else np.array([0, 0, 1])
-        groups = 2 * 3 if fine[2] == 2 else 2 * 2
-        if said["hhtenshort_3lev"] == "*" or said["hisp"] == "*":
-            key = fine[tenure] if said["hisp"] == "*" else hispanic
-            groups = fine.max() + 1 if said["hisp"] == "*" else 2
-        else:
-            key = hispanic * (fine.max() + 1) + fine[tenure]
-        group_of = np.zeros(drawn.size, dtype=int)
-        group_of[cells] = key
+        group_of, fine, groups = grouped(query)
         sums, counts = np.bincount(group_of, drawn, groups), np.bincount(group_of, minlength=groups)
         own = np.zeros((groups, 15))
         for i, (h, t) in enumerate((h, t) for h in range(2) for t in range(4)):
@@ -140,6 +130,24 @@ def reference(written: Written) -> tuple[np.ndarray, np.ndarray, dict[tuple[str,
     full = null @ inverse @ null.T
     places = {(level, code): 0 for level, code, _ in written.measured if has_units(written, level, code)}
     return x, full, places
+
+
+@cache
+def grouped(query: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """The group by origin and tenure of every cell of a query, of which groups tenures are, and how many groups."""
+    said, sizes = PRODUCT.said(query), tuple(PRODUCT.sizes.values())
+    cells, shape = PRODUCT.cells(said)
+    hispanic, tenure = (np.broadcast_to(np.indices(sizes, sparse=True)[axis], sizes).ravel() for axis in (2, 5))
+    fine = np.array([0, 1, 2]) if said["hhtenshort_3lev"] != "hhtenshort_2lev" else np.array([0, 0, 1])
+    groups = 2 * 3 if fine[2] == 2 else 2 * 2
+    if said["hhtenshort_3lev"] == "*" or said["hisp"] == "*":
+        key = fine[tenure] if said["hisp"] == "*" else hispanic
+        groups = fine.max() + 1 if said["hisp"] == "*" else 2
+    else:
+        key = hispanic * (fine.max() + 1) + fine[tenure]
+    group_of = np.zeros(np.prod(shape), dtype=int)
+    group_of[cells] = key
+    return group_of, fine, groups
 
 
 def has_units(written: Written, level: str, code: str) -> bool:

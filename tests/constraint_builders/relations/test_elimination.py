@@ -100,3 +100,21 @@ def test_no_unit_of_an_unknown_decides_what_is_zero(unit: float) -> None:
         found = eliminate(sparse.csr_array(scaled), np.arange(4))
         assert found.pivot_rows.size == rational_rank(A) == 4
         assert found.free_columns.size == 0
+
+
+def test_systems_that_differ_in_any_number_are_told_apart() -> None:
+    """Small ones are remembered: by their entries, where these are, how wide they are and what is eliminated."""
+    rows = np.array([[1.0, 2, 0, 0], [0, 1, 1, 3]])
+    other, moved, wider = rows.copy(), rows[:, [0, 2, 1, 3]], np.hstack([rows, np.zeros((2, 1))])
+    other[1, 3] = 5
+    found = {}
+    for name, A, columns in (
+        ("first", rows, [0, 1]), ("other", other, [0, 1]), ("moved", moved, [0, 1]), ("wider", wider, [0, 1]),
+        ("less", rows, [0]), ("again", rows, [0, 1]),
+    ):  # fmt: skip
+        found[name] = eliminate(sparse.csr_array(A), np.array(columns))
+        assert found[name].solved.shape == (len(columns), A.shape[1])
+        both = np.vstack([found[name].solved.toarray(), found[name].remaining.toarray(), A])
+        assert np.linalg.matrix_rank(both) == 2, name
+    assert found["again"] is found["first"]
+    assert len({id(own) for own in found.values()}) == 5

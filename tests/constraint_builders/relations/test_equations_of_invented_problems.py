@@ -75,3 +75,22 @@ def test_what_is_wanted_is_summed_from_what_determines_it_or_refused(kind: str, 
         cells = counts.reshape(own.leaves.size, *own.sizes.values())
         np.testing.assert_allclose(true_vector(problem, cells), M @ counts)
     assert prod(problem.desired.shape(problem.desired.names[0])) == len(D)
+
+
+@each_kind
+@examples(40, 6)
+@given(seed=SEEDS)
+def test_equations_between_exact_cells_are_all_that_hold_between_them(kind: str, seed: int) -> None:
+    """Where cells are empty, and sums of any cells are known: of cells measured with noise they say nothing."""
+    whole = replace(KINDS[kind], cellwise=True)
+    own = some_with(seed, whole, lambda own: bool(own.zeros) and bool((own.variances == 0).any()), answer).description
+    (A, b), exact = own.problem().exact_equations, own.variances == 0
+    assert not A.toarray()[:, ~exact].any()
+    M = own.marginal_matrix()[:, ~own.empty_cells()]
+    E, values = own.equalities or (np.zeros((0, len(M))), np.zeros(0))
+    known = E @ M
+    assert A.shape[0] == int(exact.sum()) - rank_of(np.vstack([M[exact], known])) + rank_of(known)
+    assert (np.linalg.matrix_rank(A.toarray()) if A.nnz else 0) == A.shape[0]
+    start, null = np.linalg.lstsq(known, values, rcond=None)[0], np.eye(M.shape[1]) - np.linalg.pinv(known) @ known
+    counts = start + null @ np.random.default_rng(seed).normal(0, 9, M.shape[1])
+    np.testing.assert_allclose(A @ (M @ counts), b, atol=1e-8 * (1 + abs(start).max(initial=0)))
