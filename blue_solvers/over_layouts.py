@@ -126,8 +126,7 @@ def rescaled(linear: Callable[[Float], Float], X: Float, require_finite: Callabl
 
 def _moderate(X: Float) -> bool:
     """Whether one look at all cells, (n, K), together, and at the first of every column, shows finite ones in range."""
-    flat = X.ravel(order="K")
-    squares = float(np.einsum("i,i->", flat, flat))  # in one thread, however many BLAS has
+    squares = float(np.vdot(X, X))
     if not squares <= LARGEST_VALUE**2:
         return False
     if X.shape[1] == 1:
@@ -140,6 +139,7 @@ def keeping_the_last(work: Callable[[Float], Float]) -> Callable[[Float], Float]
     last = list[Float]()
 
     def result(x: Float) -> Float:
+        """Of a vector, (n,)."""
         if not last or last[0] is not x:
             last[:] = x, work(x)
         return last[1]

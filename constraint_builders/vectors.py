@@ -106,8 +106,7 @@ def refuse_large_values(measured: Measured, y: Float, what: str = "") -> None:
 
 def all_usable(y: Float) -> bool:
     """Whether all values, (n,) or (n, K), are numbers, none too large; mostly one look at their squares says so."""
-    flat = y.ravel(order="K")
-    if np.einsum("i,i->", flat, flat) <= LARGEST_VALUE**2:
+    if np.vdot(y, y) <= LARGEST_VALUE**2:
         return True
     return all((abs(y[start : start + PIECE]) <= LARGEST_VALUE).all() for start in range(0, len(y), PIECE))
 

@@ -101,7 +101,7 @@ class SweepPlan:
         others = [table for table in dict.fromkeys(desired) if table not in generators]
         finest_first = sorted(generators, key=self.size_of, reverse=True) if others else []
         for table in others:
-            if not any(self._holds(other, table) for other in finest_first):
+            if all(self._keeps(table) & ~self._provides(other) for other in finest_first):
                 generators[table] = self.mask_of(table)
         generators = generators or {(): 0}
         self.lattice = IntersectionLattice(set(generators.values()), axes.sizes)
@@ -166,9 +166,6 @@ class SweepPlan:
         kept = [groups[axis] if whole[axis] and not mask >> axis & 1 else axis for axis in table]
         return tuple([axis for axis in kept if axis >= 0])
 
-    def _holds(self, fine: Axes, coarse: Axes) -> bool:
-        return not self._keeps(coarse) & ~self._provides(fine)
-
     def _lay_members(self, generators: dict[Axes, int], most_cells: float) -> None:
         """Without groups every set of variables is a table."""
         sizes = np.where(self.lattice.has, self.axes.sizes, 1.0).prod(axis=1)
@@ -207,7 +204,7 @@ class SweepPlan:
         found: dict[Axes, Axes] = {}
         smallest_first = sorted(self.tables, key=self.size_of) if wanted else []
         for table in sorted(wanted, key=self.size_of, reverse=True):
-            source = next(own for own in smallest_first if self._holds(own, table))
+            source = next(own for own in smallest_first if not self._keeps(table) & ~self._provides(own))
             for axis, told in enumerate(self.axes.provides if found else []):
                 finer = tuple(sorted([axis, *(own for own in table if not told >> own & 1)]))
                 if finer in found and self.size_of(finer) < self.size_of(source):
