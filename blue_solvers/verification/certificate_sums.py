@@ -91,8 +91,9 @@ def judge(
     found: Pair,
 ) -> None:
     """See `judge_in_numpy`: figures are (G, cells) each, noise (G, 1) or (G, cells), sums and rho (rows, cells)."""
-    scale, wrong, violation, corrected, apart, weighted, lacks = found[0]
-    largest, by_alone, precision, exact = found[1]
+    own, table = found  # number by number: to unpack an array, or set it from a tuple, takes seconds to compile
+    scale, wrong, violation, corrected, apart, weighted, lacks = own[0], own[1], own[2], own[3], own[4], own[5], own[6]
+    largest, by_alone, precision, exact = table[0], table[1], table[2], table[3]
     wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1
     for i in range(rows.size):
         row, worst, lowest = rows[i], 0.0, np.inf
@@ -121,7 +122,8 @@ def judge(
                 violation = max(violation, square / v)
                 if b > 0:
                     apart += square / b
-        weight, alone, squares = places[:, row if places.shape[1] > 1 else 0]
+        place = row if places.shape[1] > 1 else 0
+        weight, alone, squares = places[0, place], places[1, place], places[2, place]
         precision = max(precision, squares / lowest)
         if alone > 0:
             by_alone = max(by_alone, worst)
@@ -129,8 +131,8 @@ def judge(
             largest = max(largest, worst / weight)
         else:  # of no leaf: known to be 0
             wrong = max(wrong, worst)
-    found[0][:] = scale, wrong, violation, corrected, apart, weighted, lacks
-    found[1][:] = largest, by_alone, precision, exact
+    own[0], own[1], own[2], own[3], own[4], own[5], own[6] = scale, wrong, violation, corrected, apart, weighted, lacks
+    table[0], table[1], table[2], table[3] = largest, by_alone, precision, exact
 
 
 NOTHING_KNOWN = np.array([0.0, -1.0, 0.0, 0.0])  # of a table
