@@ -16,7 +16,7 @@ from blue_solvers.verification.problem_places import Claim, observed_twins, prob
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated, are_of_groups
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, read_only
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
@@ -76,7 +76,8 @@ class ProblemToProve:
             if self.problem.noise.covariance is not None:
                 for placed in found.level_tables:
                     if placed.place.stop <= x.size:  # the others are claims
-                        placed.least = np.square(self.noise.least[placed.place]).reshape(-1, placed.table.size)
+                        own = np.square(self.noise.least[placed.place])
+                        placed.least = read_only(own.reshape(-1, placed.table.size))
             self._places[key] = found
         return self._places[key]
 

@@ -27,7 +27,7 @@ from blue_solvers.verification.compensated_sums import (
 )
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice
+from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
 from constraint_builders.description.table import Table
 
 TableAtLevel = tuple[int, Table]
@@ -69,8 +69,8 @@ class Figures:
 
     def of(self, placed: LevelTable) -> tuple[Float, Float]:
         """What is claimed and was measured of a table in all places."""
-        x, y = (np.ascontiguousarray(own[:], dtype=float) for own in self.tables[placed.key])
-        return x, y
+        x, y = (read_only(np.ascontiguousarray(own[:], dtype=float)) for own in self.tables[placed.key])
+        return x, y  # both read-only, as variances are, so that kernels are compiled once
 
     @staticmethod
     def part(vector: Float | None, placed: LevelTable) -> Float | None:
@@ -163,8 +163,8 @@ class LevelTable:
     into: Index = field(default_factory=lambda: NO_MAP)
 
     def __post_init__(self) -> None:
-        if not self.least.size:
-            self.least = self.variance
+        least = self.least if self.least.size else self.variance
+        self.variance, self.least = read_only(self.variance), read_only(least)
 
     @classmethod
     def unmeasured(cls, level: int, table: Table, rows: int, cover: int = 0) -> LevelTable:
