@@ -166,9 +166,9 @@ def _known_below(
     for (number, name), nodes in roots.items():
         table = parse_table(schema, name)
         if refines(schema, finest[number], table):
-            placed = LevelTable.unmeasured(number, table, tree.members[number].size)
-            placed.variance[tree.rank_in_level[nodes]] = 0.0
-            yield placed
+            variance = np.full((tree.members[number].size, 1), np.inf)
+            variance[tree.rank_in_level[nodes]] = 0.0
+            yield LevelTable("", number, table, variance)
 
 
 def _areas(
