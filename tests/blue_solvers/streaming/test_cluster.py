@@ -39,13 +39,6 @@ def client(tmp_path_factory):
         yield client
 
 
-@pytest.fixture(scope="module")
-def one_worker(tmp_path_factory):
-    """A cluster of one worker process, which starts in half the time: for what happens to every part by itself."""
-    with local_cluster(tmp_path_factory.mktemp("worker"), 1) as cluster, distributed.Client(cluster) as client:
-        yield client
-
-
 @contextmanager
 def local_cluster(space: Path, workers: int = 2, connect: str = "30s") -> Iterator[Any]:
     """Processes that are spawned: a fork of a process with polars' threads would wait for them for ever."""
@@ -87,13 +80,13 @@ def test_equals_the_passes_in_memory(client, level: int, tmp_path: Path) -> None
     assert steps[-1][1] == steps[-1][2]
 
 
-def test_equalities_are_refused(one_worker, tmp_path: Path) -> None:
+def test_equalities_are_refused(client, tmp_path: Path) -> None:
     spine = Spine([-1, 0, 0], ["A", "B", "B"])
     schema = Schema({"a": 2})
     problem = Problem(schema, {"A": {"a": 1.0}, "B": {"a": 1.0}}, spine=spine, equalities=(np.ones((1, 6)), [5.0]))
     partition(tmp_path / "in", problem, np.arange(6.0), at="B")
     with pytest.raises(UnsupportedProblemError, match=r"equalities are for `streaming\.stream`"):
-        estimate(one_worker, tmp_path / "in", tmp_path / "out")
+        estimate(client, tmp_path / "in", tmp_path / "out")
 
 
 @pytest.mark.parametrize("moment", ["up", "down"])
@@ -115,7 +108,7 @@ def test_a_worker_killed_midway(client, job, tmp_path: Path, moment: str) -> Non
     assert killed[0] not in client.run(os.getpid).values()
 
 
-def test_a_geounit_too_large_for_a_task_is_split_by_table(one_worker, tmp_path: Path) -> None:
+def test_a_geounit_too_large_for_a_task_is_split_by_table(client, tmp_path: Path) -> None:
     schema = Schema({"a": 4, "b": 5, "c": 6})
     spine = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
     tables = {"a * b": 1.0, "a * c": 2.0, "b * c": 3.0, "detailed": [4.0, np.inf], "a": [0.0, 5.0]}
@@ -123,24 +116,24 @@ def test_a_geounit_too_large_for_a_task_is_split_by_table(one_worker, tmp_path: 
     y = consistent_measurements(problem, 4)
     cut = partition(tmp_path / "in", problem, y, at="County")
     largest = max(entry.bytes for entry in cut.parts.values())
-    estimate(one_worker, tmp_path / "in", tmp_path / "out", memory=largest - 2000)
+    estimate(client, tmp_path / "in", tmp_path / "out", memory=largest - 2000)
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     assert len(list((tmp_path / "out" / "County.parquet").iterdir())) == 2 * len(tables)
     with pytest.raises(MemoryError, match=r"part 00000 \(County '44001'\) needs .* and the limit is 1 KiB"):
-        estimate(one_worker, tmp_path / "in", tmp_path / "other", memory=1024)
+        estimate(client, tmp_path / "in", tmp_path / "other", memory=1024)
 
 
-def test_damaged_parts_are_named(one_worker, job, tmp_path: Path) -> None:
+def test_damaged_parts_are_named(client, job, tmp_path: Path) -> None:
     folder, problem, y = job
     shutil.copytree(folder / "in", tmp_path / "in")
     entry = list(Partitions.open(tmp_path / "in").parts.values())[2]
     path = tmp_path / "in" / next(iter(entry.files))
     path.rename(tmp_path / "elsewhere")
     with pytest.raises(PartitionError, match=f"1 of .* parts cannot be read: .*{path} is missing") as caught:
-        estimate(one_worker, tmp_path / "in", tmp_path / "out")
+        estimate(client, tmp_path / "in", tmp_path / "out")
     assert set(caught.value.parts) == {entry.name}
     (tmp_path / "elsewhere").rename(path)
-    estimate(one_worker, tmp_path / "in", tmp_path / "out")
+    estimate(client, tmp_path / "in", tmp_path / "out")
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 
 
@@ -157,9 +150,9 @@ def test_the_bytes_are_those_of_streaming(client, job, tmp_path: Path) -> None:
     assert files(tmp_path / "out") == files(tmp_path / "streamed")
 
 
-def test_parts_split_by_table_give_the_bytes_of_streaming(one_worker, tmp_path: Path) -> None:
+def test_parts_split_by_table_give_the_bytes_of_streaming(client, tmp_path: Path) -> None:
     problem, y, limit = write_counties(tmp_path / "in")
-    estimate(one_worker, tmp_path / "in", tmp_path / "out", memory=limit)
+    estimate(client, tmp_path / "in", tmp_path / "out", memory=limit)
     job = Job(tmp_path / "in", tmp_path / "streamed", memory=limit)
     assert len(job.split) == 2
     with job.held():
@@ -168,10 +161,10 @@ def test_parts_split_by_table_give_the_bytes_of_streaming(one_worker, tmp_path: 
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 
 
-def test_contradictions_in_parts_split_by_table_are_refused(one_worker, tmp_path: Path) -> None:
+def test_contradictions_in_parts_split_by_table_are_refused(client, tmp_path: Path) -> None:
     *_, limit = write_counties(tmp_path / "in", off=1.0)
     with pytest.raises(ValueError, match=r"contradict one another: others put table .* of County '44001' off"):
-        estimate(one_worker, tmp_path / "in", tmp_path / "out", memory=limit)
+        estimate(client, tmp_path / "in", tmp_path / "out", memory=limit)
 
 
 @pytest.mark.parametrize("parts", first_of([8, 2, 15], 1))
