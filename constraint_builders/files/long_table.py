@@ -162,7 +162,7 @@ def _key_columns(problem: Problem, layout: Layout, tables: Sequence[Table]) -> p
         first = np.cumsum([0, *(members.size for members in places.members)])
         geounits = np.concatenate(places.members)[first[level_of_cell] + position_in_block // sizes]
         columns += [_said(GEOLEVEL, places.levels, level_of_cell), _said(GEOCODE, places.geocodes, geounits)]
-        codes_of_parents = None if problem.spine is None else _codes_of_parents(problem.spine)
+        codes_of_parents = None if problem.spine is None else _codes_of_parents(problem, problem.spine)
         if codes_of_parents is not None:
             columns.append(_said(PARENT, codes_of_parents, geounits))
     return pl.DataFrame(columns)
@@ -177,12 +177,22 @@ def _said(name: str, labels: Sequence[Any], numbers: NDArray[np.integer]) -> pl.
     return pl.Series(name, list(map(str, labels)), dtype=pl.String).gather(numbers)
 
 
-def _codes_of_parents(spine: Spine) -> list[str] | None:
-    """The code of every geounit's parent; None where the geounits' own codes tell which lies in which."""
+def _codes_of_parents(problem: Problem, spine: Spine) -> list[str] | None:
+    """The code of every geounit's parent; None where the geounits' own codes tell which lies in which.
+
+    Where nothing was measured of several geounits together a reader might ask whether one of them is all the others;
+    and parents can be said that have rows of their own.
+    """
+    measured, has_rows = np.zeros((2, spine.size), dtype=bool)
+    for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
+        known = ~problem.unmeasured[problem.observed.block(i)].reshape(-1, table.size).all(axis=1)
+        measured[spine.members[level]] |= known
+        has_rows[spine.members[level]] = True
+    is_asked = (~measured & (spine.child_counts > 1)).any() and has_rows[spine.child_counts > 0].all()
     units = [(spine.levels[level], code) for level, code in zip(spine.level_of.tolist(), spine.geocodes, strict=True)]
     codes = [*spine.geocodes, ""]
     parents = [codes[above] for above in spine.parent.tolist()]
-    if len(set(spine.geocodes)) == spine.size and codes_tell(units, spine):
+    if not is_asked and len(set(spine.geocodes)) == spine.size and codes_tell(units, spine):
         return None
     found = spine_by_parents(units, dict(zip(units, parents, strict=True)))
     if not np.array_equal(found.parent, spine.parent):

@@ -106,6 +106,22 @@ def test_what_is_written_is_read_back_in_any_order(
             assert np.array_equal(found[key], cells, equal_nan=True), key
 
 
+def test_a_geounit_that_is_the_sum_of_others_by_chance_is_read_back() -> None:
+    """Of a state that was not measured; without parents a reader asks whether one of its counties is all of it."""
+    spine = Spine([-1, 0, 0, 0], ["State"] + ["County"] * 3, ["44", "44001", "44003", "44005"])
+    problem = Problem(Schema({"a": 6}), {"State": {"a": np.inf}, "County": {"a": 1e-6}}, spine=spine)
+    counts = np.random.default_rng(0).integers(10, 1000, (2, 6)).astype(float)
+    y = np.concatenate([np.full(6, np.nan), counts.ravel(), counts.sum(axis=0)])
+    frame = measurements_frame(problem, y)
+    again, values = read_long_table(frame, problem.schema)
+    assert parents(again.spine) == parents(spine)
+    np.testing.assert_array_equal(values, y)
+    with pytest.raises(ValueError, match="'44005' counts as many as all others together"):
+        read_long_table(frame.drop("parent"), problem.schema)
+    without_rows = Problem(problem.schema, {"County": {"a": 1e-6}}, spine=spine)
+    assert "parent" not in measurements_frame(without_rows, y[6:]).columns
+
+
 @given(rows=st.permutations(range(9)))
 def test_no_order_of_rows_changes_the_order_of_anything(rows: list[int]) -> None:
     """So that the operator of one reading fits the values of another."""
