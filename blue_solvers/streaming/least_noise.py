@@ -14,14 +14,14 @@ known better than their parts, what is above may gain somewhat more noise than i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import margin_matrix, refines
 
@@ -38,35 +38,79 @@ def with_little_noise(problem: Problem) -> sparse.csr_array:
     E, spine = problem.equality_rows[0], problem.domain.spine
     if not E.shape[0]:
         return E
+    concerned = _concerned(problem, E)
+    members = [own[concerned[own]] for own in spine.members]
     measured = list(zip(problem.observed_levels, problem.observed_tables, strict=True))
     every = [(level, own) for level in range(len(spine.levels)) for own in dict.fromkeys(problem.observed_tables)]
     every.sort(key=lambda own: (-own[0], -own[1].size))
-    noise = {own: np.full(spine.members[own[0]].size * own[1].size, np.inf) for own in every}
+    noise = {own: np.full(members[own[0]].size * own[1].size, np.inf) for own in every}
     weights = {own: sparse.csr_array((E.shape[0], noise[own].size)) for own in every}
+    places = dict[TableAtLevel, Index]()
     for i, own in enumerate(measured):
-        noise[own], weights[own] = _noise(problem, i), E[:, problem.observed.block(i)]
+        rows, size, cut = spine.rank_in_level[members[own[0]]], own[1].size, problem.observed.block(i)
+        cells = (rows[:, None] * size + np.arange(size)).ravel()
+        places[own], weights[own] = cut.start + cells, sparse.csr_array(E[:, cut][:, cells])
+        noise[own] = _noise(problem, own, members[own[0]], places[own])
     pairs, least = list(_pairs(problem, every)), noise.copy()
     for fine, coarse in pairs:
-        sums = _sums(problem, fine, coarse)
+        sums = _sums(problem, fine, coarse, members)
         least[coarse] = np.minimum(least[coarse], _summed(sums, least[fine]))
         if weights[fine].nnz:
             _move(weights, fine, coarse, sums, _medians(weights[fine], sums, least[fine]))
     for fine, coarse in reversed(pairs):
         if weights[coarse].nnz:
-            sums = _sums(problem, fine, coarse)
+            sums = _sums(problem, fine, coarse, members)
             better = (least[coarse] < noise[coarse]) & (_summed(sums, least[fine]) == least[coarse])
             back = sparse.csr_array(weights[coarse] @ sparse.diags_array(better.astype(float)))
             _move(weights, fine, coarse, sums, -back)
-    moved = sparse.csr_array(sparse.hstack([weights[own] for own in measured], format="csr"))
+    moved = _laid_out([(weights[own].tocoo(), places[own]) for own in measured], E.shape)
     says_nothing = np.diff(moved.indptr) == 0
     return sparse.csr_array(moved + sparse.diags_array(says_nothing.astype(float)) @ E)
 
 
-def _noise(problem: Problem, i: int) -> Float:
-    """Variances of the cells of a measured table, (n,); structural zeros have none, whatever was measured."""
-    members = problem.domain.spine.members[problem.observed_levels[i]]
-    variances = problem.variances[problem.observed.block(i)]
-    empty = problem.known_empty.cells(problem.observed_tables[i], members).ravel()
+def _laid_out(parts: Sequence[tuple[sparse.coo_array, Index]], shape: tuple[int, int]) -> sparse.csr_array:
+    """Weights of tables, (k, cells), at the places of their cells, (cells,), in one matrix."""
+    rows, columns = (np.concatenate(own) for own in zip(*((w.row, at[w.col]) for w, at in parts), strict=True))
+    return sparse.csr_array((np.concatenate([w.data for w, _ in parts]), (rows, columns)), shape=shape)
+
+
+def _concerned(problem: Problem, E: sparse.csr_array) -> Flags:
+    """Which geounits combinations, (k, n), speak of or may be moved to, (geounits,).
+
+    What is above these and its children; and theirs, where some table was not measured, or worse than in these.
+    """
+    spine, schema, tables = problem.domain.spine, problem.domain.schema, set(problem.observed_tables)
+    (spoken_of, lacks), below = np.zeros((2, spine.size), dtype=bool), np.zeros(spine.size)
+    total = np.full(spine.size, np.inf)  # variance of all of a geounit by the table that says most of it
+    is_used = np.zeros(E.shape[1], dtype=bool)
+    is_used[E.indices] = True
+    for level, members in enumerate(spine.members):
+        own = [i for i, other in enumerate(problem.observed_levels) if other == level]
+        there = [problem.observed_tables[i] for i in own]
+        lacks[members] = not all(any(refines(schema, fine, table) for fine in there) for table in tables)
+        for i, table in zip(own, there, strict=True):
+            cut = problem.observed.block(i)
+            spoken_of[members] |= is_used[cut].reshape(-1, table.size).any(axis=1)
+            lacks[members] |= problem.unmeasured[cut].reshape(-1, table.size).any(axis=1)
+            total[members] = np.minimum(total[members], problem.variances[cut].reshape(-1, table.size).sum(axis=1))
+    for members in reversed(spine.members[1:]):
+        parents = spine.parent[members]
+        spoken_of[parents[spoken_of[members]]] = True
+        is_inner = spine.child_counts[members] > 0
+        best = np.where(is_inner, np.minimum(total[members], below[members]), total[members])
+        below += np.bincount(parents, best, spine.size)
+    lacks |= below < total
+    goes_on, found = spoken_of, spoken_of.copy()
+    for members in spine.members[1:]:
+        found[members] |= goes_on[spine.parent[members]]
+        goes_on[members] |= found[members] & lacks[members]
+    return found
+
+
+def _noise(problem: Problem, own: TableAtLevel, members: Index, places: Index) -> Float:
+    """Variances of measured cells at places, (n,), of some geounits; structural zeros have none, as they are known."""
+    variances = problem.variances[places]
+    empty = problem.known_empty.cells(own[1], members).ravel()
     return np.where(empty & np.isfinite(variances), 0.0, variances)
 
 
@@ -79,20 +123,21 @@ def _pairs(problem: Problem, every: list[TableAtLevel]) -> Iterator[tuple[TableA
                 yield (level, table), (above, coarse)
 
 
-def _sums(problem: Problem, fine: TableAtLevel, coarse: TableAtLevel) -> sparse.csr_array:
-    """The cells of a coarse table, as sums of those of a fine one, (m, n).
+def _sums(problem: Problem, fine: TableAtLevel, coarse: TableAtLevel, members: Sequence[Index]) -> sparse.csr_array:
+    """The cells of a coarse table, as sums of those of a fine one, (m, n), of members of the levels, (geounits,) each.
 
     With nothing in rows of geounits whose children are not all at the fine table's level.
     """
-    spine, children = problem.domain.spine, problem.domain.spine.members[fine[0]]
+    spine, children, above = problem.domain.spine, members[fine[0]], members[coarse[0]]
     if coarse[0] == fine[0]:
         own = margin_matrix(problem.domain.schema, fine[1], coarse[1])
         return sparse.csr_array(sparse.kron(sparse.eye_array(children.size), own, format="csr"))
-    parents = spine.parent[children]
-    whole = np.bincount(parents[parents >= 0], minlength=spine.size) == spine.child_counts
-    added = np.flatnonzero((parents >= 0) & (spine.level_of[parents] == coarse[0]) & whole[parents])
-    above = (np.ones(added.size), (spine.rank_in_level[parents[added]], added))
-    by_place = sparse.csr_array(above, shape=(spine.members[coarse[0]].size, children.size))
+    counts = np.bincount(spine.parent[children] + 1, minlength=spine.size + 1)[above + 1]
+    place = np.full(spine.size + 1, -1)  # the last one of no parent
+    place[above] = np.where(counts == spine.child_counts[above], np.arange(above.size), -1)
+    parents = place[spine.parent[children]]
+    added = np.flatnonzero(parents >= 0)
+    by_place = sparse.csr_array((np.ones(added.size), (parents[added], added)), shape=(above.size, children.size))
     return sparse.csr_array(sparse.kron(by_place, sparse.eye_array(fine[1].size), format="csr"))
 
 

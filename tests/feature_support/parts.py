@@ -263,8 +263,8 @@ def _zero_cells(instance: Instance) -> set[int]:
 
 def check_coverage(instance: Instance) -> None:
     truth = instance.M @ instance.counts
-    found = coverage(instance.problem, truth, nnls, 30, np.random.default_rng(1), 0.9)
-    Y = truth[:, None] + draw_noise(instance.problem, 30, np.random.default_rng(1))
+    found = coverage(instance.problem, truth, nnls, 60, np.random.default_rng(1), 0.9)
+    Y = truth[:, None] + draw_noise(instance.problem, 60, np.random.default_rng(1))
     G, g = instance.operator
     wanted = (instance.D @ instance.counts)[:, None]
     half = stats.norm.ppf(0.95) * instance.std_errors()[:, None]
@@ -273,7 +273,7 @@ def check_coverage(instance: Instance) -> None:
     plain = (centre - half <= wanted + 1e-7) & (wanted <= centre + half + 1e-7)
     below = (centre + half < 0) & (wanted == 0)
     assert (found.refined >= (plain | below).mean(axis=1) - 1e-9).all()
-    fitted = instance.D @ nnls(instance.problem, Y).detail.reshape(-1, 30)
+    fitted = instance.D @ nnls(instance.problem, Y).detail.reshape(-1, 60)
     np.testing.assert_allclose(found.bias, (fitted - wanted).mean(axis=1), atol=1e-7)
 
 
