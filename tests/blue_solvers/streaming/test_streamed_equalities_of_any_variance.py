@@ -35,7 +35,9 @@ def large_spine(off: float) -> tuple[Problem, np.ndarray, float]:
     return Problem(Schema({"a": 1}), observed, spine=spine, equalities=(E, [known])), y, known
 
 
-@pytest.mark.parametrize(("level", "off"), first_of([("State", 0.5), ("County", 0.002), ("State", 0.002)], 1, of_several=True))
+@pytest.mark.parametrize(
+    ("level", "off"), first_of([("State", 0.5), ("County", 0.002), ("State", 0.002)], 1, of_several=True)
+)
 def test_a_known_sum_over_a_large_spine_and_twelve_decades(level: str, off: float, tmp_path: Path) -> None:
     """Half off is 500 of its standard errors."""
     problem, y, known = large_spine(off)
