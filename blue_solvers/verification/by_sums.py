@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from blue_solvers.verification.certificate_sums import CertificateSums
+from blue_solvers.verification.closed_form import are_of_groups
 from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
 from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
-from blue_solvers.verification.wide import Separated, are_of_groups
+from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index, read_only
 from constraint_builders.description.domain import StructuralZeros
@@ -22,6 +23,7 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
 LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
+MANY_PARTS = 4  # cells of all parts beside those of tables, likewise
 
 
 class ProblemToProve:
@@ -56,9 +58,11 @@ class ProblemToProve:
 
     @cached_property
     def is_for_cells(self) -> bool:
-        """Whether sums over all cells take less than contrasts, of large tables, or prove more, of groups of levels."""
-        observed, tables = self.problem.observed, self.problem.observed_tables
-        return observed.size > LARGE_TABLES * len(tables) or bool(are_of_groups(self.problem).any())
+        """Whether sums over all cells take less than contrasts, or prove more, of groups of levels."""
+        size, tables = self.problem.observed.size, self.problem.observed_tables
+        if size > LARGE_TABLES * len(tables) or are_of_groups(self.problem).any():
+            return True
+        return self.contrasts is None or self.contrasts.tables.cells > MANY_PARTS * size
 
     def places(self, made: Sequence[Claim], x: Float) -> PlacedTables:
         """Its places, for claims of these tables, and of observed cells as x, (n,).

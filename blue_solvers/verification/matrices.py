@@ -7,12 +7,12 @@ figure that sums counts by m has the variance |R' m|^2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lstsq
+from scipy.linalg import qr, solve_triangular
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.problem_places import Claim, matrix_of_claims
@@ -235,6 +235,21 @@ def _what_counts(B: Float, rounding: Float) -> Float:
     return scale[:, None] * rows[: kept.size].T
 
 
+def _approximate_solver(A: Float) -> Callable[[Float], Float]:
+    """Solves A d = b for some d, (N,), from b, (rows,), about as well as least squares can."""
+    Q, R, order = qr(A, mode="economic", pivoting=True, check_finite=False)
+    diagonal = abs(np.diag(R))
+    rank = int(np.count_nonzero(diagonal > max(A.shape) * ROUNDING * diagonal.max(initial=0.0)))
+    Q, R = Q[:, :rank], R[:rank, :rank]
+
+    def solve(b: Float) -> Float:
+        found = np.zeros(A.shape[1])
+        found[order[:rank]] = solve_triangular(R, Q.T @ b, check_finite=False)
+        return found
+
+    return solve
+
+
 def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
     """How far every figure, (n + c,), is from the tables of one set of counts that satisfies what is known exactly."""
     rows = np.flatnonzero(np.isfinite(figures))
@@ -247,10 +262,9 @@ def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: fl
     weights = np.concatenate([1 / heavy, np.full(listed.f.size, 1e3 / heavy.min(initial=typical))])
     exact_rows = slice(rows.size, None)
     left, best = goal, np.inf
-    for weight in (np.ones(weights.size), np.ones(weights.size), *[weights] * (REFINEMENTS - 1)):
-        step = lstsq(weight[:, None] * dense_A, weight * left.astype(float), lapack_driver="gelsy", check_finite=False)[
-            0
-        ]
+    plain, weighted = (_approximate_solver(own[:, None] * dense_A) for own in (np.ones(weights.size), weights))
+    for weight, solve in ((1.0, plain), (1.0, plain), *[(weights, weighted)] * (REFINEMENTS - 1)):
+        step = solve(weight * left.astype(float))
         closer = left - long_A @ step.astype(np.longdouble)
         reached = float(np.linalg.norm(weights * closer.astype(float)))
         if reached >= best:

@@ -198,8 +198,8 @@ class Level:
         siblings; the most that squared weights of a leaf come to.
     above : dict of int to Reach
         By level the places that those are in to which sums of the leaves are handed on; see `Leaves.above`.
-    own : list of LevelTable
-        Of those that hold all others.
+    own, helpers : list of LevelTable
+        Those that hold all others, and those that others are summed from, of which nothing is said.
     """
 
     name: str
@@ -209,6 +209,7 @@ class Level:
     level_tables: list[LevelTable]
     places: Float
     above: dict[int, Reach] = field(default_factory=dict)
+    helpers: list[LevelTable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.level_tables.sort(key=lambda placed: placed.table.size)
@@ -219,14 +220,15 @@ class Level:
         ]
         ends = [0, *accumulate(table.size for table in self.tables)]
         self.columns, self.width = [slice(a, b) for a, b in pairwise(ends)], ends[-1]  # of its tables in a row
-        self.others = [placed for placed in self.level_tables if placed is not self.own[placed.cover]]
+        both = (*self.level_tables, *self.helpers)
+        self.others = sorted((own for own in both if own is not self.own[own.cover]), key=lambda own: own.table.size)
         self._starts, self._cells, steps, first = dict[int, int](), self.width, list[list[list[int]]](), 0
         for placed in reversed(self.others):
             columns, size, own = self.columns[placed.cover], placed.table.size, self._cells
             source, start, wide, count = 0, columns.start, self.width, columns.stop - columns.start
             if placed.through is not None:
-                source, start, wide = self._starts[id(placed.through)], 0, placed.through.table.size
-                count = wide
+                source, start = self._starts[id(placed.through)], 0
+                wide = count = placed.through.table.size
             of_rows = [source, 0, 1, 0, own, 0, 0, 0]
             steps.append([of_rows, [start, wide, 0, count, 0, size, -1, first if placed.into.size else -1]])
             self._starts[id(placed)], self._cells, first = own, own + size, first + placed.into.size
@@ -277,12 +279,10 @@ class Level:
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""
-        start = self._starts.get(id(placed))
+        start, size = self._starts.get(id(placed)), placed.table.size
         if start is None:
             return self.held(vector, rows)[:, :, self.columns[placed.cover]]
-        return vector[:, start * rows : (start + placed.table.size) * rows].reshape(
-            len(vector), rows, placed.table.size
-        )
+        return vector[:, start * rows : (start + size) * rows].reshape(len(vector), rows, size)
 
     def variances(self, rows: slice | Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""

@@ -27,11 +27,12 @@ from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.spine import ONE_PLACE
-from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**17  # cells of leaves worked on at a time
 MOST_HOLDING = 40  # tables of one place, each compared with each
+WORTH_HELPERS = 2**16  # cells read for tables of a place: of more it is asked what they have in common
 MOST_PATTERNS = 64  # of structural zeros, where several tables hold all others
 
 
@@ -281,7 +282,7 @@ def _level(
 ) -> Level:
     """A level, with `described` (3, rows) or (3, 1), and of its tables what holds each and what it is summed from.
 
-    That is the smallest with one factor more, or the table that holds it.
+    That is the smallest with one factor more, a helper of several, or the table that holds it.
     """
     own = [placed for placed in level_tables if placed.level == number]
     where = "" if name in ONE_PLACE.levels else f" of {name!r}"
@@ -301,8 +302,46 @@ def _level(
         more = [by_factors.get((placed.cover, factors | {factor})) for factor in others]
         between = [other for other in more if other is not None and placed.table.size < other.table.size < whole.size]
         placed.through = min(between, key=lambda other: other.table.size, default=None)
-        placed.into = _map(schema, whole if placed.through is None else placed.through.table, placed.table)
-    return Level(name, number, rows, tuple(tables), own, described, above or {})
+    helpers = [helper for cover, whole in enumerate(tables) for helper in _helpers(schema, whole, cover, own)]
+    for placed in (*own, *helpers):
+        holding = tables[placed.cover] if placed.through is None else placed.through.table
+        placed.into = _map(schema, holding, placed.table)
+    return Level(name, number, rows, tuple(tables), own, described, above or {}, helpers)
+
+
+def _helpers(schema: Schema, whole: Table, cover: int, level_tables: Sequence[LevelTable]) -> list[LevelTable]:
+    """Tables of which nothing is said, that others are summed from together: few pass over all that holds them."""
+    alone = [placed for placed in level_tables if placed.cover == cover and placed.through is None]
+    alone = sorted((own for own in alone if own.table.size < whole.size), key=lambda own: own.table.size, reverse=True)
+    if len(alone) * whole.size < WORTH_HELPERS:
+        return []
+    groups = list[tuple[Table, list[LevelTable]]]()
+    for placed in alone:
+        joined = [(_union(schema, whole, table, placed.table), members) for table, members in groups]
+        usable = [own for own in joined if 2 * own[0].size * (len(own[1]) + 1) <= whole.size]
+        if usable:
+            table, members = min(usable, key=lambda own: own[0].size)
+            groups = [own for own in groups if own[1] is not members] + [(table, [*members, placed])]
+        else:
+            groups.append((placed.table, [placed]))
+    helpers = list[LevelTable]()
+    for table, members in groups:
+        holding = next((own for own in members if own.table.size == table.size), None)
+        if holding is None:
+            holding = LevelTable.unmeasured(members[0].level, table, len(members[0].variance), cover)
+            helpers.append(holding)
+        for placed in members:
+            placed.through = holding if placed.table.size < table.size else None
+    return helpers
+
+
+def _union(schema: Schema, whole: Table, one: Table, two: Table) -> Table:
+    """The coarsest table of the factors of two, or of those of the whole that holds both, that holds both of them."""
+    factors = dict(zip(one.axes, one.factors, strict=True))
+    of_whole = dict(zip(whole.axes, whole.factors, strict=True))
+    for axis, factor in zip(two.axes, two.factors, strict=True):
+        factors[axis] = factor if factors.get(axis, factor) == factor else of_whole[axis]
+    return make_table(schema, tuple(factors.values()))
 
 
 def _covering_tables(candidates: Sequence[LevelTable], schema: Schema) -> tuple[Table, ...]:

@@ -19,17 +19,17 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.certificate import Certifier
+from blue_solvers.verification.closed_form import variances_between
 from blue_solvers.verification.matrices import FreeCounts, Listed, can_be_listed
 from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
-from blue_solvers.verification.wide import variances_between
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index, inverse_order
 from constraint_builders.schema_order import in_schema_order
 
 EXACT_TO = 1e-13  # of the largest figure: what figures known exactly may be off by in a certificate
 CLOSED_FORM, BY_COUNTS = (
-    "tables of one place have variances in closed form",
+    "tables have variances in closed form, of one place and on a spine",
     "all that measurements leave free of counts",
 )
 KNOWN = "it is known exactly: it follows from what is"
@@ -74,7 +74,7 @@ class VarianceBounds:
 def bounds_at_once(problem: Problem, cells: Sequence[int] | ArrayLike) -> VarianceBounds | None:
     """What is proved of variances without any column of the covariance; None where not all of them are proved.
 
-    Those of plain tables of one place have a closed form; of few counts a basis of what is free says all.
+    Those of plain tables have a closed form, also on a spine; of few counts a basis of what is free says all.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def bounds_at_once(problem: Problem, cells: Sequence[int] | ArrayLike) -> Varian
         return None
     for proof, reason in ((variances_between, CLOSED_FORM), (_listed_variances, BY_COUNTS)):
         try:
-            both = proof(order.problem, WeighedNoise.of(order.problem))
+            both = proof(order.problem)
         except NotCertifiedError:
             continue
         place = inverse_order(order.desired, problem.desired.size)[chosen]
@@ -104,7 +104,7 @@ def bounds_at_once(problem: Problem, cells: Sequence[int] | ArrayLike) -> Varian
 
 
 @one_blas_thread()
-def _listed_variances(problem: Problem, noise: WeighedNoise) -> tuple[Float, Float]:
+def _listed_variances(problem: Problem) -> tuple[Float, Float]:
     """Bounds of the variances of all desired cells, (m,) each, of counts that can be listed."""
     made, first = list[Claim](), 0
     if problem.is_tabular:
@@ -113,7 +113,7 @@ def _listed_variances(problem: Problem, noise: WeighedNoise) -> tuple[Float, Flo
     if not can_be_listed(problem, made):
         raise NotCertifiedError("its counts are too many to list")
     listed = Listed(problem, np.zeros(problem.observed.size), made)
-    return FreeCounts(listed, noise).variances(first + np.arange(problem.desired.size))
+    return FreeCounts(listed, WeighedNoise.of(problem)).variances(first + np.arange(problem.desired.size))
 
 
 def unit_noise(problem: Problem, cells: Sequence[int] | ArrayLike) -> Float:

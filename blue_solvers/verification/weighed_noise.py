@@ -210,7 +210,8 @@ class WeighedNoise:
         if self.correlated is None:
             part = q * self._inverse if self._all_noisy else np.where(self.noisy, q, 0.0) * self._inverse
             size = np.sqrt(np.einsum("i,i->", part, part))  # in one thread
-            return part * self._inverse, 6 * ROUNDING * float(size)  # of some nothing is claimed
+            part *= self._inverse
+            return part, 6 * ROUNDING * float(size)  # of some nothing is claimed
         q = np.where(self.noisy, q, 0.0)  # nothing is claimed of some that are not
         rho = self._solve(self.correlated, q)
         left = np.where(self.noisy, q - np.asarray(self.correlated @ rho), 0.0)

@@ -16,11 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from blue_solvers.verification.closed_form import (
+    Key,
+    are_of_groups,
+    densities,
+    levels_of,
+    numbers_of,
+    part_variances,
+    tables_within,
+    variances_of_groups,
+)
 from blue_solvers.verification.compensated_sums import spread_gaps, tables_of_steps, take_parts
 from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import (
@@ -34,14 +44,12 @@ from blue_solvers.verification.weighed_noise import (
 )
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.table import Table, make_table
-from constraint_builders.relations.closed_tables import ClosedTables, TooManyTablesError
-from constraint_builders.relations.marginals import cell_map, map_along
+from constraint_builders.description.table import Table
+from constraint_builders.relations.marginals import cell_map
 
-MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
+RUN = 2**17  # cells of tables worked on at a time
 EXTENDED = float(np.finfo(np.longdouble).eps)
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
-Key = tuple[int, ...]
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
 
@@ -63,14 +71,6 @@ class Groups(NamedTuple):
     cells: slice
     number: int
     into: Index
-
-
-def are_of_groups(problem: Problem, tables: Sequence[Table] | None = None) -> Flags:
-    """Which tables, the observed ones by default, have groups of levels, (tables,)."""
-    names, tables = {*problem.domain.schema.names}, problem.observed_tables if tables is None else tables
-    if not problem.domain.schema.recodes:
-        return np.zeros(len(tables), dtype=bool)
-    return np.array([not names.issuperset(table.factors) for table in tables])
 
 
 class Separated:
@@ -110,10 +110,7 @@ class Separated:
         plain, grouped = (np.flatnonzero(own).tolist() for own in (~has_groups, has_groups))
         self.cells: slice | Index = problem.observed.cells(plain) if grouped else slice(None)
         self.schema, self._keys, self.count = schema, tuple(observed[i].axes for i in plain), len(plain)
-        try:
-            self.tables = ClosedTables.of(schema.shape, self._keys, MOST_CELLS * problem.observed.size + 1e6)
-        except TooManyTablesError:
-            raise NotCertifiedError("its tables contain too many others") from None
+        self.tables = tables_within(problem, self._keys)
         self.steepest, self.least = np.full((2, self.tables.sizes.size), np.inf)
         self.steepest[: len(plain)] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))[plain]
         self.least[: len(plain)] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))[plain]
@@ -122,59 +119,22 @@ class Separated:
             own, number = problem.observed.block(i), self.numbers.get(observed[i].axes, -1)
             if unmeasured[i] or number < 0 or not density[number]:
                 raise NotCertifiedError(f"no measured table of levels holds the groups of {observed[i].name!r}")
-            into = cell_map(schema, self.levels_of(observed[i]), observed[i])
+            into = cell_map(schema, levels_of(schema, observed[i]), observed[i])
             self.groups.append(Groups(observed[i], own, number, into))
             self.besides[number] += np.bincount(into).max() / noise.least[own].min() ** 2
-
-    def levels_of(self, table: Table) -> Table:
-        """The table of the levels whose groups another has."""
-        return make_table(self.schema, tuple(self.schema.names[axis] for axis in table.axes))
 
     def densities(self, sd: Float, besides: Float | float = 0.0) -> Float:
         """Information about every set's part, (tables,): of each table that has it 1 / (variance * levels outside).
 
         To what tables say is added what is said `besides` of their cells.
         """
-        found = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0) + besides
-        for table, without, levels in self.tables.by_axis:
-            found[without] += found[table] / levels
-        return found
-
-    def variances(self, density: Float) -> Float:
-        """Of a cell of every table, of that information about every set's part, (tables,)."""
-        share = np.ones_like(density)
-        for table, _, levels in self.tables.by_axis:
-            share[table] *= 1 - 1 / levels
-        found = np.divide(share, density, out=np.where(share > 0, np.inf, 0.0), where=density > 0)
-        for table, without, levels in self.tables.by_axis:
-            found[table] += found[without] / levels**2
-        return found
+        own = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0)
+        return densities(self.tables, own + besides)
 
     @cached_property
     def numbers(self) -> dict[Key, int]:
         """The number of every table, by its variables."""
-        keys = dict(zip(self.tables.place_of.tolist(), self._keys, strict=True))
-        for own, coarse, axis, *_ in self.tables.up.tolist():
-            if coarse not in keys:
-                keys[coarse] = tuple(other for other in keys[own] if other != axis)
-        return {key: number for number, key in keys.items()}
-
-    def variances_of(self, table: Table, density: Float) -> Float:
-        """Of the cells of a table, of groups of levels perhaps, that some observed table contains, (cells,).
-
-        Each is a product of one indicator for every axis, of so many levels: of g levels of n what is constant has
-        g^2 / n^2 of the mean's variance, and the rest g - g^2 / n of a contrast's.
-        """
-        fine, found = self.levels_of(table), np.zeros(table.shape)
-        groups = [np.bincount(map_along(self.schema, fine, table, axis)).astype(float) for axis in table.axes]
-        for part in chain.from_iterable(combinations(table.axes, k) for k in range(len(table.axes) + 1)):
-            share = np.ones(())
-            for g, axis in zip(groups, table.axes, strict=True):
-                n = self.tables.shape[axis]
-                share = np.multiply.outer(share, g - g**2 / n if axis in part else (g / n) ** 2)
-            precision = density[self.numbers[part]]
-            found += np.where(share > 0, share / precision if precision else np.inf, 0.0)
-        return found.ravel()
+        return numbers_of(self.tables, self._keys)
 
     @cached_property
     def most(self) -> Float:
@@ -189,11 +149,21 @@ class Separated:
     @cached_property
     def least_variances(self) -> Float:
         """Of a cell of every table from below, (tables,)."""
-        return self.variances(self.most)
+        return part_variances(self.tables, self.most)
 
     def norms(self, cells: Float) -> Float:
         """Of every table, (tables,), of cells (S,)."""
-        return np.sqrt(np.add.reduceat(cells * cells, self.tables.offsets[:-1]))
+        starts, found = self.tables.offsets, np.empty(self.tables.sizes.size)
+        for first, last in pairwise(self._runs):
+            own = cells[starts[first] : starts[last]]
+            found[first:last] = np.add.reduceat(own * own, starts[first:last] - starts[first])
+        return np.sqrt(found)
+
+    @cached_property
+    def _runs(self) -> list[int]:
+        """Where runs of tables begin that fit a cache together, or are one, and where the last ends."""
+        starts = self.tables.offsets[:-1]
+        return [*np.flatnonzero(np.diff(starts // RUN, prepend=-1)).tolist(), starts.size]
 
 
 def certify_wide(
@@ -287,7 +257,7 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
     NotCertifiedError
         If no observed table contains its own.
     """
-    fine = family.levels_of(table)
+    fine = levels_of(family.schema, table)
     number = family.numbers.get(table.axes)
     if number is None:
         raise NotCertifiedError(f"table {table.name!r} is claimed, which no observed one contains")
@@ -299,7 +269,8 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
     rounding = float(agreeing[2][number]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
     off = abs(figures - total).astype(float) + rounding * float(np.sqrt(largest))
     off[np.isnan(figures)] = 0.0
-    return off, np.sqrt(family.variances_of(table, family.most))
+    variances = variances_of_groups(family.schema, family.tables, family.numbers, table, family.most)
+    return off, np.sqrt(variances)
 
 
 def _certain(family: Separated, cells: Float, claimed: Flags, y: Float, scale: float) -> Float:
@@ -353,26 +324,3 @@ def table_deviations(problem: Problem) -> Float | None:
         own = tables.sizes[within] / (variance * table.size)
         variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
     return np.sqrt(np.array(variances))
-
-
-def variances_between(problem: Problem, noise: WeighedNoise) -> tuple[Float, Float]:
-    """Lower and upper bounds of the variance of every desired cell, (m,) each: of the least noise and of the most.
-
-    Raises
-    ------
-    NotCertifiedError
-        Where tables are of groups, or no observed one contains a desired one, or they are more than `Separated` takes.
-    """
-    if not problem.is_tabular:
-        raise NotCertifiedError("its variances have no closed form")
-    family = Separated(problem, noise)
-    if family.groups or any(table.axes not in family.numbers for table in problem.desired_tables):
-        raise NotCertifiedError("its variances have no closed form")
-    slack, tables = 8 * (family.tables.sizes.size + 2 * len(family.tables.shape)) * ROUNDING, problem.desired_tables
-    numbers, of_groups, bounds = [family.numbers[table.axes] for table in tables], are_of_groups(problem, tables), []
-    for density, side in ((family.most, 1 - slack), (family.density, 1 + slack)):
-        found = np.repeat(family.variances(density)[numbers], problem.desired.sizes)
-        for i in np.flatnonzero(of_groups).tolist():
-            found[problem.desired.block(i)] = family.variances_of(tables[i], density)
-        bounds.append(found * side)
-    return bounds[0], bounds[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from blue_solvers.verification.variance_bounds import bounds_at_once, unit_noise
 from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
-from tests.helpers.oracles.invent import Kind, all_kinds, invent
+from tests.helpers.oracles.invent import Kind, Size, all_kinds, invent
 
 KINDS = sorted((kind for kind in all_kinds() if kind.count == 20), key=lambda kind: kind.decades % 12)
 ROOM = 1e-15  # of the reference's own rounding
@@ -208,6 +209,45 @@ def test_plain_tables_of_one_place_have_variances_in_closed_form(
         np.testing.assert_allclose(bounds.upper, true, rtol=1e-9, atol=1e-11)
     uneven = Problem(schema, observed | {"v2": rng.uniform(1, 9, sizes[2])})
     assert bounds_at_once(uneven, np.arange(uneven.desired.size)) is None
+
+
+def test_plain_tables_on_a_spine_have_variances_in_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside exact arithmetic: variances by geounit, exact and unmeasured ones, branches of any length, small noise."""
+    monkeypatch.setattr("blue_solvers.verification.variance_bounds.can_be_listed", lambda *_: False)
+    tried = closed = 0
+    for seed, decades in product(range(60), (2.0, 8.0)):
+        kind = Kind(recodes=False, zeros=False, equalities=False, decades=decades, size=Size(rows=200, columns=200))
+        found = invent(seed, kind, lambda described: described.parent is not None)
+        problem = found and found.description.problem()
+        if not problem or problem.undetermined is not None:
+            continue
+        tried += 1
+        bounds, true = bounds_at_once(problem, np.arange(problem.desired.size)), found.reference.variances
+        if bounds is None:
+            continue
+        closed += 1
+        assert (bounds.lower <= true * (1 + ROOM)).all(), (seed, decades)
+        assert (true * (1 - ROOM) <= bounds.upper).all(), (seed, decades)
+        np.testing.assert_allclose(bounds.upper, bounds.lower, rtol=1e-10)
+    assert tried > 50
+    assert closed > 0.95 * tried
+
+
+def test_sums_on_a_tree_have_variances_in_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where leaves are too many to be listed, beside the inverse of their information."""
+    monkeypatch.setattr("blue_solvers.verification.variance_bounds.can_be_listed", lambda *_: False)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        group = rng.integers(4, size=12)
+        S = np.concatenate([np.ones((1, 12)), np.arange(4)[:, None] == group, np.arange(2)[:, None] == group // 2])
+        S = np.concatenate([S, np.eye(12)])
+        S = S[S.any(axis=1)]
+        variances = 10 ** rng.uniform(-3, 3, len(S))
+        bounds = bounds_at_once(Problem.from_summing_matrix(S, variances), np.arange(len(S)))
+        true = np.diag(S @ np.linalg.inv((S.T / variances) @ S) @ S.T)
+        assert bounds is not None
+        np.testing.assert_allclose(bounds.lower, true, rtol=1e-9)
+        np.testing.assert_allclose(bounds.upper, true, rtol=1e-9)
 
 
 @every(
