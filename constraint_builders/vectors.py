@@ -75,6 +75,21 @@ def refuse_unreadable(measured: Measured, y: Float) -> None:
     refuse_large_values(measured, y)
 
 
+def refuse_impossible(measured: Measured, y: Float) -> None:
+    """Raise `ValueError` for values, (n,) or (n, K), that no count leads to by the law of the noise."""
+    law = measured.noise.law
+    if isinstance(law, str):
+        return
+    wrong = law.impossible(y) & ~(measured.exact | measured.unmeasured).reshape(-1, *[1] * (y.ndim - 1))
+    if wrong.any():
+        position = int(np.flatnonzero(wrong.reshape(y.shape[0], -1).any(axis=1))[0])
+        value = y[position][wrong[position]].flat[0] if y.ndim > 1 else y[position]
+        raise ValueError(
+            f"{measured.observed.describe(position)} is {value:g}, which no count is published as by {law!r}: correct "
+            "it, or declare another law"
+        )
+
+
 def refuse_not_finite(measured: Measured, Y: Float) -> None:
     """Raise `ValueError` for columns over the observed layout, (n, K), with values that are NaN or infinite."""
     finite = np.isfinite(Y)
