@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,15 @@ MOST_COUNT = 2.0**53  # beyond which float64 does not hold all whole numbers
 
 
 class PublishedCount(DiscreteLaw):
-    """A law of the figure that is published of a count."""
+    """A law of the figure that is published of a count.
+
+    Attributes
+    ----------
+    is_random : bool
+        Whether a count may be published as several figures.
+    """
+
+    is_random: ClassVar[bool] = True
 
     @abstractmethod
     def log_probability(self, figures: Float, counts: Float) -> Float:

@@ -107,6 +107,7 @@ class Rounding(RoundingToBase):
     """
 
     name: ClassVar[str] = "rounding"
+    is_random: ClassVar[bool] = False
 
     @property
     def variance(self) -> float:

@@ -1,0 +1,121 @@
+"""Estimates from figures whose noise depends on the counts: by variances that the figures themselves suggest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blue_solvers.contract import Solver
+from blue_solvers.estimates import Estimate
+from blue_solvers.operator import blue
+from blue_solvers.solvers import SolverName
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Index
+from constraint_builders.description.reals import whole_number
+from noise_mechanisms.laws import PublishedCount
+
+LEAST = 0.05  # of the law's variance: what a figure's is taken for at least
+STANDS = 1e-3  # of variances: what they may still change by
+UNCHECKED = 1e-6  # redundancy of figures of which others say nothing
+
+
+def law_of(problem: Problem) -> PublishedCount:
+    """The law by which the figures of a problem were published.
+
+    Raises
+    ------
+    ValueError
+        If its noise is another.
+    """
+    if not isinstance(problem.noise.law, PublishedCount):
+        raise ValueError(
+            f"the noise of this problem is {problem.noise.law!r}: declare what was rounded or perturbed by its law, "
+            "such as Problem(schema, {'total': RandomRounding(3)})"
+        )
+    return problem.noise.law
+
+
+def estimate_rounded(
+    problem: Problem, y: ArrayLike, solver: SolverName | Solver = "auto", rounds: int = 10, certify: bool = True
+) -> Estimate:
+    """The best linear unbiased estimate from figures whose variances depend on their counts.
+
+    First all figures have the law's variance. Then each has the mean of those of the counts that it may be published
+    of, weighed by P(y | n) and by what all other figures say of the count, again and again until that stands. Of what
+    is not drawn, such as conventional rounding, all keep the law's.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the law of the figures, and uncorrelated noise.
+    y : array_like, (n,)
+        The figures as they were published.
+    solver : str or Solver
+    rounds : int
+        At most; 0 leaves all variances the law's.
+    certify : bool
+        As `blue_solvers.estimate` takes it.
+
+    Returns
+    -------
+    Estimate
+        Of the problem with the last variances; figures of which only one count is possible are known exactly.
+
+    Raises
+    ------
+    ValueError
+        As `estimate`; or if the noise is of no such law, or correlated.
+
+    Examples
+    --------
+    >>> from constraint_builders import Schema
+    >>> from noise_mechanisms.laws import RandomRounding
+    >>> law = RandomRounding(3)
+    >>> problem = Problem(Schema({"sex": 2}), {"total": law, "sex": law})
+    >>> est = estimate_rounded(problem, [12, 3, 6])
+    >>> est.values.round(2), est.std_errors.round(2)
+    (array([11.,  4.,  7.]), array([1., 1., 1.]))
+    """
+    law, rounds = law_of(problem), whole_number(rounds, "rounds", 0)
+    if problem.noise.covariance is not None:
+        raise ValueError("figures that are published by themselves have noise that is not correlated: give variances")
+    figures = problem.observed.vector(y) if isinstance(y, dict) else problem.observed.flat(y, "y")
+    problem.check_vector(figures)
+    noisy = ~(problem.exact | problem.unmeasured)
+    variances = np.array(problem.variances)
+    low, high = law.limits(figures[noisy])
+    variances[noisy] = np.where(low == high, 0.0, law.variance)
+    own = problem.with_variances(variances)
+    moving = np.flatnonzero(variances * noisy > 0)
+    for _ in range(rounds if law.is_random else 0):
+        est = blue(own, solver).over_observed.estimate(figures, certify=False)
+        found = _mean_variance(law, figures[moving], *_by_others(est, moving))
+        found = np.maximum(found, LEAST * law.variance)
+        change = abs(found - variances[moving]).max(initial=0.0) / law.variance
+        variances[moving] = found
+        own = problem.with_variances(variances)
+        if change <= STANDS:
+            break
+    return blue(own, solver).estimate(figures, certify=certify)
+
+
+def _by_others(est: Estimate, moving: Index) -> tuple[Float, Float]:
+    """What all other figures say of some counts, and its variance, (k,) each; infinite where they say nothing."""
+    x, variance, own = est.values[moving], est.variances[moving], est.problem.variances[moving]
+    redundancy = np.clip(1 - variance / own, 0.0, 1.0)
+    checked = redundancy > UNCHECKED
+    share = np.divide(1 - redundancy, redundancy, out=np.zeros_like(x), where=checked)
+    spread = np.divide(variance, redundancy, out=np.full_like(x, np.inf), where=checked)
+    return x - share * (est.y[moving] - x), spread
+
+
+def _mean_variance(law: PublishedCount, figures: Float, others: Float, spread: Float) -> Float:
+    """Of the figures' counts, (k,), the mean of the variances that they have."""
+    low, high = law.limits(figures)
+    counts = low[:, None] + np.arange(int((high - low).max(initial=0.0)) + 1)
+    logs = law.log_probability(figures[:, None], counts)
+    logs = np.where(counts <= high[:, None], logs, -np.inf)
+    logs -= (counts - others[:, None]) ** 2 / (2 * spread[:, None])
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    found: Float = (weights * law.variance_at(counts)).sum(axis=1) / weights.sum(axis=1)
+    return found
