@@ -33,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
@@ -89,7 +90,7 @@ def measured(
     schema: Schema | None = None,
     *,
     desired: Sequence[str] | str | None = None,
-    noise: str = "gaussian",
+    noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "error",
     total: Sequence[str] = (),
     totals: tuple[str, ...] | None = None,
