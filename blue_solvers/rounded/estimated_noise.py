@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -25,8 +26,11 @@ from constraint_builders.description.reals import real_number, whole_number
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws.base_law import Seed
 
-STANDS = 1e-8  # of a factor: what it may still change by
-MOST_ROUNDS = 200
+STANDS = 1e-7  # of the logarithms of factors
+SMALL_STEP = 1e-8  # squared, of the same: what slopes are told by
+BALANCED = 1e-5  # of what is expected: what squares may be off by
+FIRST_ROUNDS = 3  # that multiply by ratios
+MOST_LOG = 30.0
 GROUPS = ("table", "geolevel", "all")
 
 
@@ -144,36 +148,76 @@ def estimated_noise(
         raise ValueError("factors are estimated of variances: this problem has noise that is correlated")
     least, draws = real_number(least, "least"), whole_number(draws, "draws", 20)
     names, group = _groups(problem, groups)
-    noisy = ~(problem.exact | problem.unmeasured)
-    factors, count = np.ones(len(names)), len(names)
-    estimated = np.ones(count, dtype=bool)
-    for _ in range(MOST_ROUNDS):
-        own = problem.with_variances(np.where(noisy, problem.variances * factors[group], problem.variances))
-        P = blue(own, solver)
-        squares, redundancy = _squares(P, y, group, noisy, count)
-        if not (redundancy[estimated] >= least).all():
-            estimated &= redundancy >= least
-            factors[~estimated] = 1.0
-            if not estimated.any():
-                raise ValueError(
-                    f"too little checks the noise: a group needs {least:g} degrees of freedom, and the best checked, "
-                    f"{names[int(redundancy.argmax())]!r}, has {redundancy.max():.2g}"
-                )
-            continue
-        ratio = np.divide(squares, redundancy, out=np.ones(count), where=estimated)
-        if not (ratio > 0).all():
-            raise ValueError(f"all figures of {names[int(ratio.argmin())]!r} agree exactly: their noise is none")
-        if (abs(np.log(ratio)) <= STANDS).all():
+    noise = _Groups(problem, y, group, len(names), solver)
+    factors = np.ones(len(names))
+    redundancy = noise.at(factors)[2]
+    estimated = redundancy >= least
+    while estimated.any():
+        factors = noise.balanced(estimated)
+        redundancy = noise.at(factors)[2]
+        if (redundancy[estimated] >= least).all():
             break
-        factors *= ratio
+        estimated &= redundancy >= least
     else:
         raise ValueError(
-            f"the factors did not settle in {MOST_ROUNDS} rounds (last by {abs(np.log(ratio)).max():.2g}): give "
-            "fewer groups"
+            f"too little checks the noise: a group needs {least:g} degrees of freedom, and the best checked, "
+            f"{names[int(redundancy.argmax())]!r}, has {redundancy.max():.2g}"
         )
-    errors = np.full(count, np.nan)
-    errors[estimated] = factors[estimated] * _relative_errors(P, group, noisy, estimated, draws, rng)
+    P, generator, errors = noise.at(factors)[0], np.random.default_rng(rng), np.full(len(names), np.nan)
+    errors[estimated] = factors[estimated] * _relative_errors(P, group, noise.noisy, estimated, draws, generator)
     return EstimatedNoise(names, factors, errors, redundancy, estimated, group, P.estimate(y))
+
+
+class _Groups:
+    """What is left of the figures of every group, beside what its noise lets expect."""
+
+    def __init__(self, problem: Problem, y: ArrayLike, group: Index, count: int, solver: SolverName | Solver) -> None:
+        self.problem, self.group, self.count = problem, group, count
+        self.noisy = ~(problem.exact | problem.unmeasured)
+        self._y, self._solver = y, solver
+
+    def at(self, factors: Float) -> tuple[BlueOperator, Float, Float]:
+        """The operator, weighted squares of every group's residuals, and the sum of its redundancies, (K,) each."""
+        declared = self.problem.variances
+        variances = np.where(self.noisy, declared * factors[self.group], declared)
+        P = blue(self.problem.with_variances(variances), self._solver)
+        fit = P.estimate(self._y, certify=False).goodness_of_fit(draws=0)
+        own = self.group if fit.sources is None else self.group[fit.sources.cell]
+        squares, redundancy = (
+            np.bincount(own, sums, self.count).astype(float) for sums in (fit.squares, fit.redundancy)
+        )
+        return P, squares, redundancy
+
+    def balanced(self, estimated: Flags) -> Float:
+        """Factors, (K,), at which all groups' squares are what is expected, but for those that keep theirs.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        factors = np.ones(self.count)
+        for _ in range(FIRST_ROUNDS):
+            _, squares, redundancy = self.at(factors)
+            if not (squares[estimated] > 0).all():
+                raise ValueError("all figures of a group agree exactly: their noise is none")
+            ratio = squares[estimated] / redundancy[estimated]
+            factors[estimated] *= ratio
+            if (abs(np.log(ratio)) <= STANDS).all():
+                return factors
+
+        def off(logs: Float) -> Float:
+            """Of groups with such logarithms of factors, (k,), what their squares are above what is expected."""
+            factors[estimated] = np.exp(np.clip(logs, -MOST_LOG, MOST_LOG))
+            _, squares, redundancy = self.at(factors)
+            return (squares - redundancy)[estimated]
+
+        start = np.log(factors[estimated])
+        solved = scipy.optimize.root(off, start, method="hybr", options={"xtol": STANDS, "eps": SMALL_STEP})
+        left = abs(off(solved.x)) / np.maximum(self.at(factors)[2][estimated], 1.0)
+        if (left > BALANCED).any():
+            raise ValueError("no factors balance all groups, which are told apart too badly: give fewer groups")
+        return factors
 
 
 def _groups(problem: Problem, groups: str | ArrayLike) -> tuple[tuple[Hashable, ...], Index]:
@@ -198,30 +242,22 @@ def _groups(problem: Problem, groups: str | ArrayLike) -> tuple[tuple[Hashable, 
     return tuple(labels.tolist()), group
 
 
-def _squares(P: BlueOperator, y: ArrayLike, group: Index, noisy: Flags, count: int) -> tuple[Float, Float]:
-    """Weighted squares of every group's residuals, and the sum of its redundancies, (K,) each."""
-    over = P.over_observed
-    est = over.estimate(y, certify=False)
-    precision = np.divide(1.0, P.problem.variances, out=np.zeros(noisy.size), where=noisy)
-    squares = np.where(noisy, est.y - est.values, 0.0) ** 2 * precision
-    redundancy = np.where(noisy, np.clip(1 - est.variances * precision, 0.0, 1.0), 0.0)
-    of_squares, of_redundancy = (np.bincount(group, own, count).astype(float) for own in (squares, redundancy))
-    return of_squares, of_redundancy
+def _slopes(
+    P: BlueOperator, group: Index, noisy: Flags, estimated: Flags, draws: int, rng: np.random.Generator
+) -> Float:
+    """By how much logarithms of factors are to change for every group's squares that are too many, (K, K)."""
+    normal = _covariance_of_squares(P, P.problem.noise.gaussian(draws, rng), group, noisy, estimated)
+    return np.asarray(np.linalg.pinv(normal / 2, hermitian=True))
 
 
 def _relative_errors(
-    P: BlueOperator, group: Index, noisy: Flags, estimated: Flags, draws: int, rng: Seed
+    P: BlueOperator, group: Index, noisy: Flags, estimated: Flags, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Standard errors of the logarithms of the estimated factors, by simulation at these."""
-    generator = np.random.default_rng(rng)
-    problem, of_law = P.problem, _covariance_of_squares
-    normal = of_law(P, problem.noise.gaussian(draws, generator), group, noisy, estimated)
-    own = (
-        normal
-        if problem.noise.law == "gaussian"
-        else of_law(P, draw_noise(problem, draws, generator), group, noisy, estimated)
-    )
-    slopes = np.linalg.pinv(normal / 2, hermitian=True)
+    problem, slopes = P.problem, _slopes(P, group, noisy, estimated, draws, rng)
+    if problem.noise.law == "gaussian":
+        return np.sqrt(2 * np.diag(slopes))
+    own = _covariance_of_squares(P, draw_noise(problem, draws, rng), group, noisy, estimated)
     return np.sqrt(np.diag(slopes @ own @ slopes))
 
 

@@ -17,6 +17,10 @@ from noise_mechanisms.laws import PublishedCount
 LEAST = 0.05  # of the law's variance: what a figure's is taken for at least
 STANDS = 1e-3  # of variances: what they may still change by
 UNCHECKED = 1e-6  # redundancy of figures of which others say nothing
+TOLD_APART = 20.0  # standard deviation of a count by others, from which its variance is taken for the law's
+WITHIN = 5.0  # of these, that are looked at
+LEAST_SPREAD = 1e-4  # of a count that others know
+AT_ONCE = 1 << 20
 
 
 def law_of(problem: Problem) -> PublishedCount:
@@ -40,9 +44,10 @@ def estimate_rounded(
 ) -> Estimate:
     """The best linear unbiased estimate from figures whose variances depend on their counts.
 
-    First all figures have the law's variance. Then each has the mean of those of the counts that it may be published
-    of, weighed by P(y | n) and by what all other figures say of the count, again and again until that stands. Of what
-    is not drawn, such as conventional rounding, all keep the law's.
+    First all figures have the law's variance. Then each has the mean of those of the counts that all *other* figures
+    suggest, again and again until that stands. What a figure itself says of its variance is left out: weights that hang
+    on its own error are worse than the law's variance, for errors and for coverage (docs/rounded.md). Of what is not
+    drawn, such as conventional rounding, all keep the law's.
 
     Parameters
     ----------
@@ -74,7 +79,7 @@ def estimate_rounded(
     >>> problem = Problem(Schema({"sex": 2}), {"total": law, "sex": law})
     >>> est = estimate_rounded(problem, [12, 3, 6])
     >>> est.values.round(2), est.std_errors.round(2)
-    (array([11.,  4.,  7.]), array([1., 1., 1.]))
+    (array([11.,  4.,  7.]), array([0.94, 0.94, 0.94]))
     """
     law, rounds = law_of(problem), whole_number(rounds, "rounds", 0)
     if problem.noise.covariance is not None:
@@ -86,11 +91,11 @@ def estimate_rounded(
     low, high = law.limits(figures[noisy])
     variances[noisy] = np.where(low == high, 0.0, law.variance)
     own = problem.with_variances(variances)
-    moving = np.flatnonzero(variances * noisy > 0)
+    moving = np.flatnonzero(noisy & (variances > 0))
+    known = np.where(problem.unmeasured, 0.0, figures)
     for _ in range(rounds if law.is_random else 0):
-        est = blue(own, solver).over_observed.estimate(figures, certify=False)
-        found = _mean_variance(law, figures[moving], *_by_others(est, moving))
-        found = np.maximum(found, LEAST * law.variance)
+        est = blue(own, solver).over_observed.estimate(known, certify=False)
+        found = np.maximum(_mean_variances(law, *_by_others(est, moving)), LEAST * law.variance)
         change = abs(found - variances[moving]).max(initial=0.0) / law.variance
         variances[moving] = found
         own = problem.with_variances(variances)
@@ -109,13 +114,16 @@ def _by_others(est: Estimate, moving: Index) -> tuple[Float, Float]:
     return x - share * (est.y[moving] - x), spread
 
 
-def _mean_variance(law: PublishedCount, figures: Float, others: Float, spread: Float) -> Float:
-    """Of the figures' counts, (k,), the mean of the variances that they have."""
-    low, high = law.limits(figures)
-    counts = low[:, None] + np.arange(int((high - low).max(initial=0.0)) + 1)
-    logs = law.log_probability(figures[:, None], counts)
-    logs = np.where(counts <= high[:, None], logs, -np.inf)
-    logs -= (counts - others[:, None]) ** 2 / (2 * spread[:, None])
-    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    found: Float = (weights * law.variance_at(counts)).sum(axis=1) / weights.sum(axis=1)
+def _mean_variances(law: PublishedCount, others: Float, spread: Float) -> Float:
+    """Of figures whose counts are normal by all others, (k,), the mean of the variances that they may have."""
+    found = np.full(others.size, law.variance)
+    told = np.flatnonzero(spread < TOLD_APART**2)
+    steps = np.arange(-np.ceil(WITHIN * TOLD_APART), np.ceil(WITHIN * TOLD_APART) + 1)
+    for part in np.array_split(told, max(1, told.size * steps.size // AT_ONCE)):
+        counts = np.maximum(np.rint(others[part]), 0.0)[:, None] + steps
+        logs = -((counts - others[part, None]) ** 2) / (2 * np.maximum(spread[part, None], LEAST_SPREAD))
+        logs[counts < 0] = -np.inf
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        variances = law.variance_at(np.maximum(counts, 0.0))
+        found[part] = (weights * variances).sum(axis=1) / weights.sum(axis=1)
     return found
