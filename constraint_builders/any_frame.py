@@ -70,7 +70,8 @@ def read_tables(
         does in any column, nor is asked about.
     desired, noise, undetermined
         As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why. Where `noise`
-        is a law, such as ``RandomRounding(3)``, no column need say how precise values are.
+        is a law, such as ``RandomRounding(3)``, no column need say how precise values are, and then cells without a row
+        were not published.
 
     Returns
     -------

@@ -25,7 +25,7 @@ from constraint_builders.memory import SURE_CELLS
 from constraint_builders.relations.equations import Relations
 from constraint_builders.relations.kinds_of_equations import relations_of
 from constraint_builders.relations.summing import SummingMatrix
-from constraint_builders.vectors import refuse_contradictions, refuse_impossible, refuse_unreadable, refuse_untrue
+from constraint_builders.vectors import refuse_contradictions, refuse_unreadable, refuse_untrue
 
 
 class NoTablesError(ValueError):
@@ -350,7 +350,6 @@ class Measured:
     def check_vector(self, y: Float) -> None:
         """Raise `ValueError` for an observed vector, (n,) or (n, K), that no table can hold; see `vector`."""
         refuse_unreadable(self, y)
-        refuse_impossible(self, y)
         known = np.count_nonzero(self.exact)
         if known > 1 or (known and not self.is_structural):
             refuse_contradictions(self, self.relations.between_exact, y)

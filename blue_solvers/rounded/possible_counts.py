@@ -12,9 +12,9 @@ from scipy import sparse
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
-from blue_solvers.rounded.refitted import law_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from noise_mechanisms.published_figures import PublishedFigures
 
 _WHOLE = 1e-6  # by which a bound may miss a whole number
 _SECONDS = 60.0  # for one bound of whole counts
@@ -63,21 +63,20 @@ def possible_counts(
     >>> possible_counts(problem, [12, 3, 3])
     (array([10.,  5.,  5.]), array([10.,  5.,  5.]))
     """
-    law, model = law_of(problem), FittingModel.of(problem)
-    figures = problem.observed.flat(y, "y")
-    if figures.shape != (problem.observed.size,):
-        raise ValueError(f"y must have shape ({problem.observed.size},): got {figures.shape}")
-    problem.check_vector(figures)
+    values = problem.observed.flat(y, "y")
+    if values.shape != (problem.observed.size,):
+        raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
+    problem.check_vector(values)
+    figures, model = PublishedFigures.of(problem, values), FittingModel.of(problem)
     rows = np.flatnonzero(model.measured)
-    exact = problem.exact[rows]
-    limits = [np.where(exact, figures[rows], own) for own in law.limits(figures[rows])]
-    equations, values = model.equations
+    limits = [np.where(problem.exact, values, own)[rows] for own in figures.limits(values.size)]
+    equations, right = model.equations
     M = sparse.csc_array(sparse.vstack([model.M[rows], equations]))
-    low, high = (np.concatenate([own, values]) for own in limits)
+    low, high = (np.concatenate([own, right]) for own in limits)
     positions = problem.desired.positions(np.arange(problem.desired.size) if cells is None else cells)
     wanted = sparse.csr_array(model.cells.to_desired()[positions])
     box = propagated(M, Ranges(np.zeros(M.shape[1]), np.full(M.shape[1], np.inf)), low, high, _WHOLE)
-    if (box.low > box.high + _WHOLE).any():
+    if (low > high).any() or (box.low > box.high + _WHOLE).any():
         raise ValueError(NONE)
     found = np.array([_ends(wanted[[k]], M, (low, high), box, whole) for k in range(positions.size)]).reshape(-1, 2)
     if (wanted.data == np.rint(wanted.data)).all():

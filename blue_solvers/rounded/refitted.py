@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -13,6 +15,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.reals import whole_number
 from noise_mechanisms.laws import PublishedCount
+from noise_mechanisms.published_figures import PublishedFigures
 
 LEAST = 0.05  # of the law's variance: what a figure's is taken for at least
 STANDS = 1e-3  # of variances: what they may still change by
@@ -21,22 +24,6 @@ TOLD_APART = 20.0  # standard deviation of a count by others, from which its var
 WITHIN = 5.0  # of these, that are looked at
 LEAST_SPREAD = 1e-4  # of a count that others know
 AT_ONCE = 1 << 20
-
-
-def law_of(problem: Problem) -> PublishedCount:
-    """The law by which the figures of a problem were published.
-
-    Raises
-    ------
-    ValueError
-        If its noise is another.
-    """
-    if not isinstance(problem.noise.law, PublishedCount):
-        raise ValueError(
-            f"the noise of this problem is {problem.noise.law!r}: declare what was rounded or perturbed by its law, "
-            "such as Problem(schema, {'total': RandomRounding(3)})"
-        )
-    return problem.noise.law
 
 
 def estimate_rounded(
@@ -81,27 +68,30 @@ def estimate_rounded(
     >>> est.values.round(2), est.std_errors.round(2)
     (array([11.,  4.,  7.]), array([0.94, 0.94, 0.94]))
     """
-    law, rounds = law_of(problem), whole_number(rounds, "rounds", 0)
-    if problem.noise.covariance is not None:
-        raise ValueError("figures that are published by themselves have noise that is not correlated: give variances")
-    figures = problem.observed.vector(y) if isinstance(y, dict) else problem.observed.flat(y, "y")
-    problem.check_vector(figures)
-    noisy = ~(problem.exact | problem.unmeasured)
-    variances = np.array(problem.variances)
-    low, high = law.limits(figures[noisy])
-    variances[noisy] = np.where(low == high, 0.0, law.variance)
+    rounds = whole_number(rounds, "rounds", 0)
+    values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
+    problem.check_vector(values)
+    figures = PublishedFigures.of(problem, values)
+    law, times = figures.law, np.bincount(figures.cell, minlength=values.size)
+    noisy, variances = times > 0, np.array(problem.variances)
+    low, high = figures.limits(values.size)
+    alone = law.variance / np.maximum(times, 1)
+    known = noisy & (low == high)
+    variances[noisy] = np.where(known, 0.0, alone)[noisy]
+    values = np.where(known, low, values)
     own = problem.with_variances(variances)
     moving = np.flatnonzero(noisy & (variances > 0))
-    known = np.where(problem.unmeasured, 0.0, figures)
+    filled = np.where(problem.unmeasured, 0.0, values)
     for _ in range(rounds if law.is_random else 0):
-        est = blue(own, solver).over_observed.estimate(known, certify=False)
+        est = blue(own, solver).over_observed.estimate(filled, certify=False)
         found = np.maximum(_mean_variances(law, *_by_others(est, moving)), LEAST * law.variance)
-        change = abs(found - variances[moving]).max(initial=0.0) / law.variance
+        found /= times[moving]
+        change = (abs(found - variances[moving]) / alone[moving]).max(initial=0.0)
         variances[moving] = found
         own = problem.with_variances(variances)
         if change <= STANDS:
             break
-    return blue(own, solver).estimate(figures, certify=certify)
+    return blue(own, solver).estimate(values, certify=certify)
 
 
 def _by_others(est: Estimate, moving: Index) -> tuple[Float, Float]:

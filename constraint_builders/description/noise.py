@@ -215,6 +215,12 @@ class Noise(Described, ABC):
             return y
         return (y.T - np.where(self.exact | self.unmeasured, 0.0, self.law.mean)).T
 
+    def published(self, y: Float) -> Float:
+        """What `centred` was made of, (n,) or (n, K)."""
+        if not isinstance(self.law, NoiseLaw) or not self.law.mean:
+            return y
+        return (y.T + np.where(self.exact | self.unmeasured, 0.0, self.law.mean)).T
+
     def of_law(self, law: LawOrName) -> Noise:
         """The same noise of another law."""
         other = copy(self)

@@ -132,7 +132,6 @@ def measured(
         problem = Problem(schema, _observed(cells, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
         places = "" if geography is None else str(geography)
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in cells})
-        problem.check_vector(y)
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
@@ -141,6 +140,7 @@ def measured(
         problem = problem.replace(understood=Understood((), totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
+        problem.check_vector(y)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
         return MeasuredTable(problem, y, columns.ignored, combined, totals, silent, doubtful, places)
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
+from constraint_builders.files.absent_rows import with_absent_rows
 from constraint_builders.files.columns import (
     GEOCODE,
     GEOLEVEL,
@@ -225,8 +226,11 @@ def measured_as_said(
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
+        by_law = isinstance(noise, NoiseLaw) and not any(map(read_spread, table.frame.columns))
         if isinstance(noise, NoiseLaw):
-            table, noise = replace(table, frame=_with_variance(table.frame, noise)), noise.declared
+            if by_law:
+                table = replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
+            noise = noise.declared
         variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
         table, totals = with_totals(table, variables, schema, marks)
         table = _with_names_of_tables(table, schema, variables)
@@ -236,15 +240,9 @@ def measured_as_said(
         said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
         said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
+        table = with_absent_rows(table, schema) if by_law else table
     options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
     return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing)
-
-
-def _with_variance(frame: pl.DataFrame, law: NoiseLaw) -> pl.DataFrame:
-    """The same where a column says how precise every row is; otherwise its law does."""
-    if any(read_spread(name) is not None for name in frame.columns):
-        return frame
-    return frame.with_columns(pl.lit(law.variance).alias(VARIANCE))
 
 
 def names_its_tables(table: Source) -> bool:

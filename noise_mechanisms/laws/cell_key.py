@@ -129,6 +129,11 @@ class CellKey(PublishedCount):
         """Of the change of large counts."""
         return float(self._of_large @ self.changes)
 
+    @property
+    def agreement(self) -> float:
+        """Of people that are not the same, with keys of their own; figures of the same people always agree."""
+        return float((self.probabilities[-self.repeated :] ** 2).sum(axis=1).mean())
+
     @cached_property
     def _of_large(self) -> Float:
         return self.probabilities[-self.repeated :].mean(axis=0)

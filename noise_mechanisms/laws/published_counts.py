@@ -61,6 +61,11 @@ class PublishedCount(DiscreteLaw):
             If a count is negative, not whole, or above 2^53.
         """
 
+    @property
+    @abstractmethod
+    def agreement(self) -> float:
+        """How often two figures of one count are the same that were published independently, of large counts."""
+
     @abstractmethod
     def variance_at(self, counts: ArrayLike) -> Float:
         """Variance of the figure that is published of each count, (...), in squared counts."""

@@ -56,6 +56,11 @@ class RandomRounding(RoundingToBase):
         """(b^2 - 1) / 6, over counts of which every remainder is as likely."""
         return (self.base**2 - 1) / 6
 
+    @property
+    def agreement(self) -> float:
+        """The mean of 1 - 2 (r / b) (1 - r / b): .704 of base 3."""
+        return 1 - (self.base**2 - 1) / (3 * self.base**2)
+
     def _log_probability(self, k: Float) -> Float:
         """Of y - n = k: (b - |k|) / b^2."""
         with np.errstate(divide="ignore"):
@@ -118,6 +123,11 @@ class Rounding(RoundingToBase):
     def mean(self) -> float:
         """Of y - n over such counts."""
         return 0.0 if self.base % 2 else 0.5
+
+    @property
+    def agreement(self) -> float:
+        """Always."""
+        return 1.0
 
     def _log_probability(self, k: Float) -> Float:
         """1 / b of each y - n = k that there is."""

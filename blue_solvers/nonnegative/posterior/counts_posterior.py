@@ -33,6 +33,7 @@ from constraint_builders.memory import require_memory
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 from noise_mechanisms.laws import PublishedCount, kind_of
 from noise_mechanisms.laws.base_law import Seed
+from noise_mechanisms.published_figures import PublishedFigures
 
 _CHAINS = 4
 _AGREEMENT = 1.05  # of split scale reductions, above which chains are said to disagree
@@ -311,22 +312,28 @@ def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
             "they are: multiply the weights and what was measured until they are whole"
         )
     if isinstance(law, PublishedCount):
-        return _listed(law, y[rows], variances)
+        return _listed(problem, y, rows)
     distinct, place = np.unique(variances, return_inverse=True)
     parameters = np.array([_parameter(kind.from_variance(float(variance))) for variance in distinct])
     nothing = np.zeros(1, dtype=np.int64), np.zeros(0), np.zeros(0)
     return Misfit((1 / parameters)[place], kind.family == "gaussian", *nothing)
 
 
-def _listed(law: PublishedCount, y: Float, variances: Float) -> Misfit:
-    """Of centred figures y, (rows,), what every count that they may be of is worth."""
-    figures = np.rint(y + law.mean)
-    low, high = law.limits(figures)
-    starts = np.append(0, np.cumsum(high - low + 1)).astype(np.int64)
-    row = np.repeat(np.arange(y.size), np.diff(starts))
-    counts = low[row] + np.arange(row.size) - starts[row]
-    logs = law.log_probability(figures[row], counts)
-    return Misfit(1 / variances, True, starts, low - y, np.where(np.isfinite(logs), -logs, OUTSIDE))
+def _listed(problem: Problem, y: Float, rows: Integers) -> Misfit:
+    """Of figures, centred in y, (n,), what every count that they may be of is worth."""
+    figures = PublishedFigures.of(problem, problem.noise.published(y))
+    low, high = figures.limits(y.size)
+    wrong = np.flatnonzero((low > high)[rows])
+    if wrong.size:
+        where = problem.observed.describe(int(rows[wrong[0]]))
+        raise ValueError(f"{where}: there is no count that all of its figures may be published of")
+    sizes = np.zeros(y.size, dtype=np.int64)
+    sizes[rows] = high[rows] - low[rows] + 1
+    starts = np.append(0, np.cumsum(sizes))
+    cell = np.repeat(np.arange(y.size), sizes)
+    logs = figures.log_probabilities(starts, low[cell] + np.arange(cell.size) - starts[cell])
+    listed = np.where(np.isfinite(logs), -logs, OUTSIDE)
+    return Misfit(1 / problem.variances[rows], True, np.append(starts[rows], starts[-1]), (low - y)[rows], listed)
 
 
 def _parameter(law: object) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import polars as pl
 import pytest
 
-from blue_solvers import estimate
+from blue_solvers import counts_posterior, estimate
 from blue_solvers.rounded import estimate_rounded, possible_counts
-from constraint_builders import Areas, Problem, Schema, Spine
+from constraint_builders import Areas, Problem, Schema, Spine, read_tables
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
 
@@ -112,6 +113,45 @@ def test_estimates_are_the_best_of_the_variances_that_they_end_with(law: Publish
             weights = np.exp(-((counts - beside) ** 2) / (2 * spread))
             mean = (weights * law.variance_at(counts)).sum() / weights.sum()
             assert own[i] == pytest.approx(max(mean, 0.05 * law.variance), abs=0.02 * law.variance)
+
+
+def test_copies_are_figures_of_their_own() -> None:
+    """Seven of one table: estimates of a seventh of the variance, counts within the bounds of all, and their posterior."""
+    rng, law, truth = np.random.default_rng(2), RandomRounding(3), np.array([9.0, 4.0, 5.0])
+    frames = [
+        pl.DataFrame({"a": ["total", "x", "y"], "value": law.publish(truth, rng), "source": f"table {number}"})
+        for number in range(7)
+    ]
+    problem, y = read_tables(pl.concat(frames), noise=law)
+    np.testing.assert_allclose(problem.variances, law.variance / 7)
+    est = estimate_rounded(problem, y, rounds=0)
+    np.testing.assert_allclose(est.std_errors, np.sqrt(law.variance / 7 * 2 / 3))
+    low, high = possible_counts(problem, y, whole=True)
+    figures = np.array([frame["value"].to_numpy() for frame in frames])
+    assert (low >= figures.max(axis=0) - 2).all()
+    assert (high <= figures.min(axis=0) + 2).all()
+    assert ((low <= truth) & (truth <= high)).all()
+    tables = np.array(list(product(range(20), repeat=2)), dtype=float)
+    cells = np.column_stack([tables.sum(axis=1), tables])
+    logs = sum(law.log_probability(own, cells).sum(axis=1) for own in figures)
+    logs = logs - np.log(cells[:, 0] + 1)  # of the concentration 1 over two cells
+    weights = np.exp(logs - logs.max())
+    found = counts_posterior(problem, y, concentration=1, effective=2000, most_draws=40_000, rng=1)
+    np.testing.assert_allclose(found.observed, weights @ cells / weights.sum(), atol=0.05)
+    wrong = pl.concat([*frames[:6], frames[6].with_columns(value=pl.lit(30.0))])
+    with pytest.raises(ValueError, match=r"there is no count that all of its figures|no non-negative counts"):
+        possible_counts(*read_tables(wrong, noise=law))
+    with pytest.raises(ValueError, match=r"is 4, which no count is published as"):
+        read_tables(pl.concat([*frames[:6], frames[6].with_columns(value=pl.lit(4.0))]), noise=law)
+
+
+def test_what_is_known_from_its_figure_is_that_count() -> None:
+    """A figure that only one count leads to, which is another number."""
+    law = CellKey([{0: 1.0}, {1: 1.0}, {2: 1.0}, {-3: 0.5, 3: 0.5}, {0: 0.5, 1: 0.5}])
+    problem = Problem(Schema({"a": 2}), {"total": law, "a": law})
+    est = estimate_rounded(problem, [6.0, 2.0, 6.0])
+    assert est.values[1] == 1.0
+    assert est.variances[1] == 0.0
 
 
 def test_rounded_areas_are_covered() -> None:
