@@ -39,10 +39,10 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
         axes = [rows.select(grouped).unique(), *([rows.select(places[1:]).unique()] if places[1:] else [])]
         for variable, name in columns.variables.items():
             own = rows[name].drop_nulls().unique(maintain_order=True)
-            if (own != SUMMED_OUT).all() and schema is None:
+            if schema is not None:
+                own = _all_labels(schema, variable, own)
+            elif (own != SUMMED_OUT).all():
                 own = labels[name].filter(labels[name] != SUMMED_OUT).drop_nulls().unique(maintain_order=True)
-            elif schema is not None and own.is_in(list(schema.labels_of(variable))).all():
-                own = pl.Series(name, list(schema.labels_of(variable)), dtype=pl.String)
             axes.append(own.to_frame())
         size = float(np.prod([float(axis.height) for axis in axes]))
         if size <= rows.height or size > MOST_TIMES * max(rows.height, 100):
@@ -54,3 +54,13 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
     unknown = frame[columns.value].is_null()
     frame = frame.with_columns(pl.when(unknown).then(np.inf).otherwise(pl.col(spread)).alias(spread))
     return replace(table, frame=frame, rows=np.concatenate([table.rows, np.zeros(frame.height - table.rows.size, int)]))
+
+
+def _all_labels(schema: Schema, variable: str, labels: pl.Series) -> pl.Series:
+    """All of the variable, or of its recode, of which some are given; these where none has them."""
+    axis = schema.names.index(variable)
+    for factor in (variable, *(recode.name for recode in schema.recodes if recode.axis == axis)):
+        own = list(schema.labels_of(factor))
+        if labels.is_in(own).all():
+            return pl.Series(labels.name, own, dtype=pl.String)
+    return labels
