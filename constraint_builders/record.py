@@ -64,7 +64,7 @@ class Record(Measured):
         return None
 
     def check_vector(self, y: Float) -> None:
-        """As of `Measured`; and for values that no count leads to, by the law of the noise."""
+        """As of `Measured`, of (n,) or (n, K); and for values that no count leads to, by the law of the noise."""
         super().check_vector(y)
         refuse_impossible(self, y)
 

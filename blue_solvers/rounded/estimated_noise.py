@@ -253,7 +253,7 @@ def _slopes(
 def _relative_errors(
     P: BlueOperator, group: Index, noisy: Flags, estimated: Flags, draws: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Standard errors of the logarithms of the estimated factors, by simulation at these."""
+    """Standard errors, (K,), of the logarithms of the estimated factors, by simulation at these."""
     problem, slopes = P.problem, _slopes(P, group, noisy, estimated, draws, rng)
     if problem.noise.law == "gaussian":
         return np.sqrt(2 * np.diag(slopes))

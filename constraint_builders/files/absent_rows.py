@@ -39,7 +39,7 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
         axes = [rows.select(grouped).unique(), *([rows.select(places[1:]).unique()] if places[1:] else [])]
         for variable, name in columns.variables.items():
             own = rows[name].drop_nulls().unique(maintain_order=True)
-            if schema is not None:
+            if schema:
                 own = _all_labels(schema, variable, own)
             elif (own != SUMMED_OUT).all():
                 own = labels[name].filter(labels[name] != SUMMED_OUT).drop_nulls().unique(maintain_order=True)

@@ -145,7 +145,7 @@ class CellKey(PublishedCount):
         return np.where(counts < size, counts, turn).astype(np.intp)
 
     def log_probability(self, figures: Float, counts: Float) -> Float:
-        """Of the change from n to y in the row of n."""
+        """Of the change from n to y, (...), in the row of n."""
         change = np.asarray(figures - counts - self.smallest)
         usable = (change >= 0) & (change < self.probabilities.shape[1]) & (change == np.rint(change))
         usable &= (counts >= 0) & (counts == np.rint(counts))
@@ -154,7 +154,7 @@ class CellKey(PublishedCount):
         return np.where(usable, found, -np.inf)
 
     def limits(self, figures: ArrayLike) -> tuple[Float, Float]:
-        """The least and largest count among those that a change leads from."""
+        """The least and largest count, (...), among those that a change leads from."""
         values = real_figures(figures)
         counts = values[..., None] - self.changes
         possible = np.isfinite(self.log_probability(values[..., None], counts))
@@ -169,11 +169,12 @@ class CellKey(PublishedCount):
         return values + self.smallest + (drawn >= reached).sum(axis=-1)
 
     def variance_at(self, counts: ArrayLike) -> Float:
-        """Of the row of every count."""
+        """Of the row of every count, (...)."""
         means = self.probabilities @ self.changes
         return (self.probabilities @ self.changes**2 - means**2)[self._rows(real_array(counts, "counts"))]
 
     def _log_probability(self, k: Float) -> Float:
+        """Of the changes of large counts, (...)."""
         place = np.clip(k - self.smallest, 0, self._of_large.size - 1).astype(np.intp)
         with np.errstate(divide="ignore"):
             return np.where(k - self.smallest == place, np.log(self._of_large[place]), -np.inf)

@@ -99,7 +99,7 @@ class PublishedCount(DiscreteLaw):
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:
-        """Whether there is any noise."""
+        """Whether there is any noise, (...)."""
         return (np.asarray(variance) > 0).astype(float)
 
     @abstractmethod
@@ -107,6 +107,7 @@ class PublishedCount(DiscreteLaw):
         """Independent y - n of the given shape."""
 
     def _draw(self, parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:  # type: ignore[override]
+        """Of some shape, 0 in rows whose parameter, (rows, 1), is."""
         return parameter * self._drawn(shape, rng)
 
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:

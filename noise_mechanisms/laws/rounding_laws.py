@@ -62,30 +62,30 @@ class RandomRounding(RoundingToBase):
         return 1 - (self.base**2 - 1) / (3 * self.base**2)
 
     def _log_probability(self, k: Float) -> Float:
-        """Of y - n = k: (b - |k|) / b^2."""
+        """Of y - n = k, (...): (b - |k|) / b^2."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(self.base - abs(k), 0.0) / self.base**2)
 
     def log_probability(self, figures: Float, counts: Float) -> Float:
-        """1 - |y - n| / b of multiples y, and of no other."""
+        """Of multiples y, (...), 1 - |y - n| / b, and of no other."""
         values, most = self._multiples(figures)
         with np.errstate(divide="ignore"):
             found = np.log(np.maximum(self.base - abs(values - counts), 0.0) / self.base)
         return np.where((most > 0) & (counts >= 0), found, -np.inf)
 
     def limits(self, figures: ArrayLike) -> tuple[Float, Float]:
-        """Y - b < n < y + b."""
+        """All n between y - b and y + b, (...)."""
         values, most = self._multiples(figures)
         return np.maximum(values - self.base + 1, 0.0), np.minimum(values + self.base - 1, most)
 
     def publish(self, counts: ArrayLike, rng: Seed = None) -> Float:
-        """Each count rounded by itself."""
+        """Each count, (...), rounded by itself."""
         values = whole_counts(counts)
         low = self.base * np.floor(values / self.base)
         return low + self.base * (np.random.default_rng(rng).random(values.shape) * self.base < values - low)
 
     def variance_at(self, counts: ArrayLike) -> Float:
-        """R (b - r)."""
+        """Of remainders r, (...): r (b - r)."""
         rest = np.mod(real_array(counts, "counts"), self.base)
         return rest * (self.base - rest)
 
@@ -130,26 +130,26 @@ class Rounding(RoundingToBase):
         return 1.0
 
     def _log_probability(self, k: Float) -> Float:
-        """1 / b of each y - n = k that there is."""
+        """Of each y - n = k, (...), that there is 1 / b."""
         below = (self.base - 1) // 2
         return np.where((k >= -below) & (k < self.base - below), -np.log(self.base), -np.inf)
 
     def log_probability(self, figures: Float, counts: Float) -> Float:
-        """0 of the figure that is published, of others -inf."""
+        """Of the figure that is published, (...), 0, of others -inf."""
         low, high = self.limits(figures)
         return np.where((counts >= low) & (counts <= high), 0.0, -np.inf)
 
     def limits(self, figures: ArrayLike) -> tuple[Float, Float]:
-        """All that are nearest, those halfway below included."""
+        """All that are nearest, (...), those halfway below included."""
         values, most = self._multiples(figures)
         return np.maximum(values - self.base // 2, 0.0), np.minimum(values + (self.base - 1) // 2, most)
 
     def publish(self, counts: ArrayLike, rng: Seed = None) -> Float:
-        """The nearest multiples; nothing is drawn."""
+        """The nearest multiples, (...); nothing is drawn."""
         return self.base * np.floor((whole_counts(counts) + self.base // 2) / self.base)
 
     def variance_at(self, counts: ArrayLike) -> Float:
-        """0: nothing is random."""
+        """Of all, (...), 0: nothing is random."""
         return np.zeros_like(real_array(counts, "counts"))
 
     def _drawn(self, shape: tuple[int, int], rng: np.random.Generator) -> Float:

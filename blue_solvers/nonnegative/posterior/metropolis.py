@@ -182,7 +182,7 @@ def metropolis_steps(
 
 
 def _listed(own: Float, place: float) -> float:
-    """See `Misfit.of`."""
+    """See `Misfit.of`, of its list, (k,)."""
     inside = min(max(place, 0.0), own.size - 1.0)
     return own[int(inside + 0.5)] + OUTSIDE * abs(place - inside)
 
