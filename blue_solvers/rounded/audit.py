@@ -36,7 +36,7 @@ class Audit:
     together : ndarray, (m,)
         The same from all figures.
     std_errors : ndarray, (m,)
-        Of the estimates from all figures.
+        Of the estimates from all figures; infinite where none tells a count.
     """
 
     problem: Problem
@@ -61,8 +61,8 @@ class Audit:
     def __str__(self) -> str:
         what, alone, together = self.worst(1)[0]
         return (
-            f"the best guess is right for {100 * self.together.mean():.0f} % of {self.together.size:,} counts, by their "
-            f"own figures for {100 * self.alone.mean():.0f} %; best of {what}: {100 * together:.0f} % "
+            f"the best guess is right for {100 * self.together.mean():.0f} % of {self.together.size:,} counts, by own "
+            f"figures alone for {100 * self.alone.mean():.0f} %; best of {what}: {100 * together:.0f} % "
             f"({100 * alone:.0f} %)"
         )
 
@@ -108,7 +108,7 @@ def audit(
     noisy = ~(problem.exact | problem.unmeasured)
     declared = np.where(noisy, law.variance / copies, problem.variances)
     P = blue(problem.with_variances(declared), solver)
-    variances, own = P.variances(), _own_variances(problem, declared)
+    variances, own = np.nan_to_num(P.variances(), nan=np.inf), _own_variances(problem, declared)
     known, published = variances <= 0, np.isfinite(own) & (own > 0)
     left = np.divide(1.0, variances, out=np.full_like(own, np.inf), where=~known)
     left -= np.where(published, 1 / np.where(published, own, 1.0), 0.0)
@@ -117,12 +117,13 @@ def audit(
     generator = np.random.default_rng(rng)
     together = np.where(known, 1.0, special.erf(0.5 / np.sqrt(2 * np.where(known, 1.0, variances))))
     alone = np.where(own == 0, 1.0, 0.0)
-    alone[published] = _chance(law, copies, np.inf, draws, generator)
+    by_own = _chance(law, copies, np.inf, draws, generator)
+    alone[published] = by_own
     classes = np.rint(np.log2(np.clip(beside, NEAR, FAR)) * CLASSES_A_DOUBLING)
     for number in np.unique(classes[published & ~known]):
         chosen = published & ~known & (classes == number)
         spread = 2.0 ** (number / CLASSES_A_DOUBLING)
-        together[chosen] = _chance(law, copies, np.inf if spread >= FAR / 1.1 else spread, draws, generator)
+        together[chosen] = by_own if spread >= FAR / 1.1 else _chance(law, copies, spread, draws, generator)
     return Audit(problem, alone, np.maximum(together, alone), np.sqrt(variances))
 
 

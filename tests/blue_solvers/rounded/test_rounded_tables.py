@@ -116,7 +116,7 @@ def test_estimates_are_the_best_of_the_variances_that_they_end_with(law: Publish
 
 
 def test_copies_are_figures_of_their_own() -> None:
-    """Seven of one table: estimates of a seventh of the variance, counts within the bounds of all, and their posterior."""
+    """Seven of one table: a seventh of the variance, counts within the bounds of all, and their posterior."""
     rng, law, truth = np.random.default_rng(2), RandomRounding(3), np.array([9.0, 4.0, 5.0])
     frames = [
         pl.DataFrame({"a": ["total", "x", "y"], "value": law.publish(truth, rng), "source": f"table {number}"})
