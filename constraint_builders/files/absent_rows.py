@@ -20,7 +20,7 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
     """The same with a row, without a value, for every cell of a table of which it has none.
 
     Cells are those of all levels that some row has, in every geounit of a geolevel of which the table has some row, and
-    of every source that has the table.
+    of every source that has it there.
 
     Parameters
     ----------
@@ -36,7 +36,9 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
     grouped = [columns.keys[key] for key in (TABLE, SOURCE) if key in columns.keys] + places[:1]
     found = [frame]
     for rows in labels.partition_by(grouped, maintain_order=True):
-        axes = [rows.select(grouped).unique(), *([rows.select(places[1:]).unique()] if places[1:] else [])]
+        axes = [rows.select(grouped).unique()]
+        if places:
+            axes.append(labels.filter(labels[places[0]] == rows[places[0]][0]).select(places[1:]).unique())
         for variable, name in columns.variables.items():
             own = rows[name].drop_nulls().unique(maintain_order=True)
             if schema:
