@@ -76,7 +76,7 @@ def common_law(laws: Sequence[NoiseLaw], law: LawOrName) -> LawOrName:
 def require_law(name: Any, what: str = "noise") -> LawOrName:
     """The name of a law, or a law, as it is; `ValueError` for anything else, with `what` it was given for."""
     if not isinstance(name, NoiseLaw) and (not isinstance(name, str) or name not in NOISE_LAWS):
-        raise ValueError(f"{what} must be a law, or one of {', '.join(NOISE_LAWS)}: got {shown(name)}")
+        raise ValueError(f"{what} must be one of {', '.join(NOISE_LAWS)}, or a law: got {shown(name)}")
     return name
 
 
