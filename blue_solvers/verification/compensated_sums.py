@@ -15,6 +15,7 @@ from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import CompiledLoop, compiled, has_numba
 
 FEW = 7  # cells of a row that are not worth lanes
+PART = 4096  # cells of a row that are at hand together, in a processor's cache
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
@@ -148,6 +149,8 @@ def add_up_in_numpy(
     steps : ndarray of int, (steps, 8)
         Of every block: where it starts, how far its rows are apart, how many rows and cells it has, where sums start,
         how far their rows are apart, and where rows are in `starts`, cells in `into`: -1 if each is its own area, cell.
+        If each row is its own area, -r instead of -1 says that r cells at a time follow one another in the area too:
+        `into` has the first of each r.
     starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
         The areas of every row, and by how much it counts there.
     into : ndarray of int
@@ -170,31 +173,39 @@ def add_up(
     cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
 ) -> None:
     """See `add_up_in_numpy`: cells are (1 or 2, S), steps (steps, 8), total (2, T)."""
-    both = cells.shape[0] > 1
-    for number in range(steps.shape[0]):
-        start, apart, rows, count, sums, wide, first, to = steps[number]
+    number = 0
+    while number < steps.shape[0]:
+        start, apart, rows, count, _, _, first, _ = steps[number]
+        end = _last_alike(steps, number)
         for row in range(rows):
             begin = start + row * apart
-            for k in range(
-                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-            ):
-                weight, end, i = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k), 0
-                if to < 0:
-                    for part in range(cells.shape[0]):
-                        given = cells[part, begin : begin + count]
-                        _add_alike(given, weight, total[0, end : end + count], total[1, end : end + count])
-                    continue
-                while i < count:
-                    j = into[to + i]
-                    high, low, last = total[0, end + j], total[1, end + j], min(i + TOGETHER, count)
-                    while i < last and into[to + i] == j:
-                        term, rest = _product(weight, cells[0, begin + i])
-                        if both:
-                            rest += weight * cells[1, begin + i]
-                        high, low = _add(high, low + rest, term)
-                        i += 1
-                    total[0, end + j] = high + low
-                    total[1, end + j] = low - (total[0, end + j] - high)
+            for cell in range(0, count, PART):  # while these are at hand
+                last = min(cell + PART, count)
+                for step in range(number, end):
+                    sums, wide, run, to = steps[step, 4], steps[step, 5], -steps[step, 6], steps[step, 7]
+                    for k in range(
+                        starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
+                    ):
+                        weight, place, i = weights[k] if first >= 0 else 1.0, sums, cell
+                        place += wide * (areas[k] if first >= 0 else k)
+                        while i < last and (to < 0 or run > 1):  # in lanes
+                            j, size = i, last - i
+                            if to >= 0:
+                                j, size = into[to + i // run] + i % run, min(run - i % run, size)
+                            _add_alike(cells, begin + i, weight, total, place + j, size)
+                            i += size
+                        while i < last:
+                            j = into[to + i]
+                            high, low, after = total[0, place + j], total[1, place + j], min(i + TOGETHER, last)
+                            while i < after and into[to + i] == j:
+                                term, rest = _product(weight, cells[0, begin + i])
+                                if cells.shape[0] > 1:
+                                    rest += weight * cells[1, begin + i]
+                                high, low = _add(high, low + rest, term)
+                                i += 1
+                            total[0, place + j] = high + low
+                            total[1, place + j] = low - (total[0, place + j] - high)
+        number = end
 
 
 def spread_out_in_numpy(
@@ -222,33 +233,53 @@ def spread_out(
     total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
 ) -> None:
     """See `spread_out_in_numpy`: total is (1 or 2, T), steps (steps, 8), cells (2, S)."""
-    both = total.shape[0] > 1
-    for number in range(steps.shape[0]):
-        start, apart, rows, count, sums, wide, first, to = steps[number]
+    number = 0
+    while number < steps.shape[0]:
+        start, apart, rows, count, _, _, first, _ = steps[number]
+        end = _last_alike(steps, number)
         for row in range(rows):
             begin = start + row * apart
-            for k in range(
-                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-            ):
-                weight, end = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k)
-                if to < 0 and count > FEW:
-                    for part in range(total.shape[0]):
-                        given = total[part, end : end + count]
-                        _add_alike(given, weight, cells[0, begin : begin + count], cells[1, begin : begin + count])
-                    continue
-                for i in range(count):
-                    j, own = end + (into[to + i] if to >= 0 else i), begin + i
-                    term, rest = _product(weight, total[0, j])
-                    if both:
-                        rest += weight * total[1, j]
-                    cells[0, own], cells[1, own] = _plus(cells[0, own], cells[1, own] + rest, term)
+            for cell in range(0, count, PART):  # while these are at hand
+                last = min(cell + PART, count)
+                for step in range(number, end):
+                    sums, wide, run, to = steps[step, 4], steps[step, 5], -steps[step, 6], steps[step, 7]
+                    for k in range(
+                        starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
+                    ):
+                        weight, place, i = weights[k] if first >= 0 else 1.0, sums, cell
+                        place += wide * (areas[k] if first >= 0 else k)
+                        while i < last and ((to < 0 and count > FEW) or run > 1):  # in lanes
+                            j, size = i, last - i
+                            if to >= 0:
+                                j, size = into[to + i // run] + i % run, min(run - i % run, size)
+                            _add_alike(total, place + j, weight, cells, begin + i, size)
+                            i += size
+                        for own in range(i, last):
+                            j, at = place + (into[to + own] if to >= 0 else own), begin + own
+                            term, rest = _product(weight, total[0, j])
+                            if total.shape[0] > 1:
+                                rest += weight * total[1, j]
+                            cells[0, at], cells[1, at] = _plus(cells[0, at], cells[1, at] + rest, term)
+        number = end
 
 
-def _add_alike(cells: Float, weight: float, total: Float, lost: Float) -> None:
-    """Add cells, (cells,), times a weight to sums and what they lose, (cells,) each."""
-    for i in range(cells.size):  # in lanes
-        term, rest = _product(weight, cells[i])
-        total[i], lost[i] = _plus(total[i], lost[i] + rest, term)
+def _last_alike(steps: Integers, number: int) -> int:
+    """The end of steps, (steps, 8), from one on, that are of the same rows, each in an area of its own."""
+    end = number + 1
+    while end < steps.shape[0] and steps[number, 6] < 0 and steps[end, 6] < 0:
+        if steps[end, 0] != steps[number, 0] or steps[end, 2] != steps[number, 2] or steps[end, 3] != steps[number, 3]:
+            break
+        end += 1
+    return end
+
+
+def _add_alike(cells: Float, begin: int, weight: float, total: Float, end: int, count: int) -> None:
+    """Add so many cells, of (1 or 2, S), times a weight to sums, of (2, T)."""
+    for part in range(cells.shape[0]):
+        given, high, low = cells[part, begin : begin + count], total[0, end : end + count], total[1, end : end + count]
+        for i in range(count):
+            term, rest = _product(weight, given[i])
+            high[i], low[i] = _plus(high[i], low[i] + rest, term)
 
 
 def _blocks(
@@ -261,7 +292,10 @@ def _blocks(
     area = np.arange(rows) if first < 0 else areas[own]
     begins = np.arange(rows + 1) if first < 0 else starts[first : first + rows + 1] - own.start
     members = _members(begins, area, np.ones(rows) if first < 0 else weights[own], int(area.max(initial=-1)) + 1)
-    number = np.arange(count) if to < 0 else into[to : to + count]
+    number = np.arange(count)
+    if to >= 0:
+        run = max(-first, 1)
+        number = np.add.outer(into[to : to + count // run], np.arange(run)).ravel()
     columns = _members(np.arange(count + 1), number, np.ones(count), int(number.max(initial=-1)) + 1)
     return block, _strided(total, sums, wide, *(matrix.shape[0] for matrix in (members, columns))), members, columns
 
@@ -270,6 +304,13 @@ def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Flo
     """A block of rows, (parts, rows, count), of cells, (parts, S), as a view."""
     part, cell = cells.strides
     return np.lib.stride_tricks.as_strided(cells[:, start:], (len(cells), rows, count), (part, cell * apart, cell))
+
+
+def run_of(into: Index) -> int:
+    """How many cells at a time follow one another where they are added too: 1 of few, which are not worth lanes."""
+    breaks = np.flatnonzero(np.diff(into) != 1) + 1
+    run = int(np.gcd.reduce(breaks, initial=into.size))
+    return run if run > FEW else 1
 
 
 class Reach(NamedTuple):
@@ -361,6 +402,11 @@ def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
     for own, part in zip(cells, columns, strict=True):
         found[:, part] = own
     return found
+
+
+def once(values: Float) -> Float:
+    """Numbers, (rows, cells), as (rows, 1) where those of a row are one, broadcast to all of them."""
+    return values if values.strides[-1] else values[:, :1]
 
 
 def finite(variance: Float) -> Float:

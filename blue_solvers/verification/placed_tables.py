@@ -22,6 +22,7 @@ from blue_solvers.verification.compensated_sums import (
     Reach,
     add_up,
     finite,
+    run_of,
     side_by_side,
     spread_out,
 )
@@ -223,22 +224,26 @@ class Level:
         both = (*self.level_tables, *self.helpers)
         self.others = sorted((own for own in both if own is not self.own[own.cover]), key=lambda own: own.table.size)
         self._starts, self._cells, steps, first = dict[int, int](), self.width, list[list[list[int]]](), 0
+        maps = list[Index]()
         for placed in reversed(self.others):
             columns, size, own = self.columns[placed.cover], placed.table.size, self._cells
             source, start, wide, count = 0, columns.start, self.width, columns.stop - columns.start
             if placed.through is not None:
                 source, start = self._starts[id(placed.through)], 0
                 wide = count = placed.through.table.size
+            run = run_of(placed.into)
             of_rows = [source, 0, 1, 0, own, 0, 0, 0]
-            steps.append([of_rows, [start, wide, 0, count, 0, size, -1, first if placed.into.size else -1]])
-            self._starts[id(placed)], self._cells, first = own, own + size, first + placed.into.size
-        self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
-        self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
+            steps.append([of_rows, [start, wide, 0, count, 0, size, -run, first if placed.into.size else -1]])
+            maps.append(placed.into[::run])
+            self._starts[id(placed)], self._cells, first = own, own + size, first + maps[-1].size
+        order = sorted(range(len(steps)), key=lambda i: steps[i][0][0] + steps[i][1][0])  # those of one table together
+        self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8)[order].transpose(1, 0, 2)
+        self._into = np.concatenate([NO_MAP, *maps])
         says = set[int]()  # tables of which residuals may say something, or of others that are summed from them
         for placed in self.others:
             if id(placed) in says or placed.combined is not None or np.isfinite(placed.variance).any():
                 says |= {id(placed), id(placed.through)}
-        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)
+        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)[order]
 
     @cached_property
     def exact(self) -> list[LevelTable]:
