@@ -6,7 +6,16 @@ from functools import cached_property
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import (
+    Cells,
+    Reach,
+    add,
+    finite,
+    once,
+    side_by_side,
+    spread,
+    sum_rounding,
+)
 from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
@@ -154,7 +163,12 @@ def lengths_of(cells: Cells) -> Float:
 
 def weighed(cells: Float, variance: Float) -> float:
     """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
+    variance, own, alike = once(variance), once(cells), 1
     if np.isfinite(variance).all():
+        if variance.shape[1] == 1:
+            alike = cells.shape[1] if own.shape[1] == 1 else 1
+            squares = np.square(own[:, 0]) if own.shape[1] == 1 else np.einsum("ij,ij->i", own, own)
+            return alike * float(np.einsum("i,i->", squares, variance[:, 0]))
         return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
     with np.errstate(invalid="ignore"):
         return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, once, plus, spread, sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
@@ -65,6 +65,7 @@ class MovedResiduals:
         self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
         self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
+        self._is_seldom_little = places.nest and len(places.levels) > 1 and self._leaves_cells > FEW
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
@@ -164,7 +165,7 @@ class MovedResiduals:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
         error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(variance))
+        self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
         self._drop(some, level, said, variance)
         return said, variance
 
@@ -195,7 +196,7 @@ class MovedResiduals:
         self.totals.has_empty |= some.empty.size > 0
         are_cells = some.margins is None and not self.cells.is_filled(number)
         said = self._look_at(level, some.rows, sums, are_cells, some.empty)
-        if self._leaves_cells <= MOST_KEPT:
+        if self._leaves_cells <= MOST_KEPT and (sums is None or self._is_seldom_little):
             self._kept[number] = said.copy()
         return said
 
@@ -222,8 +223,9 @@ class MovedResiduals:
                 before = self.totals.returned.get(level.name, 0.0)
                 self.totals.returned[level.name] = before + weighed(said[0], variance)
                 continue
-            lost = np.where(np.isinf(variance), said[0], 0.0)
-            if lost.any():  # where something else is known exactly rounding leaves what nothing takes
+            lost = np.isinf(once(variance))
+            if lost.any() and (lost := np.where(lost, said[0], 0.0)).any():
+                # where something else is known exactly rounding leaves what nothing takes
                 before = np.sqrt(self.totals.returned.get("", 0.0))
                 self.totals.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
                 said[0][lost != 0] = 0.0
@@ -263,8 +265,7 @@ class MovedResiduals:
         Tables that are known exactly come first, and then all.
         """
         levels = [number for number in range(first, len(self.places.levels)) if self._measured(number)]
-        is_seldom_little = levels and self.places.nest and self._leaves_cells > FEW
-        square = np.inf if is_seldom_little else self._left(careful=False)
+        square = np.inf if levels and self._is_seldom_little else self._left(careful=False)
         exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
