@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import PART
+from blue_solvers.verification.compensated_sums import FEW, PART
 from blue_solvers.verification.exact_combinations import ExactCombinations, finest_known, holds_whole_cells
 from blue_solvers.verification.placed_tables import TableAtLevel, added
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
@@ -98,7 +98,8 @@ def judge(
     wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1
     for i in range(rows.size):
         row, worst, lowest, first = rows[i], 0.0, np.inf, 0
-        if not wide and not tall and noise[0][row, 0] > 0 and noise[1][row, 0] > 0 and not empty.size:  # as below, alike
+        of_row = not wide and not tall and noise[0][row, 0] > 0 and noise[1][row, 0] > 0
+        if of_row and rho.shape[1] > FEW and not empty.size:  # as below, alike
             v, lowest, first, square, weighed = noise[0][row, 0], noise[1][row, 0], rho.shape[1], 0.0, 0.0
             x, y, high, low, own_rho = figures[0][row], figures[1][row], sums[0][i], sums[1][i], rho[i]
             for start in range(0, first, PART):

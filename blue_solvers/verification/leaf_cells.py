@@ -152,12 +152,16 @@ class LeafCells:
 
 def sizes_of(cells: Cells) -> Float:
     """Of all cells of a row together, (rows,)."""
+    if cells.shape[2] == 1:
+        return np.nan_to_num(abs(cells[0, :, 0]))
     found = np.einsum("ij->i", abs(cells[0]))
     return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
 
 
 def lengths_of(cells: Cells) -> Float:
     """Of rows, (rows,): no cell is larger."""
+    if cells.shape[2] == 1:
+        return abs(cells[0, :, 0])
     return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
 
 

@@ -16,7 +16,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, once, plus, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import (
+    NO_MAP,
+    Cells,
+    Reach,
+    add,
+    finite,
+    once,
+    plus,
+    spread,
+    sum_rounding,
+)
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
@@ -30,7 +40,7 @@ from blue_solvers.verification.placed_tables import (
     added,
 )
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, Index
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 ENOUGH = NEAR / 2  # when tables of leaves take no more of it
@@ -69,11 +79,12 @@ class MovedResiduals:
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
-        for number, (level, rows) in enumerate(zip(places.levels, self.places.inner, strict=True)):
-            total = self.cells.total[number]
+        for level, rows, here, total, error in zip(
+            places.levels, places.inner, places.here, self.cells.total, self.cells.error, strict=True
+        ):
             said = np.zeros(total.shape)
             if level.level_tables and rows.size:
-                said[:, rows] = self._look_at(level, rows, (total[:, rows], self.cells.error[number][rows]))
+                said[:, here] = self._look_at(level, rows, (total[:, here], error[here]))
             self._said.append(said)
 
     def finish(self) -> CertificateSums:
@@ -118,14 +129,16 @@ class MovedResiduals:
             high, low = (np.ascontiguousarray(half) for half in total)
             found = known.found, known.tables.setdefault(placed.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
-            weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
+            share = rho[0]
+            weighted = share if share.flags.c_contiguous else np.zeros(high.shape)
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
             if (given := self.figures.part(self.figures.rho, placed)) is not None:
                 known.found[5], weighted = rounded, given[rows]
             elif placed.combined is not None and self.figures.multipliers.size:
                 multipliers = self.figures.multipliers
                 known.found[5] += placed.combined.pull(weighted, multipliers, placed.variance[rows], rows)
-            rho[0] = weighted
+            if weighted is not share:
+                share[...] = weighted
             if sums is None:
                 continue
             if known.found[6]:
@@ -147,8 +160,11 @@ class MovedResiduals:
         if placed.combined is not None:
             self.totals.combined = added(self.totals.combined, placed.combined.sums(rows, x, off))
 
-    def _residuals(self, number: int) -> tuple[Cells, Float]:
-        """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part."""
+    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float]:
+        """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
+
+        If `sized`, it is worked out too what rounding may have added.
+        """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
         if told is not None:
@@ -157,33 +173,36 @@ class MovedResiduals:
             said, variance = self._own(number), level.variances(some.here)
         if some.above:
             said = np.ascontiguousarray(said)
-        sizes = (lengths_of(said) + self._hand_down(some.above, said))[:, None]
+        sizes = (lengths_of(said) if sized else np.zeros(some.rows.size)) + self._hand_down(some.above, said, sized)
+        sizes = sizes[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
-        error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
+        if sized:
+            error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
+            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
         self._drop(some, level, said, variance)
         return said, variance
 
-    def _hand_down(self, areas: dict[int, Reach], said: Cells) -> Float:
+    def _hand_down(self, areas: dict[int, Reach], said: Cells, sized: bool = True) -> Float:
         """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
         size = np.zeros(said.shape[1])
         for above, reach in areas.items():
             given, most = self._handed[above]
             spread(given, reach, said)
-            size += reach.sizes_in_leaves(most)
+            if sized:
+                size += reach.sizes_in_leaves(most)
         return size
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, sized: bool = True) -> None:
         """Work out what is said of all places with what is said of those above them."""
         self._handed = []
         for level, own in zip(self.places.levels, self._said, strict=True):
-            said, size = own.copy() if level.above else own, lengths_of(own)
-            self._handed.append((said, size + self._hand_down(level.above, said)))
+            said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
+            self._handed.append((said, size + self._hand_down(level.above, said, sized)))
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
@@ -236,7 +255,7 @@ class MovedResiduals:
         for number, level in enumerate(self.places.levels):
             for placed in level.level_tables:
                 if placed.key in self._put:
-                    self._leave(placed, self.places.inner[number], self._put[placed.key])
+                    self._leave(placed, self.places.here[number], self._put[placed.key])
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
@@ -264,9 +283,10 @@ class MovedResiduals:
 
         Tables that are known exactly come first, and then all.
         """
-        levels = [number for number in range(first, len(self.places.levels)) if self._measured(number)]
+        measured = self.places.measured
+        levels = [number for number in range(first, len(measured)) if measured[number]]
         square = np.inf if levels and self._is_seldom_little else self._left(careful=False)
-        exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
+        exact = [number for number in levels if not all(own.variance.all() for own in measured[number])]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
                 break
@@ -285,11 +305,6 @@ class MovedResiduals:
         least = max(NEAR * np.sqrt(self.totals.cells), MOST_BESIDE * np.sqrt(self.totals.apart))
         return bool(np.sqrt(square) <= least)
 
-    def _measured(self, number: int) -> list[LevelTable]:
-        """Tables of a level that were measured in places that are no leaves."""
-        level_tables, rows = self.places.levels[number].level_tables, self.places.inner[number]
-        return [placed for placed in level_tables if np.isfinite(placed.variance[rows]).any()]
-
     def _take_back(self, numbers: Sequence[int], free: bool) -> None:
         """Move to the tables of levels what the cells of their places have in common; if `free`, at no cost.
 
@@ -297,7 +312,7 @@ class MovedResiduals:
         """
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
-            rows, said = as_slice(self.places.inner[number]), self._said[number]
+            rows, said = self.places.here[number], self._said[number]
             taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
@@ -306,7 +321,7 @@ class MovedResiduals:
             mean, cost = (own[..., rows, :] for own in means[number])
             plus(mean, taken[number][0, rows])
             moved = -mean
-            for placed in self._measured(number):
+            for placed in self.places.measured[number]:
                 own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
                 share, _ = put_back(level, placed, own, mean, cost, known)
@@ -316,7 +331,8 @@ class MovedResiduals:
                 plus(moved, part)
             for part in moved:
                 plus(changed, part)
-            said[:, rows] = changed
+            if not isinstance(rows, slice):
+                said[:, rows] = changed
             taken[number][0, rows] += moved[0]
 
     def _means(self, numbers: Sequence[int], free: bool = False) -> dict[int, tuple[Cells, Float]]:
@@ -345,11 +361,11 @@ class MovedResiduals:
                 others[number][:, *place] = said[:, row[inside], column] / reach.weights[start]
                 lacking[number][0][place] = np.inf  # nothing else takes what is unmeasured
 
-        self._hand_on()
+        self._hand_on(sized=False)
         for i, some in enumerate(self.places.leaves):
             if some.reach.keys().isdisjoint(numbers):
                 continue
-            said, variance = self._residuals(i)
+            said, variance = self._residuals(i, sized=False)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)

@@ -394,6 +394,19 @@ class PlacedTables:
             inner[some.level][some.rows] = False
         return [np.flatnonzero(own) for own in inner]
 
+    @cached_property
+    def measured(self) -> list[list[LevelTable]]:
+        """By level the tables that were measured in places that are no leaves."""
+        return [
+            [placed for placed in level.level_tables if np.isfinite(placed.variance[rows]).any()]
+            for level, rows in zip(self.levels, self.inner, strict=True)
+        ]
+
+    @cached_property
+    def here(self) -> list[slice | Index]:
+        """By level these places, as a slice where they follow one another."""
+        return [as_slice(own) for own in self.inner]
+
     @property
     def level_tables(self) -> Iterator[LevelTable]:
         """Of all levels."""
