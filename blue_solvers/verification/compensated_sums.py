@@ -99,6 +99,24 @@ def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
         sums = cells[without : without + before * after].reshape((before, after))
         known = gaps[without : without + before * after].reshape((before, after))
         for b in range(before):
+            if levels == 2:
+                for i in range(after):  # in lanes
+                    high, low = _add(-sums[b, i], known[b, i], table[b, 0, i])
+                    high, low = _add(high, low - gap[b, 0, i], table[b, 1, i])
+                    mean = 0.5 * (high + (low - gap[b, 1, i]))
+                    gap[b, 0, i] += mean
+                    gap[b, 1, i] += mean
+                continue
+            if after < FEW:
+                for i in range(after):
+                    high, low = -sums[b, i], known[b, i]
+                    for level in range(levels):
+                        high, low = _add(high, low, table[b, level, i])
+                        low -= gap[b, level, i]
+                    mean = (high + low) / levels
+                    for level in range(levels):
+                        gap[b, level, i] += mean
+                continue
             for i in range(after):
                 total[i], lost[i] = -sums[b, i], known[b, i]
             for level in range(levels):
