@@ -191,39 +191,7 @@ def add_up(
     cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
 ) -> None:
     """See `add_up_in_numpy`: cells are (1 or 2, S), steps (steps, 8), total (2, T)."""
-    number = 0
-    while number < steps.shape[0]:
-        start, apart, rows, count, _, _, first, _ = steps[number]
-        end = _last_alike(steps, number)
-        for row in range(rows):
-            begin = start + row * apart
-            for cell in range(0, count, PART):  # while these are at hand
-                last = min(cell + PART, count)
-                for step in range(number, end):
-                    sums, wide, run, to = steps[step, 4], steps[step, 5], -steps[step, 6], steps[step, 7]
-                    for k in range(
-                        starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-                    ):
-                        weight, place, i = weights[k] if first >= 0 else 1.0, sums, cell
-                        place += wide * (areas[k] if first >= 0 else k)
-                        while i < last and (to < 0 or run > 1):  # in lanes
-                            j, size = i, last - i
-                            if to >= 0:
-                                j, size = into[to + i // run] + i % run, min(run - i % run, size)
-                            _add_alike(cells, begin + i, weight, total, place + j, size)
-                            i += size
-                        while i < last:
-                            j = into[to + i]
-                            high, low, after = total[0, place + j], total[1, place + j], min(i + TOGETHER, last)
-                            while i < after and into[to + i] == j:
-                                term, rest = _product(weight, cells[0, begin + i])
-                                if cells.shape[0] > 1:
-                                    rest += weight * cells[1, begin + i]
-                                high, low = _add(high, low + rest, term)
-                                i += 1
-                            total[0, place + j] = high + low
-                            total[1, place + j] = low - (total[0, place + j] - high)
-        number = end
+    _walk(cells, steps, starts, areas, weights, into, total, True)
 
 
 def spread_out_in_numpy(
@@ -251,7 +219,21 @@ def spread_out(
     total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
 ) -> None:
     """See `spread_out_in_numpy`: total is (1 or 2, T), steps (steps, 8), cells (2, S)."""
-    number = 0
+    _walk(total, steps, starts, areas, weights, into, cells, False)
+
+
+def _walk(
+    given: Float,
+    steps: Integers,
+    starts: Integers,
+    areas: Integers,
+    weights: Float,
+    into: Integers,
+    changed: Float,
+    up: bool,
+) -> None:
+    """Add given cells, (1 or 2, S), to sums, (2, T), or if not `up` sums to cells: `add_up`, and `spread_out`."""
+    number, both = 0, given.shape[0] > 1
     while number < steps.shape[0]:
         start, apart, rows, count, _, _, first, _ = steps[number]
         end = _last_alike(steps, number)
@@ -266,18 +248,30 @@ def spread_out(
                     ):
                         weight, place, i = weights[k] if first >= 0 else 1.0, sums, cell
                         place += wide * (areas[k] if first >= 0 else k)
-                        while i < last and ((to < 0 and count > FEW) or run > 1):  # in lanes
+                        while i < last and ((to < 0 and (up or count > FEW)) or run > 1):  # in lanes
                             j, size = i, last - i
                             if to >= 0:
                                 j, size = into[to + i // run] + i % run, min(run - i % run, size)
-                            _add_alike(total, place + j, weight, cells, begin + i, size)
+                            source, target = (begin + i, place + j) if up else (place + j, begin + i)
+                            _add_alike(given, source, weight, changed, target, size)
                             i += size
+                        while up and i < last:
+                            j = into[to + i]
+                            high, low, after = changed[0, place + j], changed[1, place + j], min(i + TOGETHER, last)
+                            while i < after and into[to + i] == j:
+                                term, rest = _product(weight, given[0, begin + i])
+                                if both:
+                                    rest += weight * given[1, begin + i]
+                                high, low = _add(high, low + rest, term)
+                                i += 1
+                            changed[0, place + j] = high + low
+                            changed[1, place + j] = low - (changed[0, place + j] - high)
                         for own in range(i, last):
-                            j, at = place + (into[to + own] if to >= 0 else own), begin + own
-                            term, rest = _product(weight, total[0, j])
-                            if total.shape[0] > 1:
-                                rest += weight * total[1, j]
-                            cells[0, at], cells[1, at] = _plus(cells[0, at], cells[1, at] + rest, term)
+                            source, at = place + (into[to + own] if to >= 0 else own), begin + own
+                            term, rest = _product(weight, given[0, source])
+                            if both:
+                                rest += weight * given[1, source]
+                            changed[0, at], changed[1, at] = _plus(changed[0, at], changed[1, at] + rest, term)
         number = end
 
 

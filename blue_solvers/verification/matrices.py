@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.problem_places import Claim, matrix_of_claims
@@ -23,6 +24,7 @@ from blue_solvers.verification.weighed_noise import (
     NotCertifiedError,
     WeighedNoise,
     in_standard_errors,
+    least_squares,
     require_time,
 )
 from constraint_builders import Problem
@@ -239,13 +241,21 @@ def _disagreement(listed: Listed, noise: WeighedNoise, free: FreeCounts, figures
 
     These are the nearest to what is claimed of measured cells, as near as a basis of what is free gives them.
     """
-    claimed, M, inverse, A = np.isfinite(figures), listed.M, listed.parts[1], listed.figures.astype(np.longdouble)
-    F, left, off = listed.F.astype(np.longdouble), np.where(claimed, figures, 0).astype(np.longdouble), listed.f
-    off = off.astype(np.longdouble)
-    for number in range(2 * REFINEMENTS):  # to counts that satisfy what is known exactly, after every other step
-        rho, _ = noise.weighted(left[: M.shape[0]].astype(float))
-        step = inverse @ off.astype(float) if number % 2 else free.R @ (free.R.T @ (M.T @ rho))
-        left, off = np.where(claimed, left - A @ step.astype(np.longdouble), 0), off - F @ step.astype(np.longdouble)
+    claimed, M, inverse = np.isfinite(figures), listed.M, listed.parts[1]
+    A, F = (own.astype(np.longdouble) for own in (listed.figures, listed.F))
+    left, off = np.where(claimed, figures, 0).astype(np.longdouble), listed.f.astype(np.longdouble)
+
+    def change(counts: Float) -> None:
+        """Move the counts, (N,), so."""
+        nonlocal left, off
+        moved = counts.astype(np.longdouble)
+        left, off = np.where(claimed, left - A @ moved, 0), off - F @ moved
+
+    for number in range(REFINEMENTS):
+        change(free.R @ (free.R.T @ (M.T @ noise.weighted(left[: M.shape[0]].astype(float))[0])))
+        change(inverse @ off.astype(float))
+        if number == 0 and (abs(left) > EXACT_TO * scale).any():  # perhaps of figures that nothing measured tells
+            change(least_squares(aslinearoperator(listed.figures[claimed]), left[claimed].astype(float)))
     most = max(int(np.diff(own.indptr).max(initial=0)) for own in (A, F))
     rounding, missed = 4 * EXTENDED * most * scale, abs(off).astype(float)
     if (missed > EXACT_TO * scale * listed.units).any():
