@@ -6,17 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import (
-    Cells,
-    Reach,
-    add,
-    finite,
-    once,
-    side_by_side,
-    spread,
-    sum_rounding,
-)
+from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
+from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, side_by_side, spread
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 

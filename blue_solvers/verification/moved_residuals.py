@@ -16,17 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
-from blue_solvers.verification.compensated_sums import (
-    NO_MAP,
-    Cells,
-    Reach,
-    add,
-    finite,
-    once,
-    plus,
-    spread,
-    sum_rounding,
-)
+from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
@@ -39,6 +29,7 @@ from blue_solvers.verification.placed_tables import (
     PlacedTables,
     added,
 )
+from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, once, plus, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 

@@ -5,7 +5,7 @@ A spine is the case where areas nest; a part of one is a spine whose leaves may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -15,17 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import (
-    NO_MAP,
-    NO_WEIGHTS,
-    Cells,
-    Reach,
-    add_up,
-    finite,
-    run_of,
-    side_by_side,
-    spread_out,
-)
+from blue_solvers.verification.compensated_sums import add_up, spread_out
+from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, finite, run_of, side_by_side
 from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
@@ -251,11 +242,6 @@ class Level:
         return [placed for placed in self.level_tables if not placed.variance.all()]
 
     @cached_property
-    def is_exact(self) -> Flags:
-        """Of which places all of some table is known exactly, (rows,)."""
-        return np.any([np.zeros(self.rows), *((own.variance == 0).all(axis=1) for own in self.exact)], axis=0)
-
-    @cached_property
     def noisy(self) -> list[LevelTable]:
         """Those that were measured with noise in some place, whose figures have most rounding beside it first."""
         found = [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
@@ -321,16 +307,6 @@ class ChildSummary:
     total: NDArray[np.float64 | np.longdouble]
     error: Float
     known: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of_all(cls, below: Sequence[ChildSummary]) -> ChildSummary:
-        """Of several roots."""
-        return cls(
-            np.concatenate([own.share for own in below]),
-            np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
-            np.concatenate([own.total.astype(np.longdouble) for own in below]),
-            np.concatenate([own.error for own in below]),
-        )
 
 
 @dataclass
