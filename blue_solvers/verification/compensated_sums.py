@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.verification.weighed_noise import EXTENDED, ROUNDING
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled, has_numba
 
@@ -317,8 +318,8 @@ def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Flo
 def sum_rounding(count: int, width: int) -> float:
     """By how much a sum over so many rows and cells is off, beside the sum of sizes of all that is added."""
     if has_numba():
-        return 4 * float(np.finfo(np.float64).eps) ** 2 * ((count + 4) * (width + 4) + TOGETHER**2)
-    return float(np.finfo(np.longdouble).eps) * (RUN + count / RUN + width + 8) + 2.0**-106
+        return 4 * ROUNDING**2 * ((count + 4) * (width + 4) + TOGETHER**2)
+    return EXTENDED * (RUN + count / RUN + width + 8) + 2.0**-106
 
 
 def _members(starts: Integers, areas: Integers, weights: Float, count: int) -> sparse.csr_array:

@@ -18,6 +18,7 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.problem_places import Claim, matrix_of_claims
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
+    EXTENDED,
     REFINEMENTS,
     ROUNDING,
     DisprovedError,
@@ -30,7 +31,6 @@ from blue_solvers.verification.weighed_noise import (
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 
-EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts
 MOST_FIGURES = 4_000_000  # times counts
 MOST_COUNTS = 2_000  # where something is known exactly

@@ -318,10 +318,8 @@ class MovedResiduals:
                 share, _ = put_back(level, placed, own, mean, cost, known)
                 self._put[placed.key] = share if known is None else known + share
             changed = said[:, rows]
-            for part in mean:
-                plus(moved, part)
-            for part in moved:
-                plus(changed, part)
+            plus(moved, mean)
+            plus(changed, moved)
             if not isinstance(rows, slice):
                 said[:, rows] = changed
             taken[number][0, rows] += moved[0]
@@ -346,6 +344,8 @@ class MovedResiduals:
                 add((noise * said[0])[None], reach, totals[number])
                 if is_new:
                     add(noise[None], reach.to_power(2), squares[number])
+                if not row.size:
+                    continue
                 inside = np.diff(reach.starts)[row] > 0
                 start, column = reach.starts[row[inside]], cell[inside]
                 place = reach.areas[start], reach.into[column] if reach.into.size else column

@@ -17,14 +17,13 @@ from scipy import sparse
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import add_up, spread_out
 from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, finite, run_of, side_by_side
-from blue_solvers.verification.weighed_noise import ROUNDING
+from blue_solvers.verification.weighed_noise import EXTENDED, ROUNDING
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
 from constraint_builders.description.table import Table
 
 TableAtLevel = tuple[int, Table]
 NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
-EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 
 
 @dataclass(frozen=True)
@@ -107,13 +106,13 @@ class CombinedCells:
         """Combinations of figures, off by so much, what they may be off by, and their size, (k, 3)."""
         weights = self.among(here, x.shape[1]).astype(np.longdouble)
         values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
-        return np.stack([values, (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel(), sizes], axis=1)
+        return np.stack([values, 2 * (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel(), sizes], axis=1)
 
 
 def added(one: Long, two: Long) -> Long:
     """Shares of combinations, (k, 3), or (1, 3) of none, put together."""
     found: Long = one + two
-    found[:, 1] += EXTENDED * found[:, 2]
+    found[:, 1] += 2 * EXTENDED * found[:, 2]
     return found
 
 
@@ -261,12 +260,14 @@ class Level:
 
     def sum_up(self, vector: Cells, rows: int) -> None:
         """Every other table in a vector, (2, rows * cells), as sums of those that hold them."""
-        add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+        if self.others:
+            add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
-        steps = self.steps(rows)[self._says][::-1].copy()
-        spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+        if self._says.any():
+            steps = self.steps(rows)[self._says][::-1].copy()
+            spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""

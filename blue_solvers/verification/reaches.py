@@ -7,12 +7,13 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import FEW, add_up, spread_out
+from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import CompiledLoop, has_numba
 
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
+WORTH_A_LOOP = 2_000  # cells that are added: a loop is called for fewer in as long a time as numpy takes
 Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
 Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts, areas, weights, into
 
@@ -89,12 +90,15 @@ def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> N
 
 
 def plus(said: Cells, term: Float) -> None:
-    """Add a term, (rows, cells), to cells, in one double or two (Knuth's two-sum)."""
+    """Add a term, (rows, cells), or to two doubles such cells, to cells, in one double or two (Knuth's two-sum)."""
     if len(said) == 1:
         said += term
+    elif term.size < WORTH_A_LOOP:
+        for part in term if term.ndim == 3 else term[None]:
+            said[0], said[1] = _add(said[0], said[1], part)
     else:
         lists = np.array([[0, 0, 1, said[0].size, 0, 0, -1, -1]]), NO_MAP, NO_MAP, NO_WEIGHTS, NO_MAP
-        _pass(add_up, np.broadcast_to(term, said.shape[1:])[None], said, lists)
+        _pass(add_up, term if term.ndim == 3 else term[None], said, lists)
 
 
 def summed(into: Index, size: int, cells: Cells) -> Cells:

@@ -35,6 +35,7 @@ from blue_solvers.verification.compensated_sums import spread_gaps, tables_of_st
 from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
+    EXTENDED,
     ROUNDING,
     DisprovedError,
     NotCertifiedError,
@@ -48,7 +49,6 @@ from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map
 
 RUN, LARGE = 2**17, 2**11  # cells of tables worked on at a time, and of one that is worked on alone
-EXTENDED = float(np.finfo(np.longdouble).eps)
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
