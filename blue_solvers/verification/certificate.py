@@ -311,7 +311,7 @@ def _wanted(problem: Problem, desired: ArrayLike) -> Float:
     if not problem.is_tabular:
         raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
     vector = numbers_over(problem.desired, desired, "desired")
-    if np.isinf(vector).any():
+    if not np.isfinite(np.vdot(vector, vector)) and np.isinf(vector).any():
         where = problem.desired.describe(int(np.isinf(vector).argmax()))
         raise ValueError(f"{where} of desired is infinite: give a number, or NaN where nothing is claimed")
     return vector

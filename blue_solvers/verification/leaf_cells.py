@@ -9,7 +9,7 @@ import numpy as np
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, side_by_side, spread
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
+from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
 
@@ -146,7 +146,8 @@ def sizes_of(cells: Cells) -> Float:
     """Of all cells of a row together, (rows,)."""
     if cells.shape[2] == 1:
         return np.nan_to_num(abs(cells[0, :, 0]))
-    found = np.einsum("ij->i", abs(cells[0]))
+    pieces = (abs(cells[0, :, start : start + PIECE]) for start in range(0, cells.shape[2], PIECE))
+    found = sum((np.einsum("ij->i", own) for own in pieces), np.zeros(cells.shape[1]))
     return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
 
 
