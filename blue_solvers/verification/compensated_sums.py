@@ -88,7 +88,6 @@ def spread_gaps_in_numpy(cells: Float, gaps: Float, steps: Integers) -> None:
 @compiled(reference=spread_gaps_in_numpy)
 def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
     """See `spread_gaps_in_numpy`: cells and gaps are (S,), steps (rows, 5)."""
-    total, lost = np.zeros((2, steps[:, 4].max() if steps.size else 0))
     for row in range(steps.shape[0]):
         start, without, before, levels, after = steps[row]
         table = cells[start : start + before * levels * after].reshape((before, levels, after))
@@ -96,35 +95,14 @@ def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
         sums = cells[without : without + before * after].reshape((before, after))
         known = gaps[without : without + before * after].reshape((before, after))
         for b in range(before):
-            if levels == 2:
-                for i in range(after):  # in lanes
-                    high, low = _add(-sums[b, i], known[b, i], table[b, 0, i])
-                    high, low = _add(high, low - gap[b, 0, i], table[b, 1, i])
-                    mean = 0.5 * (high + (low - gap[b, 1, i]))
-                    gap[b, 0, i] += mean
-                    gap[b, 1, i] += mean
-                continue
-            if after < FEW:
-                for i in range(after):
-                    high, low = -sums[b, i], known[b, i]
-                    for level in range(levels):
-                        high, low = _add(high, low, table[b, level, i])
-                        low -= gap[b, level, i]
-                    mean = (high + low) / levels
-                    for level in range(levels):
-                        gap[b, level, i] += mean
-                continue
             for i in range(after):
-                total[i], lost[i] = -sums[b, i], known[b, i]
-            for level in range(levels):
-                for i in range(after):  # in lanes
-                    total[i], lost[i] = _add(total[i], lost[i], table[b, level, i])
-                    lost[i] -= gap[b, level, i]
-            for i in range(after):
-                total[i] = (total[i] + lost[i]) / levels
-            for level in range(levels):
-                for i in range(after):
-                    gap[b, level, i] += total[i]
+                total, lost = -sums[b, i], known[b, i]
+                for level in range(levels):
+                    total, lost = _add(total, lost, table[b, level, i])
+                    lost -= gap[b, level, i]
+                mean = (total + lost) / levels
+                for level in range(levels):
+                    gap[b, level, i] += mean
 
 
 def _sum(table: Float, first: Float) -> Float:

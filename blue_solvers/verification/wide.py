@@ -48,7 +48,7 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map
 
-RUN, LARGE = 2**17, 2**11  # cells of tables worked on at a time, and of one that is worked on alone
+RUN, LARGE = 2**15, 2**11  # cells of tables worked on at a time, and of one that is worked on alone
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
