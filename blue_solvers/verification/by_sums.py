@@ -13,7 +13,7 @@ from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
-from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
+from blue_solvers.verification.problem_places import Claim, holds_all, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Schema
@@ -37,6 +37,7 @@ class ProblemToProve:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._places: dict[tuple[tuple[int, ...], bytes], PlacedTables] = {}
+        self._holding: dict[tuple[int, ...], bool] = {}
 
     @cached_property
     def noise(self) -> WeighedNoise:
@@ -50,6 +51,13 @@ class ProblemToProve:
             return Separated(self.problem, self.noise)
         except NotCertifiedError:
             return None
+
+    def holds_all(self, made: Sequence[Claim]) -> bool:
+        """Whether tables of every geolevel hold all others, and claims of these tables."""
+        key = tuple(claim.index for claim in made)
+        if key not in self._holding:
+            self._holding[key] = holds_all(self.problem, made) is not None
+        return self._holding[key]
 
     @cached_property
     def twins(self) -> list[slice | None]:

@@ -114,10 +114,12 @@ class MovedResiduals:
         known = self.totals if sums is not None else CertificateSums()  # judged once
         for placed in filter(lambda placed: placed.key, level.level_tables):
             own = placed is level.own[placed.cover]
-            here = np.ascontiguousarray(empty[:, level.columns[placed.cover]] if own and empty.size else NONE_EMPTY)
-            total, rho = (level.of(placed, cells, count) for cells in (vector, said))
+            here = NONE_EMPTY
+            if own and empty.size:
+                here = np.ascontiguousarray(empty[:, level.columns[placed.cover]])
+            total, rho = level.of(placed, vector, count), level.of(placed, said, count)
             figures, noise = self.figures.of(placed), (placed.variance, placed.least)
-            high, low = (np.ascontiguousarray(half) for half in total)
+            high, low = np.ascontiguousarray(total[0]), np.ascontiguousarray(total[1])
             found = known.found, known.tables.setdefault(placed.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
             share = rho[0]
@@ -224,7 +226,8 @@ class MovedResiduals:
             self.figures.left[:] = 0.0
         self._hand_on()
         for number, some in enumerate(self.places.leaves):
-            require_time()
+            if number or careful:  # of few cells to ask takes a tenth of the proof
+                require_time()
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
             if careful:

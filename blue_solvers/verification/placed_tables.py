@@ -60,8 +60,8 @@ class Figures:
 
     def of(self, placed: LevelTable) -> tuple[Float, Float]:
         """What is claimed and was measured of a table in all places."""
-        x, y = (read_only(np.ascontiguousarray(own[:], dtype=float)) for own in self.tables[placed.key])
-        return x, y  # both read-only, as variances are, so that kernels are compiled once
+        x, y = self.tables[placed.key]  # both read-only, as variances are, so that kernels are compiled once
+        return read_only(np.ascontiguousarray(x[:], dtype=float)), read_only(np.ascontiguousarray(y[:], dtype=float))
 
     @staticmethod
     def part(vector: Float | None, placed: LevelTable) -> Float | None:
