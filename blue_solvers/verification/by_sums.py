@@ -13,7 +13,7 @@ from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
-from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
+from blue_solvers.verification.problem_places import Claim, holds_all, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Schema
@@ -37,6 +37,7 @@ class ProblemToProve:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._places: dict[tuple[tuple[int, ...], bytes], PlacedTables] = {}
+        self._holding: dict[tuple[int, ...], bool] = {}
 
     @cached_property
     def noise(self) -> WeighedNoise:
@@ -50,6 +51,13 @@ class ProblemToProve:
             return Separated(self.problem, self.noise)
         except NotCertifiedError:
             return None
+
+    def holds_all(self, made: Sequence[Claim]) -> bool:
+        """Whether tables of every geolevel hold all others, and claims of these tables."""
+        key = tuple(claim.index for claim in made)
+        if key not in self._holding:
+            self._holding[key] = holds_all(self.problem, made) is not None
+        return self._holding[key]
 
     @cached_property
     def twins(self) -> list[slice | None]:
@@ -98,11 +106,13 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     schema, has_equalities, is_correlated = problem.domain.schema, problem.has_equalities, problem.is_correlated
     if has_equalities and problem.areas is None and is_correlated:
         raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
-    places, figures = posed.places(made, x), np.concatenate([x, *(claim.figures for claim in made)]) if made else x
-    tables = {}
+    places, tables = posed.places(made, x), dict[str, tuple[Float, Float]]()
+    claimed = {f"claim {claim.index}": claim.figures for claim in made}
     for placed in places.level_tables:
-        own = figures[placed.place].reshape(-1, placed.table.size)
-        tables[placed.key] = own, y[placed.place].reshape(own.shape) if placed.place.stop <= y.size else own
+        own = claimed.get(placed.key)
+        value = x[placed.place] if own is None else own
+        measured = y[placed.place] if own is None else own
+        tables[placed.key] = value.reshape(-1, placed.table.size), measured.reshape(-1, placed.table.size)
     by_combinations = places.nest or not (problem.exact.any() or problem.has_zeros or has_equalities)
     if by_combinations and not has_equalities and not is_correlated:
         sums = MovedResiduals(places, Figures(tables)).finish()
@@ -120,7 +130,8 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
     remains = np.zeros(y.size) if is_correlated else None
-    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains), 0 if by_combinations else figures.size)
+    size = 0 if by_combinations else x.size + sum(own.size for own in claimed.values())
+    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains), size)
     sums = proof.finish()
     left = sums.all_left() + off
     if remains is not None:
@@ -128,7 +139,7 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     if known is None or by_combinations:
         combinations = ExactCombinations.of(problem, places, places.tables) if has_equalities else None
         return sums.bound(places.tables, schema, left, combinations), sums.violation
-    scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
+    scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (x, y, *claimed.values()))
     apart = _disagreement(noise, known, proof, scale)
     return left + float(np.sqrt(sums.found[5]) + np.sqrt(sums.apart)) + apart, sums.violation
 

@@ -231,7 +231,7 @@ def _bounded_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[C
     Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
     """
     problem = posed.problem
-    by_cells = problem.has_only_tables and posed.is_for_cells and holds_all(problem, made)
+    by_cells = problem.has_only_tables and posed.is_for_cells and posed.holds_all(made)
     if not problem.has_only_tables or by_cells or posed.contrasts is None:
         return certify_by_sums(posed, y, x, made)
     found = certify_wide(problem, posed.noise, posed.contrasts, y, x, made)
@@ -311,7 +311,7 @@ def _wanted(problem: Problem, desired: ArrayLike) -> Float:
     if not problem.is_tabular:
         raise ValueError("a problem without tables has no desired cells but the observed ones: leave out `desired`")
     vector = numbers_over(problem.desired, desired, "desired")
-    if np.isinf(vector).any():
+    if not np.isfinite(np.vdot(vector, vector)) and np.isinf(vector).any():
         where = problem.desired.describe(int(np.isinf(vector).argmax()))
         raise ValueError(f"{where} of desired is infinite: give a number, or NaN where nothing is claimed")
     return vector

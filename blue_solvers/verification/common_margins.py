@@ -18,7 +18,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from blue_solvers.verification.compensated_sums import Cells, plus, sum_rounding, summed
+from blue_solvers.verification.compensated_sums import sum_rounding
+from blue_solvers.verification.reaches import Cells, plus, summed
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index

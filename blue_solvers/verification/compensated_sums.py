@@ -5,21 +5,19 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float, Index, Integers
-from constraint_builders.compiled import CompiledLoop, compiled, has_numba
+from blue_solvers.verification.weighed_noise import EXTENDED, ROUNDING
+from constraint_builders.arrays import Float, Integers
+from constraint_builders.compiled import compiled, has_numba
 
 FEW = 7  # cells of a row that are not worth lanes
+PART = 4096  # cells of a row that are at hand together, in a processor's cache
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
-NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
-NO_WEIGHTS = np.zeros(0)
-Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
-Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts, areas, weights, into
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
@@ -90,7 +88,6 @@ def spread_gaps_in_numpy(cells: Float, gaps: Float, steps: Integers) -> None:
 @compiled(reference=spread_gaps_in_numpy)
 def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
     """See `spread_gaps_in_numpy`: cells and gaps are (S,), steps (rows, 5)."""
-    total, lost = np.zeros((2, steps[:, 4].max() if steps.size else 0))
     for row in range(steps.shape[0]):
         start, without, before, levels, after = steps[row]
         table = cells[start : start + before * levels * after].reshape((before, levels, after))
@@ -99,16 +96,13 @@ def spread_gaps(cells: Float, gaps: Float, steps: Integers) -> None:
         known = gaps[without : without + before * after].reshape((before, after))
         for b in range(before):
             for i in range(after):
-                total[i], lost[i] = -sums[b, i], known[b, i]
-            for level in range(levels):
-                for i in range(after):  # in lanes
-                    total[i], lost[i] = _add(total[i], lost[i], table[b, level, i])
-                    lost[i] -= gap[b, level, i]
-            for i in range(after):
-                total[i] = (total[i] + lost[i]) / levels
-            for level in range(levels):
-                for i in range(after):
-                    gap[b, level, i] += total[i]
+                total, lost = -sums[b, i], known[b, i]
+                for level in range(levels):
+                    total, lost = _add(total, lost, table[b, level, i])
+                    lost -= gap[b, level, i]
+                mean = (total + lost) / levels
+                for level in range(levels):
+                    gap[b, level, i] += mean
 
 
 def _sum(table: Float, first: Float) -> Float:
@@ -148,6 +142,8 @@ def add_up_in_numpy(
     steps : ndarray of int, (steps, 8)
         Of every block: where it starts, how far its rows are apart, how many rows and cells it has, where sums start,
         how far their rows are apart, and where rows are in `starts`, cells in `into`: -1 if each is its own area, cell.
+        If each row is its own area, -r instead of -1 says that r cells at a time follow one another in the area too:
+        `into` has the first of each r.
     starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
         The areas of every row, and by how much it counts there.
     into : ndarray of int
@@ -170,31 +166,7 @@ def add_up(
     cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
 ) -> None:
     """See `add_up_in_numpy`: cells are (1 or 2, S), steps (steps, 8), total (2, T)."""
-    both = cells.shape[0] > 1
-    for number in range(steps.shape[0]):
-        start, apart, rows, count, sums, wide, first, to = steps[number]
-        for row in range(rows):
-            begin = start + row * apart
-            for k in range(
-                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-            ):
-                weight, end, i = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k), 0
-                if to < 0:
-                    for part in range(cells.shape[0]):
-                        given = cells[part, begin : begin + count]
-                        _add_alike(given, weight, total[0, end : end + count], total[1, end : end + count])
-                    continue
-                while i < count:
-                    j = into[to + i]
-                    high, low, last = total[0, end + j], total[1, end + j], min(i + TOGETHER, count)
-                    while i < last and into[to + i] == j:
-                        term, rest = _product(weight, cells[0, begin + i])
-                        if both:
-                            rest += weight * cells[1, begin + i]
-                        high, low = _add(high, low + rest, term)
-                        i += 1
-                    total[0, end + j] = high + low
-                    total[1, end + j] = low - (total[0, end + j] - high)
+    _walk(cells, steps, starts, areas, weights, into, total, True)
 
 
 def spread_out_in_numpy(
@@ -222,33 +194,79 @@ def spread_out(
     total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
 ) -> None:
     """See `spread_out_in_numpy`: total is (1 or 2, T), steps (steps, 8), cells (2, S)."""
-    both = total.shape[0] > 1
-    for number in range(steps.shape[0]):
-        start, apart, rows, count, sums, wide, first, to = steps[number]
+    _walk(total, steps, starts, areas, weights, into, cells, False)
+
+
+def _walk(
+    given: Float,
+    steps: Integers,
+    starts: Integers,
+    areas: Integers,
+    weights: Float,
+    into: Integers,
+    changed: Float,
+    up: bool,
+) -> None:
+    """Add given cells, (1 or 2, S), to sums, (2, T), or if not `up` sums to cells: `add_up`, and `spread_out`."""
+    number, both = 0, given.shape[0] > 1
+    while number < steps.shape[0]:
+        start, apart, rows, count, _, _, first, _ = steps[number]
+        end = _last_alike(steps, number)
         for row in range(rows):
             begin = start + row * apart
-            for k in range(
-                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-            ):
-                weight, end = weights[k] if first >= 0 else 1.0, sums + wide * (areas[k] if first >= 0 else k)
-                if to < 0 and count > FEW:
-                    for part in range(total.shape[0]):
-                        given = total[part, end : end + count]
-                        _add_alike(given, weight, cells[0, begin : begin + count], cells[1, begin : begin + count])
-                    continue
-                for i in range(count):
-                    j, own = end + (into[to + i] if to >= 0 else i), begin + i
-                    term, rest = _product(weight, total[0, j])
-                    if both:
-                        rest += weight * total[1, j]
-                    cells[0, own], cells[1, own] = _plus(cells[0, own], cells[1, own] + rest, term)
+            for cell in range(0, count, PART):  # while these are at hand
+                last = min(cell + PART, count)
+                for step in range(number, end):
+                    sums, wide, run, to = steps[step, 4], steps[step, 5], -steps[step, 6], steps[step, 7]
+                    for k in range(
+                        starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
+                    ):
+                        weight, place, i = weights[k] if first >= 0 else 1.0, sums, cell
+                        place += wide * (areas[k] if first >= 0 else k)
+                        while i < last and ((to < 0 and (up or count > FEW)) or run > 1):  # in lanes
+                            j, size = i, last - i
+                            if to >= 0:
+                                j, size = into[to + i // run] + i % run, min(run - i % run, size)
+                            source, target = (begin + i, place + j) if up else (place + j, begin + i)
+                            _add_alike(given, source, weight, changed, target, size)
+                            i += size
+                        while up and i < last:
+                            j = into[to + i]
+                            high, low, after = changed[0, place + j], changed[1, place + j], min(i + TOGETHER, last)
+                            while i < after and into[to + i] == j:
+                                term, rest = _product(weight, given[0, begin + i])
+                                if both:
+                                    rest += weight * given[1, begin + i]
+                                high, low = _add(high, low + rest, term)
+                                i += 1
+                            changed[0, place + j] = high + low
+                            changed[1, place + j] = low - (changed[0, place + j] - high)
+                        for own in range(i, last):
+                            source, at = place + (into[to + own] if to >= 0 else own), begin + own
+                            term, rest = _product(weight, given[0, source])
+                            if both:
+                                rest += weight * given[1, source]
+                            changed[0, at], changed[1, at] = _plus(changed[0, at], changed[1, at] + rest, term)
+        number = end
 
 
-def _add_alike(cells: Float, weight: float, total: Float, lost: Float) -> None:
-    """Add cells, (cells,), times a weight to sums and what they lose, (cells,) each."""
-    for i in range(cells.size):  # in lanes
-        term, rest = _product(weight, cells[i])
-        total[i], lost[i] = _plus(total[i], lost[i] + rest, term)
+def _last_alike(steps: Integers, number: int) -> int:
+    """The end of steps, (steps, 8), from one on, that are of the same rows, each in an area of its own."""
+    end = number + 1
+    while end < steps.shape[0] and steps[number, 6] < 0 and steps[end, 6] < 0:
+        if steps[end, 0] != steps[number, 0] or steps[end, 2] != steps[number, 2] or steps[end, 3] != steps[number, 3]:
+            break
+        end += 1
+    return end
+
+
+def _add_alike(cells: Float, begin: int, weight: float, total: Float, end: int, count: int) -> None:
+    """Add so many cells, of (1 or 2, S), times a weight to sums, of (2, T)."""
+    for part in range(cells.shape[0]):
+        given, high, low = cells[part, begin : begin + count], total[0, end : end + count], total[1, end : end + count]
+        for i in range(count):
+            term, rest = _product(weight, given[i])
+            high[i], low[i] = _plus(high[i], low[i] + rest, term)
 
 
 def _blocks(
@@ -261,7 +279,10 @@ def _blocks(
     area = np.arange(rows) if first < 0 else areas[own]
     begins = np.arange(rows + 1) if first < 0 else starts[first : first + rows + 1] - own.start
     members = _members(begins, area, np.ones(rows) if first < 0 else weights[own], int(area.max(initial=-1)) + 1)
-    number = np.arange(count) if to < 0 else into[to : to + count]
+    number = np.arange(count)
+    if to >= 0:
+        run = max(-first, 1)
+        number = np.add.outer(into[to : to + count // run], np.arange(run)).ravel()
     columns = _members(np.arange(count + 1), number, np.ones(count), int(number.max(initial=-1)) + 1)
     return block, _strided(total, sums, wide, *(matrix.shape[0] for matrix in (members, columns))), members, columns
 
@@ -272,108 +293,11 @@ def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Flo
     return np.lib.stride_tricks.as_strided(cells[:, start:], (len(cells), rows, count), (part, cell * apart, cell))
 
 
-class Reach(NamedTuple):
-    """Of some leaves the areas of a level that they are in: see `add_up`; `single` says that each is in just one."""
-
-    starts: Index
-    areas: Index
-    weights: Float
-    into: Index
-    single: bool = False
-
-    @classmethod
-    def of_sets(cls, area: Index, into: Index) -> Reach:
-        """Of leaves, (leaves,), each in one area, or in none, -1; `into` is (cells,), or (0,) for the same cells."""
-        starts = np.append(0, np.cumsum(area >= 0))
-        single = bool(starts[-1] == area.size)
-        return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
-
-    def lists(self, cells: Cells, sums: Cells) -> Lists:
-        """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
-        rows, count = cells.shape[1:]
-        if self.single and count == 1 and has_numba():
-            return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
-        step = [0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]
-        return np.array([step]), *self[:4]
-
-    @property
-    def rows(self) -> Index:
-        """The leaf of every entry."""
-        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-
-    def to_power(self, power: int) -> Reach:
-        """With powers of the weights' sizes."""
-        return self if self.single else self._replace(weights=abs(self.weights) ** power)
-
-    def sizes_in_areas(self, sizes: Float, count: int) -> Float:
-        """What leaves of such sizes, (rows,), come to at most in so many areas."""
-        own = sizes if self.single else abs(self.weights) * sizes[self.rows]
-        return np.bincount(self.areas, own, count).astype(float, copy=False)
-
-    def sizes_in_leaves(self, sizes: Float) -> Float:
-        """What areas of such sizes come to at most in leaves, (rows,)."""
-        own = sizes[self.areas]
-        if not self.single:
-            own = np.bincount(self.rows, abs(self.weights) * own, self.starts.size - 1).astype(float, copy=False)
-        return own
-
-
-def add(cells: Cells, reach: Reach, total: Cells) -> None:
-    """Add leaves' cells, (parts, leaves, cells), to those of areas, (2, areas, cells)."""
-    _pass(add_up, cells, total, reach.lists(cells, total))
-
-
-def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
-    """Add to leaves' cells, (2, leaves, cells), what is said of areas, (parts, areas, cells)."""
-    _pass(spread_out, amounts, said, reach.lists(said, amounts))
-
-
-def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> None:
-    """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
-    given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
-    kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
-    if whole is not changed:
-        changed[...] = whole
-
-
-def plus(said: Cells, term: Float) -> None:
-    """Add a term, (rows, cells), to cells, in one double or two (Knuth's two-sum)."""
-    if len(said) == 1:
-        said += term
-    else:
-        said[0], said[1] = _add(said[0], said[1], term)
-
-
-def summed(into: Index, size: int, cells: Cells) -> Cells:
-    """Rows of cells, (parts, rows, cells), summed to so many: in two doubles, but of cells that stay what they are."""
-    if not into.size:
-        return cells
-    total = np.zeros((2, cells.shape[1], size))
-    add(cells, Reach(NO_MAP, NO_MAP, NO_WEIGHTS, into), total)
-    return total
-
-
-def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
-    """Tables in one array, (rows, cells), a copy only of several; not to be changed."""
-    if len(cells) == 1:
-        return np.broadcast_to(cells[0], (len(cells[0]), columns[0].stop))
-    found = np.empty((len(cells[0]), columns[-1].stop))
-    for own, part in zip(cells, columns, strict=True):
-        found[:, part] = own
-    return found
-
-
-def finite(variance: Float) -> Float:
-    """Variances, of any shape, 0 where nothing was measured."""
-    measured = np.isfinite(variance)
-    return variance if measured.all() else np.where(measured, variance, 0.0)
-
-
 def sum_rounding(count: int, width: int) -> float:
     """By how much a sum over so many rows and cells is off, beside the sum of sizes of all that is added."""
     if has_numba():
-        return 4 * float(np.finfo(np.float64).eps) ** 2 * ((count + 4) * (width + 4) + TOGETHER**2)
-    return float(np.finfo(np.longdouble).eps) * (RUN + count / RUN + width + 8) + 2.0**-106
+        return 4 * ROUNDING**2 * ((count + 4) * (width + 4) + TOGETHER**2)
+    return EXTENDED * (RUN + count / RUN + width + 8) + 2.0**-106
 
 
 def _members(starts: Integers, areas: Integers, weights: Float, count: int) -> sparse.csr_array:

@@ -13,8 +13,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.verification.compensated_sums import Cells, add, finite, spread
 from blue_solvers.verification.placed_tables import PlacedTables
+from blue_solvers.verification.reaches import Cells, add, finite, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal, refined
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float

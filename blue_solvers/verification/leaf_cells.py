@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, Reach, add, finite, side_by_side, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, require_time
+from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, side_by_side, spread
+from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
 
@@ -55,7 +56,8 @@ class LeafCells:
                 self.error[above] += reach.sizes_in_areas(error, self.error[above].size) * (1 + count * ROUNDING)
 
         for number, some in enumerate(self.places.leaves):
-            require_time()
+            if number:
+                require_time()
             cells, error = self.of(number)
             lacks |= bool(np.isnan(cells[0].sum()))
             if some.above:
@@ -143,18 +145,28 @@ class LeafCells:
 
 def sizes_of(cells: Cells) -> Float:
     """Of all cells of a row together, (rows,)."""
-    found = np.einsum("ij->i", abs(cells[0]))
+    if cells.shape[2] == 1:
+        return np.nan_to_num(abs(cells[0, :, 0]))
+    pieces = (abs(cells[0, :, start : start + PIECE]) for start in range(0, cells.shape[2], PIECE))
+    found = sum((np.einsum("ij->i", own) for own in pieces), np.zeros(cells.shape[1]))
     return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
 
 
 def lengths_of(cells: Cells) -> Float:
     """Of rows, (rows,): no cell is larger."""
+    if cells.shape[2] == 1:
+        return abs(cells[0, :, 0])
     return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
 
 
 def weighed(cells: Float, variance: Float) -> float:
     """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
+    variance, own, alike = once(variance), once(cells), 1
     if np.isfinite(variance).all():
+        if variance.shape[1] == 1:
+            alike = cells.shape[1] if own.shape[1] == 1 else 1
+            squares = np.square(own[:, 0]) if own.shape[1] == 1 else np.einsum("ij,ij->i", own, own)
+            return alike * float(np.einsum("i,i->", squares, variance[:, 0]))
         return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
     with np.errstate(invalid="ignore"):
         return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())

@@ -7,29 +7,30 @@ figure that sums counts by m has the variance |R' m|^2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import qr, solve_triangular
+from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.verification.problem_places import Claim, matrix_of_claims
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
+    EXTENDED,
     REFINEMENTS,
     ROUNDING,
     DisprovedError,
     NotCertifiedError,
     WeighedNoise,
     in_standard_errors,
+    least_squares,
     require_time,
 )
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 
-EXTENDED = float(np.finfo(np.longdouble).eps)
 MOST_ENTRIES = 3_000_000  # of the matrix of counts
 MOST_FIGURES = 4_000_000  # times counts
 MOST_COUNTS = 2_000  # where something is known exactly
@@ -132,7 +133,7 @@ def certify_listed(problem: Problem, y: Float, x: Float, made: Sequence[Claim] =
     rho, off = noise.weighted(y - x)
     figures = np.concatenate([x, *(claim.figures for claim in made)])
     scale = max(float(np.nanmax(abs(figures), initial=0.0)), float(abs(y).max(initial=0.0)))
-    v = _disagreement(listed, noise, figures, scale)
+    v = _disagreement(listed, noise, free, figures, scale)
     own = v[: x.size]
     worst = in_standard_errors(v, free.least_standard_errors(), EXACT_TO * scale)
     violation = np.divide(own, noise.sd, out=np.zeros_like(own), where=noise.noisy).max(initial=0.0)
@@ -235,53 +236,29 @@ def _what_counts(B: Float, rounding: Float) -> Float:
     return scale[:, None] * rows[: kept.size].T
 
 
-def _approximate_solver(A: Float) -> Callable[[Float], Float]:
-    """Solves A d = b for some d, (N,), from b, (rows,), about as well as least squares can."""
-    Q, R, order = qr(A, mode="economic", pivoting=True, check_finite=False)
-    diagonal = abs(np.diag(R))
-    rank = int(np.count_nonzero(diagonal > max(A.shape) * ROUNDING * diagonal.max(initial=0.0)))
-    Q, R = Q[:, :rank], R[:rank, :rank]
+def _disagreement(listed: Listed, noise: WeighedNoise, free: FreeCounts, figures: Float, scale: float) -> Float:
+    """How far every figure, (n + c,), is from the tables of one set of counts that satisfies what is known exactly.
 
-    def solve(b: Float) -> Float:
-        """The counts, (N,), of b, (rows,)."""
-        found = np.zeros(A.shape[1])
-        found[order[:rank]] = solve_triangular(R, Q.T @ b, check_finite=False)
-        return found
+    These are the nearest to what is claimed of measured cells, as near as a basis of what is free gives them.
+    """
+    claimed, M, inverse = np.isfinite(figures), listed.M, listed.parts[1]
+    A, F = (own.astype(np.longdouble) for own in (listed.figures, listed.F))
+    left, off = np.where(claimed, figures, 0).astype(np.longdouble), listed.f.astype(np.longdouble)
 
-    return solve
+    def change(counts: Float) -> None:
+        """Move the counts, (N,), so."""
+        nonlocal left, off
+        moved = counts.astype(np.longdouble)
+        left, off = np.where(claimed, left - A @ moved, 0), off - F @ moved
 
-
-def _disagreement(listed: Listed, noise: WeighedNoise, figures: Float, scale: float) -> Float:
-    """How far every figure, (n + c,), is from the tables of one set of counts that satisfies what is known exactly."""
-    rows = np.flatnonzero(np.isfinite(figures))
-    A = sparse.csr_array(sparse.vstack([listed.figures[rows], listed.F], format="csr"))
-    goal = np.concatenate([figures[rows], listed.f]).astype(np.longdouble)
-    long_A, dense_A = A.astype(np.longdouble), A.toarray()
-    sd = np.concatenate([noise.sd, np.zeros(figures.size - noise.sd.size)])[rows]
-    typical = float(np.median(sd[sd > 0])) if (sd > 0).any() else 1.0
-    heavy = np.maximum(np.where(sd > 0, sd, typical), typical * 1e-6)
-    weights = np.concatenate([1 / heavy, np.full(listed.f.size, 1e3 / heavy.min(initial=typical))])
-    exact_rows = slice(rows.size, None)
-    left, best = goal, np.inf
-    plain, weighted = (_approximate_solver(own[:, None] * dense_A) for own in (np.ones(weights.size), weights))
-    for weight, solve in ((1.0, plain), (1.0, plain), *[(weights, weighted)] * (REFINEMENTS - 1)):
-        step = solve(weight * left.astype(float))
-        closer = left - long_A @ step.astype(np.longdouble)
-        reached = float(np.linalg.norm(weights * closer.astype(float)))
-        if reached >= best:
-            continue
-        left, best = closer, reached
-    per_row = int(np.diff(A.indptr).max(initial=0))
-    rounding = 4 * EXTENDED * per_row * scale
-    v = np.zeros(figures.size)
-    v[rows] = rounding
-    if listed.f.size:
-        units, inverse = listed.units, listed.parts[1]
-        for _ in range(REFINEMENTS):  # to counts that satisfy what is known exactly
-            left = left - long_A @ (inverse @ left[exact_rows].astype(float)).astype(np.longdouble)
-        off = abs(left[exact_rows]).astype(float)
-        if (off > EXACT_TO * scale * units).any():
-            raise DisprovedError(f"x contradicts what is known exactly by {off.max():.3g}")
-        v[rows] += abs(listed.figures[rows] @ inverse) @ (off + rounding * units)
-    v[rows] += abs(left[: rows.size]).astype(float)
-    return v
+    for number in range(REFINEMENTS):
+        change(free.R @ (free.R.T @ (M.T @ noise.weighted(left[: M.shape[0]].astype(float))[0])))
+        change(inverse @ off.astype(float))
+        if number == 0 and (abs(left) > EXACT_TO * scale).any():  # perhaps of figures that nothing measured tells
+            change(least_squares(aslinearoperator(listed.figures[claimed]), left[claimed].astype(float)))
+    most = max(int(np.diff(own.indptr).max(initial=0)) for own in (A, F))
+    rounding, missed = 4 * EXTENDED * most * scale, abs(off).astype(float)
+    if (missed > EXACT_TO * scale * listed.units).any():
+        raise DisprovedError(f"x contradicts what is known exactly by {missed.max():.3g}")
+    moved = abs(listed.figures @ inverse) @ (missed + rounding * listed.units)
+    return np.where(claimed, abs(left).astype(float) + rounding + moved, 0.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import Cells, finite, plus
 from blue_solvers.verification.placed_tables import NOTHING, Leaves, Level, LevelTable, PlacedTables
+from blue_solvers.verification.reaches import Cells, finite, plus
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.compiled import compiled
 from constraint_builders.description.table import parse_table
@@ -45,7 +45,8 @@ def cost_to_pass(level: Level, cost: Float, is_measured: bool, free: bool) -> Fl
     Their own finest table takes its part where it was measured; if `free`, a table that is known exactly takes all.
     """
     if free:
-        return np.where(level.is_exact[:, None], 0.0, cost)
+        exact = ((own.variance == 0).all(axis=1) for own in level.exact)  # all of some table
+        return np.where(np.any([np.zeros(level.rows), *exact], axis=0)[:, None], 0.0, cost)
     if not is_measured:
         return cost
     own = np.broadcast_to(level.variances(slice(None)), cost.shape)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
-from blue_solvers.verification.compensated_sums import NO_MAP, Cells, Reach, add, finite, plus, spread, sum_rounding
+from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
@@ -29,8 +29,9 @@ from blue_solvers.verification.placed_tables import (
     PlacedTables,
     added,
 )
+from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, once, plus, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, Index
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
 ENOUGH = NEAR / 2  # when tables of leaves take no more of it
@@ -65,14 +66,16 @@ class MovedResiduals:
         self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
         self._kept: dict[int, Cells] = {}
         self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
+        self._is_seldom_little = places.nest and len(places.levels) > 1 and self._leaves_cells > FEW
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
-        for number, (level, rows) in enumerate(zip(places.levels, self.places.inner, strict=True)):
-            total = self.cells.total[number]
+        for level, rows, here, total, error in zip(
+            places.levels, places.inner, places.here, self.cells.total, self.cells.error, strict=True
+        ):
             said = np.zeros(total.shape)
             if level.level_tables and rows.size:
-                said[:, rows] = self._look_at(level, rows, (total[:, rows], self.cells.error[number][rows]))
+                said[:, here] = self._look_at(level, rows, (total[:, here], error[here]))
             self._said.append(said)
 
     def finish(self) -> CertificateSums:
@@ -111,20 +114,24 @@ class MovedResiduals:
         known = self.totals if sums is not None else CertificateSums()  # judged once
         for placed in filter(lambda placed: placed.key, level.level_tables):
             own = placed is level.own[placed.cover]
-            here = np.ascontiguousarray(empty[:, level.columns[placed.cover]] if own and empty.size else NONE_EMPTY)
-            total, rho = (level.of(placed, cells, count) for cells in (vector, said))
+            here = NONE_EMPTY
+            if own and empty.size:
+                here = np.ascontiguousarray(empty[:, level.columns[placed.cover]])
+            total, rho = level.of(placed, vector, count), level.of(placed, said, count)
             figures, noise = self.figures.of(placed), (placed.variance, placed.least)
-            high, low = (np.ascontiguousarray(half) for half in total)
+            high, low = np.ascontiguousarray(total[0]), np.ascontiguousarray(total[1])
             found = known.found, known.tables.setdefault(placed.key, NOTHING_KNOWN.copy())
             error, rounded = errors[int(own)], known.found[5]
-            weighted = rho[0] if rho[0].flags.c_contiguous else np.zeros(high.shape)
+            share = rho[0]
+            weighted = share if share.flags.c_contiguous else np.zeros(high.shape)
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
             if (given := self.figures.part(self.figures.rho, placed)) is not None:
                 known.found[5], weighted = rounded, given[rows]
             elif placed.combined is not None and self.figures.multipliers.size:
                 multipliers = self.figures.multipliers
                 known.found[5] += placed.combined.pull(weighted, multipliers, placed.variance[rows], rows)
-            rho[0] = weighted
+            if weighted is not share:
+                share[...] = weighted
             if sums is None:
                 continue
             if known.found[6]:
@@ -146,8 +153,11 @@ class MovedResiduals:
         if placed.combined is not None:
             self.totals.combined = added(self.totals.combined, placed.combined.sums(rows, x, off))
 
-    def _residuals(self, number: int) -> tuple[Cells, Float]:
-        """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part."""
+    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float]:
+        """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
+
+        If `sized`, it is worked out too what rounding may have added.
+        """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
         if told is not None:
@@ -156,33 +166,36 @@ class MovedResiduals:
             said, variance = self._own(number), level.variances(some.here)
         if some.above:
             said = np.ascontiguousarray(said)
-        sizes = (lengths_of(said) + self._hand_down(some.above, said))[:, None]
+        sizes = (lengths_of(said) if sized else np.zeros(some.rows.size)) + self._hand_down(some.above, said, sized)
+        sizes = sizes[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
-        error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-        self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(variance))
+        if sized:
+            error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
+            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
         self._drop(some, level, said, variance)
         return said, variance
 
-    def _hand_down(self, areas: dict[int, Reach], said: Cells) -> Float:
+    def _hand_down(self, areas: dict[int, Reach], said: Cells, sized: bool = True) -> Float:
         """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
         size = np.zeros(said.shape[1])
         for above, reach in areas.items():
             given, most = self._handed[above]
             spread(given, reach, said)
-            size += reach.sizes_in_leaves(most)
+            if sized:
+                size += reach.sizes_in_leaves(most)
         return size
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, sized: bool = True) -> None:
         """Work out what is said of all places with what is said of those above them."""
         self._handed = []
         for level, own in zip(self.places.levels, self._said, strict=True):
-            said, size = own.copy() if level.above else own, lengths_of(own)
-            self._handed.append((said, size + self._hand_down(level.above, said)))
+            said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
+            self._handed.append((said, size + self._hand_down(level.above, said, sized)))
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
@@ -195,7 +208,7 @@ class MovedResiduals:
         self.totals.has_empty |= some.empty.size > 0
         are_cells = some.margins is None and not self.cells.is_filled(number)
         said = self._look_at(level, some.rows, sums, are_cells, some.empty)
-        if self._leaves_cells <= MOST_KEPT:
+        if self._leaves_cells <= MOST_KEPT and (sums is None or self._is_seldom_little):
             self._kept[number] = said.copy()
         return said
 
@@ -213,7 +226,8 @@ class MovedResiduals:
             self.figures.left[:] = 0.0
         self._hand_on()
         for number, some in enumerate(self.places.leaves):
-            require_time()
+            if number or careful:  # of few cells to ask takes a tenth of the proof
+                require_time()
             said, variance = self._residuals(number)
             level = self.places.levels[some.level]
             if careful:
@@ -222,8 +236,9 @@ class MovedResiduals:
                 before = self.totals.returned.get(level.name, 0.0)
                 self.totals.returned[level.name] = before + weighed(said[0], variance)
                 continue
-            lost = np.where(np.isinf(variance), said[0], 0.0)
-            if lost.any():  # where something else is known exactly rounding leaves what nothing takes
+            lost = np.isinf(once(variance))
+            if lost.any() and (lost := np.where(lost, said[0], 0.0)).any():
+                # where something else is known exactly rounding leaves what nothing takes
                 before = np.sqrt(self.totals.returned.get("", 0.0))
                 self.totals.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
                 said[0][lost != 0] = 0.0
@@ -234,7 +249,7 @@ class MovedResiduals:
         for number, level in enumerate(self.places.levels):
             for placed in level.level_tables:
                 if placed.key in self._put:
-                    self._leave(placed, self.places.inner[number], self._put[placed.key])
+                    self._leave(placed, self.places.here[number], self._put[placed.key])
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
@@ -262,10 +277,10 @@ class MovedResiduals:
 
         Tables that are known exactly come first, and then all.
         """
-        levels = [number for number in range(first, len(self.places.levels)) if self._measured(number)]
-        is_seldom_little = levels and self.places.nest and self._leaves_cells > FEW
-        square = np.inf if is_seldom_little else self._left(careful=False)
-        exact = [number for number in levels if any((own.variance == 0).any() for own in self._measured(number))]
+        measured = self.places.measured
+        levels = [number for number in range(first, len(measured)) if measured[number]]
+        square = np.inf if levels and self._is_seldom_little else self._left(careful=False)
+        exact = [number for number in levels if not all(own.variance.all() for own in measured[number])]
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
                 break
@@ -284,11 +299,6 @@ class MovedResiduals:
         least = max(NEAR * np.sqrt(self.totals.cells), MOST_BESIDE * np.sqrt(self.totals.apart))
         return bool(np.sqrt(square) <= least)
 
-    def _measured(self, number: int) -> list[LevelTable]:
-        """Tables of a level that were measured in places that are no leaves."""
-        level_tables, rows = self.places.levels[number].level_tables, self.places.inner[number]
-        return [placed for placed in level_tables if np.isfinite(placed.variance[rows]).any()]
-
     def _take_back(self, numbers: Sequence[int], free: bool) -> None:
         """Move to the tables of levels what the cells of their places have in common; if `free`, at no cost.
 
@@ -296,7 +306,7 @@ class MovedResiduals:
         """
         means, taken = self._means(numbers, free), dict[int, Cells]()
         for number, level in enumerate(self.places.levels):
-            rows, said = as_slice(self.places.inner[number]), self._said[number]
+            rows, said = self.places.here[number], self._said[number]
             taken[number] = np.zeros(said.shape)
             for above in taken.keys() & level.above.keys():
                 spread(taken[above], level.above[above], taken[number])
@@ -305,17 +315,16 @@ class MovedResiduals:
             mean, cost = (own[..., rows, :] for own in means[number])
             plus(mean, taken[number][0, rows])
             moved = -mean
-            for placed in self._measured(number):
+            for placed in self.places.measured[number]:
                 own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
                 share, _ = put_back(level, placed, own, mean, cost, known)
                 self._put[placed.key] = share if known is None else known + share
             changed = said[:, rows]
-            for part in mean:
-                plus(moved, part)
-            for part in moved:
-                plus(changed, part)
-            said[:, rows] = changed
+            plus(moved, mean)
+            plus(changed, moved)
+            if not isinstance(rows, slice):
+                said[:, rows] = changed
             taken[number][0, rows] += moved[0]
 
     def _means(self, numbers: Sequence[int], free: bool = False) -> dict[int, tuple[Cells, Float]]:
@@ -338,17 +347,19 @@ class MovedResiduals:
                 add((noise * said[0])[None], reach, totals[number])
                 if is_new:
                     add(noise[None], reach.to_power(2), squares[number])
+                if not row.size:
+                    continue
                 inside = np.diff(reach.starts)[row] > 0
                 start, column = reach.starts[row[inside]], cell[inside]
                 place = reach.areas[start], reach.into[column] if reach.into.size else column
                 others[number][:, *place] = said[:, row[inside], column] / reach.weights[start]
                 lacking[number][0][place] = np.inf  # nothing else takes what is unmeasured
 
-        self._hand_on()
+        self._hand_on(sized=False)
         for i, some in enumerate(self.places.leaves):
             if some.reach.keys().isdisjoint(numbers):
                 continue
-            said, variance = self._residuals(i)
+            said, variance = self._residuals(i, sized=False)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)

@@ -5,7 +5,7 @@ A spine is the case where areas nest; a part of one is a spine whose leaves may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -15,24 +15,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import (
-    NO_MAP,
-    NO_WEIGHTS,
-    Cells,
-    Reach,
-    add_up,
-    finite,
-    side_by_side,
-    spread_out,
-)
-from blue_solvers.verification.weighed_noise import ROUNDING
+from blue_solvers.verification.compensated_sums import add_up, spread_out
+from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, finite, run_of, side_by_side
+from blue_solvers.verification.weighed_noise import EXTENDED, ROUNDING
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
 from constraint_builders.description.table import Table
 
 TableAtLevel = tuple[int, Table]
 NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
-EXTENDED = 2 * float(np.finfo(np.longdouble).eps)
 
 
 @dataclass(frozen=True)
@@ -69,8 +60,8 @@ class Figures:
 
     def of(self, placed: LevelTable) -> tuple[Float, Float]:
         """What is claimed and was measured of a table in all places."""
-        x, y = (read_only(np.ascontiguousarray(own[:], dtype=float)) for own in self.tables[placed.key])
-        return x, y  # both read-only, as variances are, so that kernels are compiled once
+        x, y = self.tables[placed.key]  # both read-only, as variances are, so that kernels are compiled once
+        return read_only(np.ascontiguousarray(x[:], dtype=float)), read_only(np.ascontiguousarray(y[:], dtype=float))
 
     @staticmethod
     def part(vector: Float | None, placed: LevelTable) -> Float | None:
@@ -115,13 +106,13 @@ class CombinedCells:
         """Combinations of figures, off by so much, what they may be off by, and their size, (k, 3)."""
         weights = self.among(here, x.shape[1]).astype(np.longdouble)
         values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
-        return np.stack([values, (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel(), sizes], axis=1)
+        return np.stack([values, 2 * (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel(), sizes], axis=1)
 
 
 def added(one: Long, two: Long) -> Long:
     """Shares of combinations, (k, 3), or (1, 3) of none, put together."""
     found: Long = one + two
-    found[:, 1] += EXTENDED * found[:, 2]
+    found[:, 1] += 2 * EXTENDED * found[:, 2]
     return found
 
 
@@ -223,32 +214,31 @@ class Level:
         both = (*self.level_tables, *self.helpers)
         self.others = sorted((own for own in both if own is not self.own[own.cover]), key=lambda own: own.table.size)
         self._starts, self._cells, steps, first = dict[int, int](), self.width, list[list[list[int]]](), 0
+        maps = list[Index]()
         for placed in reversed(self.others):
             columns, size, own = self.columns[placed.cover], placed.table.size, self._cells
             source, start, wide, count = 0, columns.start, self.width, columns.stop - columns.start
             if placed.through is not None:
                 source, start = self._starts[id(placed.through)], 0
                 wide = count = placed.through.table.size
+            run = run_of(placed.into)
             of_rows = [source, 0, 1, 0, own, 0, 0, 0]
-            steps.append([of_rows, [start, wide, 0, count, 0, size, -1, first if placed.into.size else -1]])
-            self._starts[id(placed)], self._cells, first = own, own + size, first + placed.into.size
-        self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8).transpose(1, 0, 2)
-        self._into = np.concatenate([NO_MAP, *(placed.into for placed in reversed(self.others))])
+            steps.append([of_rows, [start, wide, 0, count, 0, size, -run, first if placed.into.size else -1]])
+            maps.append(placed.into[::run])
+            self._starts[id(placed)], self._cells, first = own, own + size, first + maps[-1].size
+        order = sorted(range(len(steps)), key=lambda i: steps[i][0][0] + steps[i][1][0])  # those of one table together
+        self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8)[order].transpose(1, 0, 2)
+        self._into = np.concatenate([NO_MAP, *maps])
         says = set[int]()  # tables of which residuals may say something, or of others that are summed from them
         for placed in self.others:
             if id(placed) in says or placed.combined is not None or np.isfinite(placed.variance).any():
                 says |= {id(placed), id(placed.through)}
-        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)
+        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)[order]
 
     @cached_property
     def exact(self) -> list[LevelTable]:
         """Those of its tables that are known exactly in some place."""
         return [placed for placed in self.level_tables if not placed.variance.all()]
-
-    @cached_property
-    def is_exact(self) -> Flags:
-        """Of which places all of some table is known exactly, (rows,)."""
-        return np.any([np.zeros(self.rows), *((own.variance == 0).all(axis=1) for own in self.exact)], axis=0)
 
     @cached_property
     def noisy(self) -> list[LevelTable]:
@@ -270,12 +260,14 @@ class Level:
 
     def sum_up(self, vector: Cells, rows: int) -> None:
         """Every other table in a vector, (2, rows * cells), as sums of those that hold them."""
-        add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+        if self.others:
+            add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
-        steps = self.steps(rows)[self._says][::-1].copy()
-        spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+        if self._says.any():
+            steps = self.steps(rows)[self._says][::-1].copy()
+            spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""
@@ -316,16 +308,6 @@ class ChildSummary:
     total: NDArray[np.float64 | np.longdouble]
     error: Float
     known: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of_all(cls, below: Sequence[ChildSummary]) -> ChildSummary:
-        """Of several roots."""
-        return cls(
-            np.concatenate([own.share for own in below]),
-            np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
-            np.concatenate([own.total.astype(np.longdouble) for own in below]),
-            np.concatenate([own.error for own in below]),
-        )
 
 
 @dataclass
@@ -388,6 +370,19 @@ class PlacedTables:
         for some in self.leaves:
             inner[some.level][some.rows] = False
         return [np.flatnonzero(own) for own in inner]
+
+    @cached_property
+    def measured(self) -> list[list[LevelTable]]:
+        """By level the tables that were measured in places that are no leaves."""
+        return [
+            [placed for placed in level.level_tables if np.isfinite(placed.variance[rows]).any()]
+            for level, rows in zip(self.levels, self.inner, strict=True)
+        ]
+
+    @cached_property
+    def here(self) -> list[slice | Index]:
+        """By level these places, as a slice where they follow one another."""
+        return [as_slice(own) for own in self.inner]
 
     @property
     def level_tables(self) -> Iterator[LevelTable]:

@@ -10,7 +10,6 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import NO_MAP, Reach
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
@@ -21,6 +20,7 @@ from blue_solvers.verification.placed_tables import (
     PlacedTables,
     TableAtLevel,
 )
+from blue_solvers.verification.reaches import NO_MAP, Reach
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index, as_slice
@@ -151,9 +151,19 @@ def tree_places(
                     empty = zeros.cells(finest[number], some).reshape(some.size, -1)
                 rows, of_some = tree.rank_in_level[some], (schema, tree, finest, number, some)
                 above, ancestors = _areas(*of_some), partial(_areas, *of_some, all_above=True)
-                roots = None if below is None else ChildSummary.of_all([below[node] for node in some.tolist()])
+                roots = None if below is None else _together([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
     return PlacedTables(schema, levels, leaves, nest=True)
+
+
+def _together(below: Sequence[ChildSummary]) -> ChildSummary:
+    """What several parts tell of their roots."""
+    return ChildSummary(
+        np.concatenate([own.share for own in below]),
+        np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
+        np.concatenate([own.total.astype(np.longdouble) for own in below]),
+        np.concatenate([own.error for own in below]),
+    )
 
 
 def _known_below(

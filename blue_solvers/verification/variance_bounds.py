@@ -22,12 +22,11 @@ from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.closed_form import variances_between
 from blue_solvers.verification.matrices import FreeCounts, Listed, can_be_listed
 from blue_solvers.verification.problem_places import Claim
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
+from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, NotCertifiedError, WeighedNoise, numbers_over
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index, inverse_order
 from constraint_builders.schema_order import in_schema_order
 
-EXACT_TO = 1e-13  # of the largest figure: what figures known exactly may be off by in a certificate
 CLOSED_FORM, BY_COUNTS = (
     "tables have variances in closed form, of one place and on a spine",
     "all that measurements leave free of counts",

@@ -24,7 +24,7 @@ from constraint_builders.description.source_values import SourceValues
 
 Product = Callable[[Float], Float]
 _LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
-ROUNDING = np.finfo(np.float64).eps
+ROUNDING, EXTENDED = np.finfo(np.float64).eps, float(np.finfo(np.longdouble).eps)
 EXACT_TO = 1e-13  # of the largest figure: how far figures that are known exactly may be off, rounding of their sums
 PIECE = 2**16
 REFINEMENTS = 4  # of a solution, at most

@@ -35,6 +35,7 @@ from blue_solvers.verification.compensated_sums import spread_gaps, tables_of_st
 from blue_solvers.verification.problem_places import Claim
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
+    EXTENDED,
     ROUNDING,
     DisprovedError,
     NotCertifiedError,
@@ -47,8 +48,7 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map
 
-RUN = 2**17  # cells of tables worked on at a time
-EXTENDED = float(np.finfo(np.longdouble).eps)
+RUN, LARGE = 2**15, 2**11  # cells of tables worked on at a time, and of one that is worked on alone
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
@@ -156,14 +156,19 @@ class Separated:
         starts, found = self.tables.offsets, np.empty(self.tables.sizes.size)
         for first, last in pairwise(self._runs):
             own = cells[starts[first] : starts[last]]
-            found[first:last] = np.add.reduceat(own * own, starts[first:last] - starts[first])
+            if last == first + 1:
+                found[first] = np.einsum("i,i->", own, own)  # in one thread
+            else:
+                found[first:last] = np.add.reduceat(own * own, starts[first:last] - starts[first])
         return np.sqrt(found)
 
     @cached_property
     def _runs(self) -> list[int]:
-        """Where runs of tables begin that fit a cache together, or are one, and where the last ends."""
-        starts = self.tables.offsets[:-1]
-        return [*np.flatnonzero(np.diff(starts // RUN, prepend=-1)).tolist(), starts.size]
+        """Where runs of tables begin that fit a cache together, or are a large one, and where the last ends."""
+        starts, large = self.tables.offsets[:-1], self.tables.sizes > LARGE
+        begins = (np.diff(starts // RUN, prepend=-1) > 0) | large
+        begins[1:] |= large[:-1]
+        return [*np.flatnonzero(begins).tolist(), starts.size]
 
 
 def certify_wide(

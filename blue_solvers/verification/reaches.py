@@ -1,0 +1,131 @@
+"""The areas that leaves are in, and sums over these in two doubles: nothing is lost but by rounding the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
+from constraint_builders.arrays import Float, Index, Integers
+from constraint_builders.compiled import CompiledLoop, has_numba
+
+NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
+NO_WEIGHTS = np.zeros(0)
+WORTH_A_LOOP = 2_000  # cells that are added: a loop is called for fewer in as long a time as numpy takes
+Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
+Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts, areas, weights, into
+
+
+def run_of(into: Index) -> int:
+    """How many cells at a time follow one another where they are added too: 1 of few, which are not worth lanes."""
+    breaks = np.flatnonzero(np.diff(into) != 1) + 1
+    run = int(np.gcd.reduce(breaks, initial=into.size))
+    return run if run > FEW else 1
+
+
+class Reach(NamedTuple):
+    """Of some leaves the areas of a level that they are in: see `add_up`; `single` says that each is in just one."""
+
+    starts: Index
+    areas: Index
+    weights: Float
+    into: Index
+    single: bool = False
+
+    @classmethod
+    def of_sets(cls, area: Index, into: Index) -> Reach:
+        """Of leaves, (leaves,), each in one area, or in none, -1; `into` is (cells,), or (0,) for the same cells."""
+        starts = np.append(0, np.cumsum(area >= 0))
+        single = bool(starts[-1] == area.size)
+        return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
+
+    def lists(self, cells: Cells, sums: Cells) -> Lists:
+        """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
+        rows, count = cells.shape[1:]
+        if self.single and count == 1 and has_numba():
+            return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
+        step = [0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]
+        return np.array([step]), *self[:4]
+
+    @property
+    def rows(self) -> Index:
+        """The leaf of every entry."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    def to_power(self, power: int) -> Reach:
+        """With powers of the weights' sizes."""
+        return self if self.single else self._replace(weights=abs(self.weights) ** power)
+
+    def sizes_in_areas(self, sizes: Float, count: int) -> Float:
+        """What leaves of such sizes, (rows,), come to at most in so many areas."""
+        own = sizes if self.single else abs(self.weights) * sizes[self.rows]
+        return np.bincount(self.areas, own, count).astype(float, copy=False)
+
+    def sizes_in_leaves(self, sizes: Float) -> Float:
+        """What areas of such sizes come to at most in leaves, (rows,)."""
+        own = sizes[self.areas]
+        if not self.single:
+            own = np.bincount(self.rows, abs(self.weights) * own, self.starts.size - 1).astype(float, copy=False)
+        return own
+
+
+def add(cells: Cells, reach: Reach, total: Cells) -> None:
+    """Add leaves' cells, (parts, leaves, cells), to those of areas, (2, areas, cells)."""
+    _pass(add_up, cells, total, reach.lists(cells, total))
+
+
+def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
+    """Add to leaves' cells, (2, leaves, cells), what is said of areas, (parts, areas, cells)."""
+    _pass(spread_out, amounts, said, reach.lists(said, amounts))
+
+
+def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> None:
+    """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
+    given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
+    kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
+    if whole is not changed:
+        changed[...] = whole
+
+
+def plus(said: Cells, term: Float) -> None:
+    """Add a term, (rows, cells), or to two doubles such cells, to cells, in one double or two (Knuth's two-sum)."""
+    if len(said) == 1:
+        said += term
+    elif term.size < WORTH_A_LOOP:
+        for part in term if term.ndim == 3 else term[None]:
+            said[0], said[1] = _add(said[0], said[1], part)
+    else:
+        lists = np.array([[0, 0, 1, said[0].size, 0, 0, -1, -1]]), NO_MAP, NO_MAP, NO_WEIGHTS, NO_MAP
+        _pass(add_up, term if term.ndim == 3 else term[None], said, lists)
+
+
+def summed(into: Index, size: int, cells: Cells) -> Cells:
+    """Rows of cells, (parts, rows, cells), summed to so many: in two doubles, but of cells that stay what they are."""
+    if not into.size:
+        return cells
+    total = np.zeros((2, cells.shape[1], size))
+    add(cells, Reach(NO_MAP, NO_MAP, NO_WEIGHTS, into), total)
+    return total
+
+
+def side_by_side(cells: Sequence[Float], columns: Sequence[slice]) -> Float:
+    """Tables in one array, (rows, cells), a copy only of several; not to be changed."""
+    if len(cells) == 1:
+        return np.broadcast_to(cells[0], (len(cells[0]), columns[0].stop))
+    found = np.empty((len(cells[0]), columns[-1].stop))
+    for own, part in zip(cells, columns, strict=True):
+        found[:, part] = own
+    return found
+
+
+def once(values: Float) -> Float:
+    """Numbers, (rows, cells), as (rows, 1) where those of a row are one, broadcast to all of them."""
+    return values if values.strides[-1] else values[:, :1]
+
+
+def finite(variance: Float) -> Float:
+    """Variances, of any shape, 0 where nothing was measured."""
+    measured = np.isfinite(variance)
+    return variance if measured.all() else np.where(measured, variance, 0.0)
