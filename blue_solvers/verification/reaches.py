@@ -19,7 +19,7 @@ Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts,
 
 
 def run_of(into: Index) -> int:
-    """How many cells at a time follow one another where they are added too: 1 of few, which are not worth lanes."""
+    """How many cells, (cells,), at a time follow one another where they are added too: 1 of few, not worth lanes."""
     breaks = np.flatnonzero(np.diff(into) != 1) + 1
     run = int(np.gcd.reduce(breaks, initial=into.size))
     return run if run > FEW else 1
