@@ -16,7 +16,7 @@ from constraint_builders.files import production_settings
 from constraint_builders.geography.joined_releases import JoinedReleases, read_joined_releases
 from tests.helpers.census_pair import CensusPair, write_pair
 from tests.helpers.census_products import DHC_PERSONS, Product
-from tests.helpers.refused_commands import refusal
+from tests.helpers.refused_commands import commands, refusal
 
 BOTH = ["--settings", "pl94_us_persons", "--settings", "dhc_us_persons", "--names", "PL94,DHC"]
 KEPT = ["--variables", "sex,hispanic"]
@@ -224,47 +224,40 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
         assert (error == 0) == (i in EMPTY)
 
 
+TWO, NAMED = " ".join(BOTH[:4]), " ".join(BOTH)
+WHOLE = " ".join([*BOTH, *KEPT])
+REFUSED = commands(f"""
+PL94 --names PL94 => --names is for several inputs:
+PL94 nowhere => No such file or directory
+PL94 table.csv => is a folder and
+PL94 stored {NAMED} => is a result of estimate
+PL94 DHC => has no settings.toml: give --settings
+PL94 DHC --settings pl94_us_persons => --settings is given 1 times for 2 inputs
+PL94 DHC {TWO} --names a => --names has 1 names for 2 inputs
+PL94 DHC {TWO} --names a,a => 2 inputs are called 'a': tell them apart by --names
+PL94 PL94 {TWO} => 2 inputs are called 'US_Person_PL_PROD'
+PL94 DHC {NAMED} --variables sex,colour => there is no variable 'colour': there are relgq, sex
+PL94 DHC {NAMED} --variables sex => product 'PL94' tells nothing of sex: keep one of relgq and
+PL94 DHC {WHOLE} --schema x.toml => --schema is for files of tables
+PL94 DHC {WHOLE} --level 0.9 => --level is for files of tables
+PL94 DHC {WHOLE} --within 99 => 99
+PL94 DHC {WHOLE} --desired colour => colour
+PL94 elsewhere {WHOLE} => the leaves of problem 'PL94' and problem 'DHC' differ, problem 'DHC' has
+PL94 DHC --settings pl94_us_persons --settings pl94_us_units --names a,b => no schema refines the others
+table.csv table.csv --variables sex => --variables is for folders of measurement files
+table.csv table.csv => 2 inputs are called 'table'
+PL94 DHC {WHOLE} --totals t.csv => --totals is for one input: here are 2
+PL94 DHC {WHOLE} --plot t.png => --plot is for files of tables: the inputs are folders
+table.csv table.csv --columns a=note => --columns is for one input: here are 2
+table.csv --same a=b => --same is for several inputs:
+table.csv --schema a.toml --schema b.toml => --schema is given 2 times for one input
+table.csv table.csv --names a,b --total T => --total must be an input and a mark of it, a:T
+""")
+
+
 @pytest.mark.few(4)
-@pytest.mark.parametrize(
-    ("inputs", "words", "told"),
-    [
-        (["PL94"], ["--names", "PL94"], "--names is for several inputs: "),
-        (["PL94", "nowhere"], [], "No such file or directory"),
-        (["PL94", "table.csv"], [], "is a folder and "),
-        (["PL94", "stored"], BOTH, "is a result of estimate"),
-        (["PL94", "DHC"], [], "has no settings.toml: give --settings"),
-        (["PL94", "DHC"], BOTH[:2], "--settings is given 1 times for 2 inputs"),
-        (["PL94", "DHC"], [*BOTH[:4], "--names", "a"], "--names has 1 names for 2 inputs"),
-        (["PL94", "DHC"], [*BOTH[:4], "--names", "a,a"], "2 inputs are called 'a': tell them apart by --names"),
-        (["PL94", "PL94"], BOTH[:4], "2 inputs are called 'US_Person_PL_PROD'"),
-        (["PL94", "DHC"], [*BOTH, "--variables", "sex,colour"], "there is no variable 'colour': there are relgq, sex"),
-        (["PL94", "DHC"], [*BOTH, "--variables", "sex"], "product 'PL94' tells nothing of sex: keep one of relgq and"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--schema", "x.toml"], "--schema is for files of tables"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--level", "0.9"], "--level is for files of tables"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--within", "99"], "99"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--desired", "colour"], "colour"),
-        (
-            ["PL94", "elsewhere"],
-            [*BOTH, *KEPT],
-            "the leaves of problem 'PL94' and problem 'DHC' differ, problem 'DHC' has",
-        ),
-        (["PL94", "DHC"], [*BOTH[:2], "--settings", "pl94_us_units", "--names", "a,b"], "no schema refines the others"),
-        (["table.csv", "table.csv"], ["--variables", "sex"], "--variables is for folders of measurement files"),
-        (["table.csv", "table.csv"], [], "2 inputs are called 'table'"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--totals", "t.csv"], "--totals is for one input: here are 2"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--plot", "t.png"], "--plot is for files of tables: the inputs are folders"),
-        (["table.csv", "table.csv"], ["--columns", "a=note"], "--columns is for one input: here are 2"),
-        (["table.csv"], ["--same", "a=b"], "--same is for several inputs: "),
-        (["table.csv"], ["--schema", "a.toml", "--schema", "b.toml"], "--schema is given 2 times for one input"),
-        (
-            ["table.csv", "table.csv"],
-            ["--names", "a,b", "--total", "T"],
-            "--total must be an input and a mark of it, a:T",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("words", "told"), REFUSED)
 def test_what_does_not_fit_is_refused_in_one_line(
-    inputs: list[str],
     words: list[str],
     told: str,
     pair: CensusPair,
@@ -275,10 +268,10 @@ def test_what_does_not_fit_is_refused_in_one_line(
 ) -> None:
     (tmp_path / "table.csv").write_text("table,sex,value,variance\nsex,f,3,1\nsex,m,4,1\n")
     places = {"PL94": pair.folders[0], "DHC": pair.folders[1], "stored": str(stored), "elsewhere": str(elsewhere)}
-    given = [places.get(name, str(tmp_path / name)) for name in inputs]
-    out = str(tmp_path / ("out.csv" if inputs[0] == "table.csv" else "out"))
+    places |= {name: str(tmp_path / name) for name in ("table.csv", "nowhere")}
+    out = str(tmp_path / ("out.csv" if words[0] == "table.csv" else "out"))
     before = sorted(tmp_path.iterdir())
-    assert main(["estimate", *given, *words, "--out", out]) == 2
+    assert main(["estimate", *(places.get(word, word) for word in words), "--out", out]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert len([line for line in said if not line.endswith("so far")]) == 1
