@@ -144,8 +144,11 @@ def test_hostile_tables_are_refused_in_one_line(who: str, every: int, made: Path
 ENDINGS = (".csv", ".csv.gz", ".xlsx", ".parquet", ".arrow")
 
 
+TRIED = [pytest.param(who, marks=pytest.mark.slow) if who == "benchmark" else who for who in OF_TABLES]
+
+
 @lengths("number", 2, 60)
-@pytest.mark.parametrize("who", OF_TABLES)
+@pytest.mark.parametrize("who", TRIED)  # a benchmark of what is read takes a second, and reads it as the others do
 def test_damaged_tables_are_read_or_refused_in_one_line(
     who: str, number: int, made: Path, command: LimitedCommand
 ) -> None:
