@@ -185,12 +185,14 @@ estimate {SCHEMA} --out OUT => .toml: the name must end in .csv, .csv.gz, .parqu
 estimate {BERKELEY} --out OUT.xlsx => estimates.csv.xlsx: the name must end in .csv, .parquet, .arrow or .feather
 estimate {BERKELEY} --out nowhere/x.csv => nowhere/x.csv: cannot be written: there is no folder 'nowhere'
 estimate {BERKELEY} --out OUT --desired height => table 'height': 'height' is not a variable
-estimate {BERKELEY} --out OUT --solver magic => invalid choice: 'magic'
-estimate {BERKELEY} --out OUT --level 95 => must be a number between 0 and 1
+estimate {BERKELEY} --out OUT --solver choleski => invalid choice: 'choleski' (choose from 'auto',
+estimate {BERKELEY} --out OUT --solver choleski => 'cholesky'
+estimate {BERKELEY} --out OUT --level 95 => must be a number between 0 and 1, 0.95 for instance
 estimate {BERKELEY} --out OUT --level high => must be a number between 0 and 1
 estimate {BERKELEY} --out OUT --level 0.05 => must be how often intervals hold, 0.5 or more, 0.95
 info none.parquet => none.parquet: No such file or directory
 estimate {BERKELEY} => required: --out
+estimate {BERKELEY} => estimate --help
 guess => invalid choice: 'guess'
  => required: COMMAND
 estimate FOLDER --out OUT --plot picture.png => --plot is for
@@ -201,6 +203,7 @@ estimate FOLDER --out OUT --digits 3 => --digits is for
 estimate FOLDER --out OUT --digits 3 => its result keeps all digits, give --digits to query
 estimate FOLDER --out OUT --nonnegative nnls => --nonnegative is for one file of tables
 estimate FOLDER --out OUT --nonnegative nnls => its result keeps unbiased estimates
+estimate FOLDER --out OUT --nonnegative nnls => fit a long table instead
 estimate FOLDER --out OUT --schema {SCHEMA} => --schema is for
 estimate FOLDER --out OUT --schema {SCHEMA} => its schema is in --settings
 estimate {BERKELEY} --out OUT --settings s.toml => --settings is for a folder of measurement files
@@ -269,6 +272,15 @@ def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixtu
             out = path if link == "itself" else tmp_path / ".." / tmp_path.name / name
         assert "would overwrite what is read" in refusal(capsys, command[0], str(path), *command[1:], "--out", str(out))
         assert path.read_text() == text
+
+
+def test_pictures_without_matplotlib_name_the_extra(
+    monkeypatch: Any, out: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = refusal(capsys, "estimate", BERKELEY, "--plot", "picture.png", "--out", out)
+    assert "--plot needs matplotlib: pip install 'blue-solvers[plots]'" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_nothing(monkeypatch: Any, out: str, tmp_path: Path) -> None:

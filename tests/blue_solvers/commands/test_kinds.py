@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,9 @@ def here(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     ("command", "message"),
     [
         ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
+        ("estimate release --within 44001 --within 44009 --out out", "at County there are 44001"),
+        ("estimate release --within '' --out out", "within ''"),
+        ("estimate release --within '' --out out", "or leave it out"),
         ("info killed", "killed is the work of estimate --memory that was not finished"),
         ("info empty", "empty is a folder of nothing that this command made"),
         ("estimate result --out out", "result is a result of estimate: ask it with blue-solvers query result"),
@@ -61,7 +65,7 @@ def here(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_what_a_command_does_not_take_is_called_by_name(
     command: str, message: str, here: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    assert message in refusal(capsys, *command.split())
+    assert message in refusal(capsys, *shlex.split(command))
     assert not (here / "out").exists()
 
 
