@@ -301,6 +301,7 @@ def test_counts_whose_sums_are_not_exact_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("value", [1e308, -1.7e308, 1e17])
 @pytest.mark.parametrize("memory", [[], ["--memory", "1e8"]])
 def test_measurements_whose_sums_are_not_exact_are_refused(

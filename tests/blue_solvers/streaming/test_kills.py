@@ -258,7 +258,7 @@ def ask(result: Path, capsys: pytest.CaptureFixture) -> tuple[int, str, str]:
     return code, said.out, said.err
 
 
-@lengths("damages", 6, 60)
+@lengths("damages", 4, 60)
 @pytest.mark.parametrize("kind", ["memory", "streamed"])
 def test_a_damaged_result_answers_as_before_or_not_at_all(
     job: Job, kind: str, damages: int, tmp_path: Path, capsys: pytest.CaptureFixture

@@ -52,6 +52,7 @@ def known_sum(blocks: int, above: float, variance: float, off: float) -> tuple[P
     return problem, y, off
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("off", [0.0, 3.0, -2000.0])
 def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
     """With their sum known, blocks of equal variance s share what is missing: x = y + off / n, variance s (1 - 1/n)."""

@@ -90,6 +90,7 @@ def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) ->
     assert (tmp_path / "in" / "manifest.json").read_text() == (folder / "in" / "manifest.json").read_text()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("desired", [None, "all", ["detailed", "total"]])
 def test_a_source_with_structural_zeros(desired: object, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
