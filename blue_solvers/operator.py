@@ -316,8 +316,8 @@ class BlueOperator(OverLayouts):
         vector = self.problem.observed.vector(y) if isinstance(y, Mapping) else real_vector(self.problem.observed, y)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
-        vector = real_columns(vector)
-        self.problem.check_vector(vector)
+        self.problem.check_vector(vector := real_columns(vector))
+        vector = self.problem.noise.centred(vector)
         if self.problem.has_unmeasured:
             vector = np.where(self.problem.unmeasured, 0.0, vector)
         elif vector.flags.writeable or not vector.flags.owndata:  # somebody may write to it

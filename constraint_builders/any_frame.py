@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.schema import Schema
 from constraint_builders.problem import Problem
 
@@ -22,7 +23,7 @@ def read_tables(
     exact: str | float | Sequence[str | float] = (),
     total: str | Sequence[str] = (),
     desired: Sequence[str] | str | None = None,
-    noise: str = "gaussian",
+    noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
 ) -> tuple[Problem, Float]:
     """A problem, and what was measured, from a frame of published numbers; frames need the extra ``frames``.
@@ -68,7 +69,9 @@ def read_tables(
         The labels that count everybody, each in whatever column it is: there no others do; ``"*"``, that none but these
         does in any column, nor is asked about.
     desired, noise, undetermined
-        As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why.
+        As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why. Where `noise`
+        is a law, such as ``RandomRounding(3)``, no column need say how precise values are, and then cells without a row
+        were not published.
 
     Returns
     -------

@@ -253,7 +253,7 @@ def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[
             raise ValueError(
                 f"problem {name!r} has no tables, only a matrix: joint estimates are of tables of a schema"
             )
-    laws = sorted({own.noise.law for own in problems})
+    laws = sorted({own.noise.law for own in problems}, key=str)
     if len(laws) > 1:
         raise ValueError(f"problems have noise of several laws, {laws}: give all of them one, problem.replace(noise=)")
     return products

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import Areas
-from constraint_builders.description.noise import IndependentNoise
+from constraint_builders.description.noise import IndependentNoise, LawOrName
 from constraint_builders.description.noise_covariance import read_noise, read_variances
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
@@ -42,7 +42,8 @@ class Problem(Record):
     ----------
     schema : Schema
     observed : mapping of str to float or array_like
-        The measured tables, with the variance of their noise: a number, or an array of the table's shape. 0 means known
+        The measured tables, with the variance of their noise: a number, or an array of the table's shape, or its law,
+        such as ``RandomRounding(3)`` of `noise_mechanisms.laws`. 0 means known
         exactly, ``inf`` not measured.
     desired : sequence of str or "all", optional
         The wanted tables, by default the observed ones. ``"all"``: every plain marginal of some observed table, and the
@@ -60,8 +61,8 @@ class Problem(Record):
         geounit below.
     equalities : (sparse array or array_like (k, n), array_like (k,)), optional
         Linear combinations of observed cells that are known exactly, such as a state's total over several geounits.
-    noise : str
-        The law of the noise: ``"gaussian"``, or another name in `noise_mechanisms.laws.LAWS`.
+    noise : str or Law
+        The law of the noise: ``"gaussian"``, or another name in `noise_mechanisms.laws.LAWS`, or a law.
     truth : mapping or array_like, optional
         True values over the observed layout, of a test problem; they must add up, which is looked at up to a million
         cells.
@@ -128,7 +129,7 @@ class Problem(Record):
         covariance: Any = None,
         zeros: Mapping[Any, Any] | None = None,
         equalities: tuple[Any, ArrayLike] | None = None,
-        noise: str = "gaussian",
+        noise: LawOrName = "gaussian",
         truth: Any = None,
         undetermined: Literal["error", "nan"] = "error",
     ) -> None:

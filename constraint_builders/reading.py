@@ -17,7 +17,7 @@ from constraint_builders.description.areas import Areas
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout, by_table
-from constraint_builders.description.noise import IndependentNoise, Noise
+from constraint_builders.description.noise import IndependentNoise, LawOrName, Noise, NoiseLaw, common_law, require_law
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.reals import (
     checked_variances,
@@ -49,7 +49,7 @@ def read_problem(
     covariance: Any,
     zeros: Mapping[Any, Any] | None,
     equalities: tuple[Any, ArrayLike] | None,
-    noise: str,
+    noise: LawOrName,
     truth: Any,
     undetermined: str,
 ) -> Record:
@@ -79,7 +79,7 @@ def read_measured_tables(
     covariance: Any,
     zeros: Mapping[Any, Any] | None,
     equalities: tuple[Any, ArrayLike] | None,
-    noise: str,
+    noise: LawOrName,
     truth: Any,
     undetermined: str,
 ) -> Record:
@@ -124,7 +124,7 @@ def _refuse_places(spine: Any, areas: Any) -> None:
         )
 
 
-def _read_measured(names: TableNames, given: Mapping[Any, Any], covariance: Any, noise: str) -> Measured:
+def _read_measured(names: TableNames, given: Mapping[Any, Any], covariance: Any, noise: LawOrName) -> Measured:
     """The observed tables and their noise."""
     if not given:
         raise ValueError("a problem needs at least one observed table: got none")
@@ -149,9 +149,12 @@ def _by_name(names: TableNames, observed: Mapping) -> Iterator[tuple[Any, Any]]:
         yield from ((names.called(number, table), own) for table, own in tables.items())
 
 
-def _read_noise(names: TableNames, named: NamedTables, given: Sequence[Any], covariance: Any, law: str) -> Noise:
-    """The noise of tables, by what is given of the variances of each."""
+def _read_noise(names: TableNames, named: NamedTables, given: Sequence[Any], covariance: Any, law: LawOrName) -> Noise:
+    """The noise of tables, by what is given of the variances, or the law, of each."""
     layout, tables, levels = named
+    if laws := [own for own in given if isinstance(own, NoiseLaw)]:
+        law = common_law(laws, require_law(law))
+        given = [own.variance if isinstance(own, NoiseLaw) else own for own in given]
     geounits, counts = [1] * len(tables), layout.sizes
     if names.by_level:
         geounits = [names.places.members[level].size for level in levels]

@@ -20,6 +20,7 @@ from constraint_builders.description.table import Table, factors_of
 from constraint_builders.description.table_names import NamedTables
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation
+from constraint_builders.vectors import refuse_impossible
 
 NOTHING_ASSUMED: Mapping[str, Any] = MappingProxyType({"assumed": np.zeros(0, dtype=np.intp), "undetermined": None})
 
@@ -61,6 +62,11 @@ class Record(Measured):
         if self.sources and self.sources.are_of(self.noise, y):
             return self.sources.completed(self.noise, y)
         return None
+
+    def check_vector(self, y: Float) -> None:
+        """As of `Measured`, of (n,) or (n, K); and for values that no count leads to, by the law of the noise."""
+        super().check_vector(y)
+        refuse_impossible(self, y)
 
     @property
     def lost(self) -> NDArray[np.bool_]:

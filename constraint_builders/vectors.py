@@ -14,6 +14,7 @@ from constraint_builders.relations.equations import Equations
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
+    from constraint_builders.record import Record
 
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 PIECE = 1 << 20  # values looked at together
@@ -73,6 +74,31 @@ def refuse_unreadable(measured: Measured, y: Float) -> None:
         value = "NaN" if np.isnan(y[position]).any() else "infinite"
         raise ValueError(f"{measured.observed.describe(position)} is {value}: give a finite number")
     refuse_large_values(measured, y)
+
+
+def refuse_impossible(record: Record, y: Float) -> None:
+    """Raise `ValueError` for values, (n,) or (n, K), that no count leads to by the law of the noise.
+
+    Of the combination of what several sources say each of these is asked.
+    """
+    law = record.noise.law
+    if isinstance(law, str):
+        return
+    sources = record.sources_of(y) if y.ndim == 1 else None
+    cell, values = np.arange(len(y)), y
+    if sources is not None:
+        cell, values = sources.cell[sources.variances > 0], sources.values[sources.variances > 0]
+    noisy = ~(record.exact | record.unmeasured)[cell]
+    if sources is None and record.sources is not None:  # whose combination has other variances now
+        noisy[record.sources.cell[record.sources.repeated]] = False
+    wrong = (law.impossible(values).T & noisy).T
+    if wrong.any():
+        position = int(np.flatnonzero(wrong.reshape(len(values), -1).any(axis=1))[0])
+        value = np.ravel(values[position])[np.ravel(wrong[position])][0]
+        raise ValueError(
+            f"{record.observed.describe(int(cell[position]))} is {value:g}, which no count is published as by {law!r}: "
+            "correct it, or declare another law"
+        )
 
 
 def refuse_not_finite(measured: Measured, Y: Float) -> None:

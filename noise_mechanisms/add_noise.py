@@ -9,6 +9,7 @@ from constraint_builders import Problem
 from constraint_builders.description.reals import whole_number
 from noise_mechanisms.laws.drawing import draw, release
 from noise_mechanisms.laws.named_laws import kind_of
+from noise_mechanisms.laws.published_counts import PublishedCount
 
 LARGEST_WHOLE = 2.0**53
 
@@ -17,6 +18,8 @@ Rng = np.random.Generator | int | None
 
 def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np.float64]:
     """Measure true counts once, simulation only: each observed cell with independent noise of the problem's law.
+
+    Rounded and perturbed counts are published of the true ones, by themselves.
 
     The noise is drawn by a seeded generator in floating point. It promises no privacy, whatever its variance; what is
     published takes `release_sample` of a law in `noise_mechanisms.laws`.
@@ -41,8 +44,14 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
         If truth has another length, is not finite, does not add up (that is looked at up to a million cells), or is too
         large for noise of whole numbers; or correlated noise is not Gaussian or known only as an operator.
     """
-    values = _true_counts(problem, truth)
-    noisy = values + draw_noise(problem, 1, rng)[:, 0]
+    law = problem.noise.law
+    if isinstance(law, PublishedCount):
+        values = _true_counts(problem, truth, whole=True)
+        noisy = np.where(problem.exact | problem.unmeasured, values, 0.0)
+        measured = ~(problem.exact | problem.unmeasured)
+        noisy[measured] = law.publish(values[measured], rng)
+    else:
+        noisy = _true_counts(problem, truth) + draw_noise(problem, 1, rng)[:, 0]
     noisy[problem.unmeasured] = np.nan
     return noisy
 
@@ -50,7 +59,7 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
 def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.float64]:
     """Independent draws of a problem's noise, (n, columns), simulation only; 0 where a cell is exact or not measured.
 
-    It promises no privacy, as `add_noise`.
+    It promises no privacy, as `add_noise`. Of a law with a `mean` that is taken off.
 
     Parameters
     ----------
@@ -71,7 +80,11 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
     columns, generator = whole_number(columns, "columns", 0), np.random.default_rng(rng)
     noise = problem.noise
     if noise.covariance is None:
-        return draw(noise.law, np.where(problem.unmeasured, 0.0, noise.variances), generator, columns)
+        variances = np.where(problem.unmeasured, 0.0, noise.variances)
+        drawn = draw(noise.law, variances, generator, columns)
+        if isinstance(noise.law, PublishedCount) and noise.law.mean:
+            drawn[variances > 0] -= noise.law.mean
+        return drawn
     if noise.law != "gaussian":
         raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {noise.law!r}")
     return noise.gaussian(columns, generator)

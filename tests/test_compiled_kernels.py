@@ -249,12 +249,15 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     matrix = sparse.csr_array(rng.integers(0, 2, (n, d)))
     changes = sparse.csc_array(matrix @ cells)
     states = rng.integers(0, 6, (3, d))
-    residuals = np.ascontiguousarray(states @ matrix.T.toarray() - rng.normal(10, 3, n))
+    measured = rng.integers(8, 13, n) if (of_figures := rng.random() < 0.5) else rng.normal(10, 3, n)
+    residuals = np.ascontiguousarray(states @ matrix.T.toarray() - measured, dtype=np.float64)
     growths = np.asarray(cells.sum(axis=0)).ravel()
     lists = MoveLists(
         cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0, growths
     )
-    misfit = Misfit(rng.uniform(0.1, 1, n), bool(rng.integers(2)))
+    starts = np.append(0, np.cumsum(rng.integers(1, 6, n))) * of_figures
+    of_residuals = starts, -np.floor(np.diff(starts) / 2), rng.uniform(0, 3, starts[-1])
+    misfit = Misfit(rng.uniform(0.1, 1, n), bool(rng.integers(2)), *of_residuals)
     concentrations = rng.choice([0.4, 1.0, np.inf], 3)
     chains = Chains(states, residuals, states.sum(axis=1), np.zeros(3, np.int64), concentrations)
     drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))

@@ -101,7 +101,7 @@ def _read_several(args: argparse.Namespace) -> Tables:
     schemas = for_each(args.schema, args.inputs, "--schema")
     names = names_of(args, [Path(path).stem for path in args.inputs])
     said = zip(names, args.inputs, schemas, marks_of(args, names), strict=True)
-    read = {name: read_table(path, schema, marks) for name, path, schema, marks in said}
+    read = {name: read_table(path, schema, args, marks) for name, path, schema, marks in said}
     problems, parts, apart = [problem for problem, _ in read.values()], parts_of(args, names), None
     same, desired = once(args.same or [], "--same"), desired_of(args)
     if parts.only and (args.nonnegative or args.plot):

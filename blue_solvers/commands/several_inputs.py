@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blue_solvers.commands.common import listed_names
 from blue_solvers.commands.screen import say
@@ -85,18 +85,19 @@ def _part(text: str) -> tuple[str, str, list[str]]:
     return name.strip(), factor, [label.strip() for label in labels.split("|")]
 
 
-def marks_of(args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, list[str] | None]]:
-    """What stands for totals and for what was not published, of every input; None where nothing is said."""
-    said: dict[str, dict[str, list[str]]] = {name: {} for name in names}
-    for option in MARKS:
-        for text in getattr(args, option) or ():
-            name, colon, mark = text.partition(":")
-            if not (name and colon):
-                raise ValueError(f"--{option} must be an input and a mark of it, {names[0]}:T: got {text!r}")
-            if name not in said:
-                raise ValueError(f"--{option} names input {name!r}: there are {', '.join(map(repr, names))}")
-            said[name].setdefault(option, []).append(mark)
-    return [{option: own.get(option) for option in MARKS} for own in said.values()]
+def marks_of(args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, list[Any] | None]]:
+    """What stands for totals and what was not published, and columns, of every input; None where nothing is said."""
+    said: dict[str, dict[str, list[Any]]] = {name: {} for name in names}
+    marks = [(option, text, ()) for option in MARKS for text in getattr(args, option) or ()]
+    for option, text, role in [*marks, *(("columns", column, (role,)) for column, role in args.columns or ())]:
+        name, colon, mark = text.partition(":")
+        if not (name and colon):
+            what = "a column of it, moe=moe_90" if role else "a mark of it, T"
+            raise ValueError(f"--{option} must be an input and {what}, {names[0]}:{what.split()[-1]}: got {text!r}")
+        if name not in said:
+            raise ValueError(f"--{option} names input {name!r}: there are {', '.join(map(repr, names))}")
+        said[name].setdefault(option, []).append((mark, *role) if role else mark)
+    return [{option: own.get(option) for option in (*MARKS, "columns")} for own in said.values()]
 
 
 def parts_of(args: argparse.Namespace, names: Sequence[str]) -> CountedParts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from blue_solvers.commands.common import desired_of
 from blue_solvers.commands.kinds import require_file
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from constraint_builders import Problem
     from constraint_builders.arrays import Float
     from constraint_builders.files.survey_frame import Said
+    from noise_mechanisms.laws import Law
 
 OF_TABLES = (
-    "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total", "--write-schema",
+    "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total",
+    "--rounded", "--cell-key", "--variance", "--write-schema",
 )  # fmt: skip
 
 
@@ -75,7 +77,8 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=ROLE",
         action="append",
         type=_pair,
-        help="what a column is: moe=moe_90, FIPS=geocode, remark=note; may be repeated",
+        help="what a column is: moe=moe_90, FIPS=geocode, remark=note; may be repeated; of several inputs with the "
+        "name of the input, first:moe=moe_90",
     )
     said.add_argument(
         "--names-to",
@@ -108,6 +111,58 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         "does; by default total and the like in many languages, and what may be one is asked about; of several inputs "
         "with the name of the input, first:T",
     )
+    law = said.add_mutually_exclusive_group()
+    law.add_argument(
+        "--rounded",
+        metavar="BASE",
+        type=_rounded,
+        help="values were each rounded randomly to multiples of 3, or of another base; nearest:5 for conventional "
+        "rounding. No column need say how precise they are",
+    )
+    law.add_argument(
+        "--cell-key",
+        metavar="FILE",
+        type=ReadPath,
+        help="values were each perturbed by their cell keys: the perturbation table, with columns i, v and p, or pcv, "
+        "ckey and pvalue. No column need say how precise they are",
+    )
+    law.add_argument(
+        "--variance",
+        metavar="VARIANCE",
+        type=_variance,
+        help="of the noise in every value, where no column says it, in squared counts",
+    )
+
+
+def _rounded(text: str) -> tuple[bool, int]:
+    kind, colon, base = text.rpartition(":")
+    if (colon and kind.strip() != "nearest") or not base.strip().isdecimal() or int(base) < 2:
+        raise argparse.ArgumentTypeError(f"must be a base, 3, or nearest:5 for conventional rounding: got {text}")
+    return bool(colon), int(base)
+
+
+def _variance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0: got {text}")
+    return value
+
+
+def _law(args: argparse.Namespace) -> Law | None:
+    """The noise of values, how they were rounded or perturbed; None where nothing is said of that."""
+    from noise_mechanisms.laws import CellKey, Gaussian, RandomRounding, Rounding
+
+    if args.cell_key is not None:
+        return CellKey.read(args.cell_key)
+    if args.variance is not None:
+        return Gaussian(args.variance)
+    if args.rounded is None:
+        return None
+    nearest, base = args.rounded
+    return Rounding(base) if nearest else RandomRounding(base)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -154,9 +209,15 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     return table.problem, table.y
 
 
-def read_table(path: str, schema: str | None, marks: Mapping[str, list[str] | None]) -> tuple[Problem, Float]:
-    """Read one of several tables, of which nothing is said but a schema and `marks`; what it measured is estimated."""
+def read_table(
+    path: str, schema: str | None, args: argparse.Namespace, marks: Mapping[str, list[Any] | None]
+) -> tuple[Problem, Float]:
+    """Read one of several tables, of which nothing is said but a schema and `marks`; what it measured is estimated.
+
+    Of all of them `args` say how they were rounded.
+    """
     own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None)
+    own.rounded, own.cell_key, own.variance = args.rounded, args.cell_key, args.variance
     for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
         setattr(own, option, marks.get(option))
     return read_input(own)
@@ -174,6 +235,7 @@ def said_of(args: argparse.Namespace) -> Said | None:
         "suppressed": args.suppressed,
         "exact": args.exact,
         "total": args.total,
+        "law": _law(args),
     }
     given = {name: value for name, value in given.items() if value is not None}
     if args.names_sep is not None and args.names_to is None:

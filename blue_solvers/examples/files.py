@@ -39,4 +39,4 @@ def write_berkeley(folder: str | os.PathLike[str]) -> None:
     problem = berkeley()
     y = add_noise(problem, known_truth(problem), SEED)
     write_frame(measurements_frame(problem, y), Path(folder) / BERKELEY.name)
-    write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.domain.schema, noise=problem.noise.law)
+    write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.domain.schema, noise=str(problem.noise.law))

@@ -185,4 +185,4 @@ def read_measurements(problem: Problem, y: ArrayLike) -> Float:
     if values.ndim not in (1, 2) or values.shape[0] != size or 0 in values.shape:
         raise ValueError(f"y must have shape ({size},) or ({size}, K), as problem.vector makes it: got {values.shape}")
     problem.check_vector(values)
-    return values
+    return problem.noise.centred(values)

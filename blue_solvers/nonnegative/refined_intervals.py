@@ -55,6 +55,7 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
     """
     values, size = _read_vector(problem, y, "y"), problem.desired.size
     problem.check_vector(values)
+    values = problem.noise.centred(values)
     bounds = [problem.desired.flat(lower, "lower"), problem.desired.flat(upper, "upper")]
     if any(bound.shape != (size,) for bound in bounds):
         raise ValueError(

@@ -15,6 +15,7 @@ from blue_solvers.nonnegative.quadratic_program import QuadraticProgram
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.reals import share
 from noise_mechanisms.laws import kind_of
 
@@ -108,7 +109,7 @@ def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[QuadraticP
     return weighed.with_rows(np.array(groups), answers, variances), inflation
 
 
-def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> NDArray[np.bool_]:
+def low_answers(answers: Float, variance: float, noise: LawOrName, gamma: float) -> NDArray[np.bool_]:
     """Which answers of a table, (cells,), are below its cutoff (Algorithm 2 of the paper of 2021, lines 4 to 6).
 
     The cutoff is the first of the sorted answers that is at least as large as the largest of as many noises would be
@@ -120,7 +121,7 @@ def low_answers(answers: Float, variance: float, noise: str, gamma: float) -> ND
     return answers < (ordered[reached.argmax()] if reached.any() else np.inf)
 
 
-def _log_probability_below(values: Float, variance: float, noise: str) -> Float:
+def _log_probability_below(values: Float, variance: float, noise: LawOrName) -> Float:
     """The log probability, (...), that noise is at most some values."""
     if kind_of(noise).family == "gaussian":
         return special.log_ndtr(values / np.sqrt(variance))
@@ -128,7 +129,7 @@ def _log_probability_below(values: Float, variance: float, noise: str) -> Float:
     return np.where(values < 0, exponent - np.log(2), np.log1p(-0.5 * np.exp(exponent)))
 
 
-def _median_of_largest(count: int, variance: float, noise: str) -> float:
+def _median_of_largest(count: int, variance: float, noise: LawOrName) -> float:
     """Median of the largest of `count` noises."""
     probability = 0.5 ** (1 / count)
     if kind_of(noise).family == "gaussian":

@@ -91,7 +91,7 @@ def partition(
     values = problem.observed.flat(y, "y")
     problem.observed.tables(values)  # refuses another shape
     problem.check_vector(values)
-    problem, values = order.problem, values[order.observed]
+    problem, values = order.problem, problem.noise.centred(values)[order.observed]
     places, variances = problem.domain.places, equal_variances(problem)
 
     def read(level: str, table: str, ranks: Index) -> Float:

@@ -94,7 +94,7 @@ def variances(P: BlueOperator, method: str = "solver") -> Float:
 def proved_variances(P: BlueOperator | Problem, cells: Cells) -> VarianceBounds:
     """Two numbers between which the variance of every chosen cell of the best estimate is proved to be.
 
-    Those of plain tables of one place, and of few counts, are all worked out at once. Elsewhere a cell's covariances
+    Those of plain tables of one place or on a spine, and of few counts, are all worked out at once. Elsewhere a cell's covariances
     with all cells are worked out by the solver, refined once, and proved without it.
 
     Parameters

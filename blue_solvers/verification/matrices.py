@@ -243,6 +243,7 @@ def _approximate_solver(A: Float) -> Callable[[Float], Float]:
     Q, R = Q[:, :rank], R[:rank, :rank]
 
     def solve(b: Float) -> Float:
+        """The counts, (N,), of b, (rows,)."""
         found = np.zeros(A.shape[1])
         found[order[:rank]] = solve_triangular(R, Q.T @ b, check_finite=False)
         return found

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,53 @@ NOISE_LAWS: dict[str, str] = {
 }
 
 
-def require_law(name: Any, what: str = "noise") -> str:
-    """The name of a law as it is; `ValueError` for anything else, with `what` it was given for."""
-    if not isinstance(name, str) or name not in NOISE_LAWS:
-        raise ValueError(f"{what} must be one of {', '.join(NOISE_LAWS)}: got {shown(name)}")
+class NoiseLaw(ABC):
+    """A law of noise as an object, see `noise_mechanisms.laws`; it may stand where a variance is declared."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """In squared counts."""
+
+    @property
+    def mean(self) -> float:
+        """What it adds on average, in counts."""
+        return 0.0
+
+    def impossible(self, figures: Float) -> Flags:
+        """Which figures, (...), no count leads to."""
+        return np.zeros(np.shape(figures), dtype=bool)
+
+    @property
+    def declared(self) -> str | NoiseLaw:
+        """Its name, where that and a variance say all; otherwise the law."""
+        return self.name
+
+
+LawOrName: TypeAlias = str | NoiseLaw
+
+
+def common_law(laws: Sequence[NoiseLaw], law: LawOrName) -> LawOrName:
+    """What tables that declare these have as theirs, `law` being that of those that declare variances.
+
+    Raises
+    ------
+    ValueError
+        If they are not one.
+    """
+    found = list(dict.fromkeys(own.declared for own in laws)) or [law]
+    if len(found) > 1 or (law not in ("gaussian", found[0])):
+        others = ", ".join(str(own) for own in dict.fromkeys([*found, law] if law != "gaussian" else found))
+        raise ValueError(f"tables have noise of several laws, {others}: the noise of a problem has one")
+    return found[0]
+
+
+def require_law(name: Any, what: str = "noise") -> LawOrName:
+    """The name of a law, or a law, as it is; `ValueError` for anything else, with `what` it was given for."""
+    if not isinstance(name, NoiseLaw) and (not isinstance(name, str) or name not in NOISE_LAWS):
+        raise ValueError(f"{what} must be a law, or one of {', '.join(NOISE_LAWS)}: got {shown(name)}")
     return name
 
 
@@ -42,8 +85,8 @@ class Noise(Described, ABC):
 
     Parameters
     ----------
-    law : str
-        A name in `NOISE_LAWS`.
+    law : str or NoiseLaw
+        A name in `NOISE_LAWS`, or a law.
     variances : ndarray, (n,)
         Diagonal of Sigma: 0 where a cell is known exactly, ``inf`` where it was not measured.
 
@@ -66,7 +109,7 @@ class Noise(Described, ABC):
     is_shared: ClassVar[bool] = False
     is_singular: ClassVar[bool] = False
 
-    def __init__(self, law: str, variances: Float) -> None:
+    def __init__(self, law: LawOrName, variances: Float) -> None:
         self.law, self._variances = require_law(law), variances
         self._variances.flags.writeable = False
 
@@ -166,14 +209,26 @@ class Noise(Described, ABC):
             If they cannot be drawn.
         """
 
-    def of_law(self, law: str) -> Noise:
+    def centred(self, y: Float) -> Float:
+        """Measurements, (n,) or (n, K), less what the law adds on average where there is noise."""
+        if not isinstance(self.law, NoiseLaw) or not self.law.mean:
+            return y
+        return (y.T - np.where(self.exact | self.unmeasured, 0.0, self.law.mean)).T
+
+    def published(self, y: Float) -> Float:
+        """What `centred` was made of, (n,) or (n, K)."""
+        if not isinstance(self.law, NoiseLaw) or not self.law.mean:
+            return y
+        return (y.T + np.where(self.exact | self.unmeasured, 0.0, self.law.mean)).T
+
+    def of_law(self, law: LawOrName) -> Noise:
         """The same noise of another law."""
         other = copy(self)
         other.law = require_law(law)
         return other
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, str):
+        if isinstance(other, str | NoiseLaw):
             return self.law == other
         if not isinstance(other, Noise):
             return NotImplemented
@@ -192,13 +247,13 @@ class IndependentNoise(Noise):
 
     Parameters
     ----------
-    law : str
+    law : str or NoiseLaw
     variances : ndarray, (n,) or (runs,)
     counts : ndarray of int, (runs,), optional
         How many cells, one after another, have each of the variances: then they are laid out only where somebody asks.
     """
 
-    def __init__(self, law: str, variances: Float, counts: Index | None = None) -> None:
+    def __init__(self, law: LawOrName, variances: Float, counts: Index | None = None) -> None:
         super().__init__(law, variances)
         self._counts = counts
 

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, splu
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
-from constraint_builders.description.noise import IndependentNoise, Noise, require_law
+from constraint_builders.description.noise import IndependentNoise, LawOrName, Noise, require_law
 from constraint_builders.description.reals import LARGEST, checked_variances, read_matrix, refuse_extreme, refuse_masked
 
 MOST_SINGULAR = 3_000  # cells of a covariance whose rank is found by dense algebra
@@ -54,7 +54,7 @@ class SolvedInOrder(InOrder):
 class SparseNoise(Noise):
     """Noise of a sparse covariance, positive definite."""
 
-    def __init__(self, law: str, covariance: sparse.csr_array) -> None:
+    def __init__(self, law: LawOrName, covariance: sparse.csr_array) -> None:
         super().__init__(law, covariance.diagonal())
         self._covariance = covariance
 
@@ -99,7 +99,7 @@ class LowRankNoise(Noise):
     has_entries = False
     is_shared = True
 
-    def __init__(self, law: str, covariance: LowRankPlusDiagonal) -> None:
+    def __init__(self, law: LawOrName, covariance: LowRankPlusDiagonal) -> None:
         super().__init__(law, covariance.variances)
         self._covariance = covariance
 
@@ -154,7 +154,7 @@ class OperatorNoise(Noise):
 
     has_entries = False
 
-    def __init__(self, law: str, covariance: LinearOperator, variances: Float) -> None:
+    def __init__(self, law: LawOrName, covariance: LinearOperator, variances: Float) -> None:
         super().__init__(law, variances)
         self._covariance = covariance
 
@@ -192,7 +192,7 @@ class SingularNoise(SparseNoise):
 
     Parameters
     ----------
-    law : str
+    law : str or NoiseLaw
     covariance : csr_array, (n, n)
     factor : ndarray, (n, k)
         F with Sigma = F F'.
@@ -200,7 +200,7 @@ class SingularNoise(SparseNoise):
 
     is_singular = True
 
-    def __init__(self, law: str, covariance: sparse.csr_array, factor: Float) -> None:
+    def __init__(self, law: LawOrName, covariance: sparse.csr_array, factor: Float) -> None:
         super().__init__(law, covariance)
         self._factor = factor
 
@@ -250,7 +250,7 @@ def singular_factor(matrix: sparse.csr_array) -> Float:
     return deviations[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept])
 
 
-def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: str = "gaussian") -> Noise:
+def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: LawOrName = "gaussian") -> Noise:
     """The noise of the measurements.
 
     Parameters
@@ -259,7 +259,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     variances : ndarray, (n,)
         NaN where the covariance has them.
     covariance : sparse array, ndarray or LinearOperator, (n, n), optional
-    law : str
+    law : str or NoiseLaw
 
     Raises
     ------
@@ -282,7 +282,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     return noise
 
 
-def _correlated(law: str, covariance: Any, observed: Layout) -> Noise:
+def _correlated(law: LawOrName, covariance: Any, observed: Layout) -> Noise:
     require_law(law)
     refuse_masked(covariance, "covariance")
     size = observed.size

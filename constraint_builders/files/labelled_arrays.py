@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
@@ -36,7 +37,7 @@ def problem_from_dataset(
     schema: Schema | None,
     *,
     desired: Any,
-    noise: str,
+    noise: LawOrName,
     undetermined: Literal["error", "nan"],
 ) -> tuple[Problem, Float]:
     """The problem of a dataset's tables, each named by its dimensions, and their values.

@@ -33,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
@@ -89,7 +90,7 @@ def measured(
     schema: Schema | None = None,
     *,
     desired: Sequence[str] | str | None = None,
-    noise: str = "gaussian",
+    noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "error",
     total: Sequence[str] = (),
     totals: tuple[str, ...] | None = None,
@@ -131,7 +132,6 @@ def measured(
         problem = Problem(schema, _observed(cells, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
         places = "" if geography is None else str(geography)
         y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in cells})
-        problem.check_vector(y)
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
@@ -140,6 +140,7 @@ def measured(
         problem = problem.replace(understood=Understood((), totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
+        problem.check_vector(y)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
         return MeasuredTable(problem, y, columns.ignored, combined, totals, silent, doubtful, places)
 

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
+from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
+from constraint_builders.files.absent_rows import with_absent_rows
 from constraint_builders.files.columns import (
     GEOCODE,
     GEOLEVEL,
     SUMMED_OUT,
     TABLE,
     VALUES,
+    VARIANCE,
     Columns,
     find_columns,
     plain_name,
+    read_spread,
     spreads_by_stem,
 )
 from constraint_builders.files.labels import LabelNumbers, is_total, plain_label, with_totals
@@ -166,6 +170,7 @@ class Said:
     suppressed: str | float | Sequence[str | float] = ()
     exact: str | float | Sequence[str | float] = ()
     total: str | Sequence[str] = ()
+    law: NoiseLaw | None = None
 
 
 def tables_as_said(
@@ -196,6 +201,8 @@ def tables_as_said(
     wanted = desired if file is None else desired or file.desired
     options: dict[str, Any] = {"desired": wanted, "undetermined": undetermined}
     options["noise"] = "gaussian" if file is None else file.noise
+    if said is not None and said.law is not None:
+        options["noise"] = said.law
     if said is None and names_its_tables(table):
         return measured(table, schema, **options)
     return measured_as_said(table, schema, said or Said(), **options)
@@ -207,7 +214,7 @@ def measured_as_said(
     said: Said,
     *,
     desired: Sequence[str] | str | None = None,
-    noise: str = "gaussian",
+    noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
@@ -219,6 +226,11 @@ def measured_as_said(
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
+        by_law = isinstance(noise, NoiseLaw) and not any(map(read_spread, table.frame.columns))
+        if isinstance(noise, NoiseLaw):
+            if by_law:
+                table = replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
+            noise = noise.declared
         variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
         table, totals = with_totals(table, variables, schema, marks)
         table = _with_names_of_tables(table, schema, variables)
@@ -228,6 +240,7 @@ def measured_as_said(
         said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
         said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
+        table = with_absent_rows(table, schema) if by_law else table
     options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
     return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing)
 

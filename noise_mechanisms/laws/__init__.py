@@ -1,4 +1,4 @@
-"""The laws of the noise: discrete Gaussian, discrete Laplace and their continuous cousins.
+"""The laws of the noise: discrete Gaussian, discrete Laplace and their continuous cousins; rounding and cell keys.
 
 A law is a frozen dataclass of its one parameter. The number that the rest of the project calls *variance* is
 always the actual variance: ``law("discrete_gaussian", 0.25)`` solves for the parameter that gives variance
@@ -16,12 +16,16 @@ Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mec
 """
 
 from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Law
+from noise_mechanisms.laws.cell_key import CellKey
 from noise_mechanisms.laws.drawing import draw, release
 from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from noise_mechanisms.laws.named_laws import LAWS, add_law, kind_of, law, variance_of
+from noise_mechanisms.laws.published_counts import PublishedCount
+from noise_mechanisms.laws.rounding_laws import RandomRounding, Rounding
 
 __all__ = [
     "LAWS",
+    "CellKey",
     "ContinuousLaw",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -29,6 +33,9 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "Law",
+    "PublishedCount",
+    "RandomRounding",
+    "Rounding",
     "add_law",
     "draw",
     "kind_of",

@@ -1,4 +1,4 @@
-"""What a law of noise is: a symmetric one of one parameter, continuous or on the whole numbers.
+"""What a law of noise is: one of a parameter, continuous or on the whole numbers.
 
 Here are the limits of what float64 holds, and drawing block by block.
 """
@@ -6,7 +6,7 @@ Here are the limits of what float64 holds, and drawing block by block.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import NoiseLaw
 from constraint_builders.description.reals import positive_number, real_array, whole_number
 from constraint_builders.memory import require_memory
 
@@ -30,8 +31,8 @@ Draw: TypeAlias = Callable[[Float, tuple[int, int], np.random.Generator], Float]
 BLOCK = 1 << 15  # values of temporary arrays, which stay in a processor's cache
 
 
-class Law(ABC):
-    """A symmetric law of noise around zero, with one positive and finite parameter.
+class Law(NoiseLaw):
+    """A law of noise, with one positive and finite parameter; around zero, but where it has another `mean`.
 
     The parameter may be of any kind of real number, `Fraction` and numpy's scalars included, and is kept as a float.
 
@@ -46,7 +47,6 @@ class Law(ABC):
         reweighted fits tell large noise. Of a Gaussian law the parameter is the square of the scale.
     """
 
-    name: ClassVar[str]
     discrete: ClassVar[bool]
     family: ClassVar[Family | None] = None
 

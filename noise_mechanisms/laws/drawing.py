@@ -6,19 +6,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.reals import real_array, whole_number
 from constraint_builders.memory import require_memory
 from noise_mechanisms.laws.base_law import BLOCK, Seed, blocks, check_variances, fill
 from noise_mechanisms.laws.named_laws import kind_of
 
 
-def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:
+def draw(name: LawOrName, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:
     """Draw independent noise for cells of differing variances, simulation only: not differentially private.
 
     Parameters
     ----------
-    name : str
-        The kind of noise, a name in `LAWS`.
+    name : str or Law
+        The kind of noise, a name in `LAWS`; or a law that a variance does not describe.
     variance : array_like, any shape
         Actual variance of every cell, finite and not negative. Variance 0 gives noise 0.
     rng : numpy.random.Generator, SeedSequence, int or None
@@ -38,10 +39,10 @@ def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None =
         discrete law.
     """
     kind = kind_of(name)
-    variance = real_array(variance, f"{name}: variance")
+    variance = real_array(variance, f"{kind.name}: variance")
     check_variances(kind, variance)
     cells = np.ravel(variance)
-    replicates = 1 if columns is None else whole_number(columns, f"{name}: columns", 0)
+    replicates = 1 if columns is None else whole_number(columns, f"{kind.name}: columns", 0)
     require_memory(8.0 * cells.size * replicates, f"noise of {cells.size:,} x {replicates:,} cells", "draw fewer")
     rng = np.random.default_rng(rng)
     noise = np.empty((cells.size, replicates))
@@ -50,13 +51,13 @@ def draw(name: str, variance: ArrayLike, rng: Seed = None, columns: int | None =
     return noise.reshape(variance.shape if columns is None else (*variance.shape, columns))
 
 
-def release(name: str, variance: ArrayLike, values: ArrayLike) -> Float:
+def release(name: LawOrName, variance: ArrayLike, values: ArrayLike) -> Float:
     """Values with noise of release grade, one draw for every cell, each of its own variance; for publication.
 
     Parameters
     ----------
-    name : str
-        The kind of noise, a name in `LAWS`.
+    name : str or Law
+        The kind of noise, a name in `LAWS`; or a law that a variance does not describe.
     variance : array_like, any shape
         Actual variance of every cell, finite and not negative. A cell of variance 0 stays as it is.
     values : array_like, of the same shape
@@ -77,7 +78,7 @@ def release(name: str, variance: ArrayLike, values: ArrayLike) -> Float:
         values have another shape, or are not what `Law.release` takes.
     """
     kind = kind_of(name)
-    variance, confidential = real_array(variance, f"{name}: variance"), real_array(values, "values")
+    variance, confidential = real_array(variance, f"{kind.name}: variance"), real_array(values, "values")
     if confidential.shape != variance.shape:
         raise ValueError(f"values must have the shape {variance.shape} of the variances: got {confidential.shape}")
     check_variances(kind, variance)

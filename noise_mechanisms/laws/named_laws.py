@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from constraint_builders.description.noise import NOISE_LAWS
+from constraint_builders.description.noise import NOISE_LAWS, LawOrName
 from constraint_builders.description.reals import positive_number, shown
 from noise_mechanisms.laws.base_law import Law
 
 
-def kind_of(name: str) -> type[Law]:
-    """The class of the law of a name.
+def kind_of(name: LawOrName) -> type[Law]:
+    """The class of the law of a name; of a law that a name does not describe itself, which answers as one.
 
     Raises
     ------
     ValueError
         If there is no law of that name.
     """
+    if isinstance(name, Law):
+        return name  # type: ignore[return-value]
     if not isinstance(name, str) or name not in NOISE_LAWS:
         raise ValueError(f"law {shown(name)} is unknown: use one of {', '.join(map(repr, NOISE_LAWS))}")
     return _class_at(NOISE_LAWS[name])

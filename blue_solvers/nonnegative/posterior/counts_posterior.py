@@ -21,7 +21,7 @@ from scipy.special import gammaln
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
-from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists, metropolis_steps
+from blue_solvers.nonnegative.posterior.metropolis import OUTSIDE, Chains, Misfit, MoveLists, metropolis_steps
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from blue_solvers.quantiles import read_level, takes_confidence_level
@@ -31,8 +31,9 @@ from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import positive_number, whole_number
 from constraint_builders.memory import require_memory
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
-from noise_mechanisms.laws import kind_of
+from noise_mechanisms.laws import PublishedCount, kind_of
 from noise_mechanisms.laws.base_law import Seed
+from noise_mechanisms.published_figures import PublishedFigures
 
 _CHAINS = 4
 _AGREEMENT = 1.05  # of split scale reductions, above which chains are said to disagree
@@ -41,6 +42,10 @@ _TURNS_A_CELL = 4  # proposals between two draws that are kept
 _TURNS_AT_ONCE = 1 << 18
 _VALUES_AT_ONCE = 1 << 23
 _WHOLE = 1e-9
+_IMPOSSIBLE = (
+    "chains found no whole counts that all figures may be published of: give more `most_draws`, or correct them; "
+    "`possible_counts` says whether there are any"
+)
 _MOST = int(np.iinfo(np.int32).max)  # of a count among the draws
 _GRID = np.geomspace(0.02, 100.0, 38)  # of concentrations
 
@@ -124,7 +129,8 @@ def counts_posterior(
     Parameters
     ----------
     problem : Problem
-        With independent noise of one of the four laws, or another of their families.
+        With independent noise of one of the four laws, or another of their families; or with figures that were rounded
+        or perturbed, of which the law says P(y | n).
     y : array_like, (n,)
         Measurements over ``problem.observed``, in counts.
     concentration : float, optional
@@ -179,10 +185,11 @@ def counts_posterior(
         draws = np.concatenate(kept, axis=1)
         result = _summary(problem, model, draws[:, draws.shape[1] // 2 :], chains.acceptance)
         few, apart = result.effective_sizes.min(initial=np.inf), result.scale_reduction.max(initial=1.0)
-        if few >= effective and apart <= _AGREEMENT:
+        if few >= effective and apart <= _AGREEMENT and chains.are_possible:
             return result
         if wanted == most_draws:
-            raise NotConvergedError(_disagreement(result, effective, most_draws))
+            reason = _disagreement(result, effective, most_draws) if chains.are_possible else _IMPOSSIBLE
+            raise NotConvergedError(reason)
         wanted = min(2 * wanted, most_draws)
 
 
@@ -206,8 +213,8 @@ class _Chains:
         _refuse_unbounded(model, rows)
         self._misfit = _misfit(model, y, rows)
         self._moves = count_moves(model, rows)
-        weights, squared = self._misfit
-        information = weights if squared else np.square(weights) / 2
+        weights = self._misfit.weights
+        information = weights if self._misfit.squared else np.square(weights) / 2
         self._states = whole_starts(model, y, _CHAINS, rng)
         largest = 1.0 + self._states.max(initial=0)  # what moves that nothing measures may at most be
         self._scales = np.minimum(step_sizes(self._moves, information), largest)
@@ -220,6 +227,12 @@ class _Chains:
     def acceptance(self) -> float:
         """Share of the proposals that were accepted; 1 before any."""
         return float(self._accepted.sum() / self._proposed) if self._proposed else 1.0
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether all figures may be published of the counts that the chains are at."""
+        listed = range(self._misfit.first.size)
+        return all(self._misfit.of(row, own[row]) < OUTSIDE for own in self._residuals for row in listed)
 
     def run(self, draws: int) -> NDArray[np.int32]:
         """Advance all chains, and keep so many states of each: (chains, draws, d)."""
@@ -278,13 +291,16 @@ def _concentrations(value: float | None) -> Float:
 
 
 def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
-    """Of the noise at y, (n,): its log density is quadratic or piecewise linear, with a weight for each row."""
-    problem = model.problem
-    kind, variances = kind_of(problem.noise.law), problem.variances[rows]
-    if kind.family is None:
+    """Of the noise at y, (n,): its log density is quadratic or piecewise linear, with a weight for each row, or listed.
+
+    The lists are those of figures published of counts: of the counts that each may be of.
+    """
+    problem, law = model.problem, model.problem.noise.law
+    kind, variances, published = kind_of(law), problem.variances[rows], isinstance(law, PublishedCount)
+    if kind.family is None and not published:
         raise ValueError(f"noise of the law {kind.name!r} has no family: the posterior needs Gaussian or Laplace noise")
     broken = np.flatnonzero(abs(y[rows] - np.rint(y[rows])) > _WHOLE * np.maximum(1.0, abs(y[rows])))
-    if kind.discrete and broken.size:
+    if kind.discrete and broken.size and not published:
         row = int(rows[broken[0]])
         raise ValueError(
             f"{problem.observed.describe(row)} is {y[row]:g}: noise of the law {kind.name!r} leaves whole numbers whole"
@@ -295,9 +311,29 @@ def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
             f"areas have weights that are not whole, and noise of the law {kind.name!r} leaves their sums as broken as "
             "they are: multiply the weights and what was measured until they are whole"
         )
+    if isinstance(law, PublishedCount):
+        return _listed(problem, y, rows)
     distinct, place = np.unique(variances, return_inverse=True)
     parameters = np.array([_parameter(kind.from_variance(float(variance))) for variance in distinct])
-    return Misfit((1 / parameters)[place], kind.family == "gaussian")
+    nothing = np.zeros(1, dtype=np.int64), np.zeros(0), np.zeros(0)
+    return Misfit((1 / parameters)[place], kind.family == "gaussian", *nothing)
+
+
+def _listed(problem: Problem, y: Float, rows: Integers) -> Misfit:
+    """Of figures, centred in y, (n,), what every count that they may be of is worth."""
+    figures = PublishedFigures.of(problem, problem.noise.published(y))
+    low, high = figures.limits(y.size)
+    wrong = np.flatnonzero((low > high)[rows])
+    if wrong.size:
+        where = problem.observed.describe(int(rows[wrong[0]]))
+        raise ValueError(f"{where}: there is no count that all of its figures may be published of")
+    sizes = np.zeros(y.size, dtype=np.int64)
+    sizes[rows] = high[rows] - low[rows] + 1
+    starts = np.append(0, np.cumsum(sizes))
+    cell = np.repeat(np.arange(y.size), sizes)
+    logs = figures.log_probabilities(starts, low[cell] + np.arange(cell.size) - starts[cell])
+    listed = np.where(np.isfinite(logs), -logs, OUTSIDE)
+    return Misfit(1 / problem.variances[rows], True, np.append(starts[rows], starts[-1]), (low - y)[rows], listed)
 
 
 def _parameter(law: object) -> float:

@@ -47,10 +47,35 @@ class MoveLists(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A row's is its weight times half the squared residual, or times its size."""
+    """A row's is its weight times half the squared residual, or times its size; or what a list says of it.
 
-    weights: Float  # (n,)
+    Attributes
+    ----------
+    weights : ndarray, (n,)
+    squared : bool
+    starts : ndarray of int64, (n + 1,), or (1,) without lists
+        Where every row's list begins.
+    first : ndarray, (n,) or (0,)
+        The residual that it begins with.
+    listed : ndarray
+        Of every residual, one after the other, what it is; of residuals beyond `OUTSIDE` for each count.
+    """
+
+    weights: Float
     squared: bool
+    starts: Integers
+    first: Float
+    listed: Float
+
+    def of(self, row: int, residual: float) -> float:
+        """Of a residual of a row, by its list."""
+        own = self.listed[self.starts[row] : self.starts[row + 1]]
+        place = residual - self.first[row]
+        inside = min(max(place, 0.0), own.size - 1.0)
+        return float(own[round(inside)] + OUTSIDE * abs(place - inside))
+
+
+OUTSIDE = 40.0  # of a residual that no noise leaves: chains come in from there, and are seldom seen to go back
 
 
 def step_in_numpy(
@@ -71,7 +96,7 @@ def step_in_numpy(
     """
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
-    weights, squared = misfit
+    weights, squared = misfit.weights, misfit.squared
     for chain in range(states.shape[0]):
         for move, size, cost in zip(choices[chain], sizes[chain], costs[chain], strict=True):
             cell = slice(cell_starts[move], cell_starts[move + 1])
@@ -79,13 +104,17 @@ def step_in_numpy(
             moved = states[chain, cells[cell]] + size * steps[cell]
             before = residuals[chain, rows[row]]
             after = before + size * changes[row]
-            growth = (after - before) * (after + before) / 2 if squared else abs(after) - abs(before)
+            growth = weights[rows[row]] * (
+                (after - before) * (after + before) / 2 if squared else abs(after) - abs(before)
+            )
+            if misfit.listed.size:
+                growth = [misfit.of(i, b) - misfit.of(i, a) for i, a, b in zip(rows[row], before, after, strict=True)]
             if (moved < 0).any():
                 continue
             total = totals[chain] + size * growths[move]
             old, d, a = states[chain, cells[cell]], states.shape[1], concentrations[chain]
             prior = log_prior(old, totals[chain], d, a) - log_prior(moved, total, d, a)
-            if float(weights[rows[row]] @ growth) + prior <= cost:
+            if float(np.sum(growth)) + prior <= cost:
                 totals[chain] = total
                 states[chain, cells[cell]] = moved
                 residuals[chain, rows[row]] = after
@@ -111,7 +140,7 @@ def metropolis_steps(
     """As in `step_in_numpy`: choices, sizes and costs are (chains, turns)."""
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
-    weights, squared = misfit
+    weights, squared, starts, first, listed = misfit
     for chain in range(states.shape[0]):
         for turn in range(choices.shape[1]):
             move, size = choices[chain, turn], sizes[chain, turn]
@@ -126,7 +155,10 @@ def metropolis_steps(
             for i in range(row_starts[move], row_starts[move + 1]):
                 before = residuals[chain, rows[i]]
                 after = before + size * changes[i]
-                if squared:
+                if listed.size:
+                    begin, end, least = starts[rows[i]], starts[rows[i] + 1], first[rows[i]]
+                    growth += _listed(listed[begin:end], after - least) - _listed(listed[begin:end], before - least)
+                elif squared:
                     growth += weights[rows[i]] * ((after - before) * (after + before) / 2)
                 else:
                     growth += weights[rows[i]] * (abs(after) - abs(before))
@@ -147,6 +179,12 @@ def metropolis_steps(
                 residuals[chain, rows[i]] += size * changes[i]
             totals[chain] = total
             accepted[chain] += 1
+
+
+def _listed(own: Float, place: float) -> float:
+    """See `Misfit.of`, of its list, (k,)."""
+    inside = min(max(place, 0.0), own.size - 1.0)
+    return own[int(inside + 0.5)] + OUTSIDE * abs(place - inside)
 
 
 def _log_weight(count: int, concentration: float) -> float:

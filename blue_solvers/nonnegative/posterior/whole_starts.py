@@ -30,10 +30,10 @@ def whole_starts(model: FittingModel, y: Float, chains: int, rng: np.random.Gene
         raise ValueError(f"a value known exactly is {wrong:g}: whole counts sum to whole numbers only")
     noisy = model.measured & ~problem.exact
     deviations = np.sqrt(np.where(noisy, problem.variances, 0.0))
-    starts = []
+    starts, normal = [], problem.replace(noise=problem.noise.of_law("gaussian"))  # of which any figures may be
     for _ in range(chains):
         disturbed = np.where(noisy, y + _DISPERSION * deviations * rng.standard_normal(y.size), y)
-        wanted = nnls(problem, disturbed).detail.ravel()[model.possible]
+        wanted = nnls(normal, disturbed).detail.ravel()[model.possible]
         starts.append(_nearest_whole(wanted, exact, np.rint(answers)) if exact.shape[0] else np.rint(wanted))
     return np.array(starts, dtype=np.int64)
 

@@ -21,6 +21,8 @@ from blue_solvers.streaming.cutting import choose_cut
 from blue_solvers.streaming.partition import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem, Schema, Spine
+from noise_mechanisms import add_noise
+from noise_mechanisms.laws import Rounding
 from tests.helpers.effort import examples
 from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem
 from tests.helpers.places import ROOT
@@ -66,6 +68,19 @@ def test_equals_the_passes_in_memory(problem: Problem, seed: int, data: st.DataO
         partition(Path(folder) / "in", problem, y, at=level)
         stream(Path(folder) / "in", Path(folder) / "out")
         assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
+
+
+def test_figures_that_were_rounded_by_a_law_with_a_mean(tmp_path: Path) -> None:
+    """What is taken off in memory is taken off of parts; exact cells keep their values."""
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2, 2], ["L0", "L1", "L1", "L2", "L2", "L2", "L2", "L2"])
+    law = Rounding(10)
+    observed = {"L0": {"total": 0.0, "a": law}, "L1": {"detailed": law}, "L2": {"detailed": law, "g": law}}
+    problem = Problem(SCHEMA, observed, spine=spine, desired=["detailed", "total"])
+    truth = problem.marginal_matrix() @ np.random.default_rng(4).integers(5, 90, problem.domain.size).astype(float)
+    y = add_noise(problem, truth, rng=0)
+    partition(tmp_path / "in", problem, y, at="L1")
+    stream(tmp_path / "in", tmp_path / "out")
+    assert_same(problem, problem.noise.centred(y), blue(problem, "two_pass"), tmp_path / "out")
 
 
 def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) -> None:

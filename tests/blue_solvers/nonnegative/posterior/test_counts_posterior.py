@@ -17,8 +17,9 @@ from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.counts_posterior import _Chains, _concentrations
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from constraint_builders import Areas, Problem, Schema, Spine
-from noise_mechanisms import draw_noise
+from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
+from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
 from tests.helpers.every import every
 
 Weigh = Callable[[np.ndarray], np.ndarray]
@@ -121,6 +122,35 @@ def test_agrees_with_every_table_under_laplace_noise() -> None:
     weight = -abs(tables.sum(axis=1) - y[0]) / 1.0  # variance 2 b^2
     weight = weight - sum(abs(tables[:, j] - y[1 + j]) for j in range(4)) / math.sqrt(0.5)
     assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
+
+
+def _key() -> CellKey:
+    small = [{0: 1.0}, {-1: 0.3, 0: 0.4, 1: 0.3}]
+    return CellKey([*small, {-2: 0.1, -1: 0.2, 0: 0.4, 1: 0.2, 2: 0.1}, {-2: 0.2, -1: 0.2, 0: 0.2, 1: 0.2, 2: 0.2}])
+
+
+@pytest.mark.parametrize("law", [RandomRounding(3), RandomRounding(2), Rounding(4), Rounding(5), _key()], ids=repr)
+def test_agrees_with_every_table_of_rounded_and_perturbed_counts(law: PublishedCount) -> None:
+    """Listed by P(y | n); an exact total holds some."""
+    tables = every_table(4, 12)
+    for truth, known in (([1, 5, 0, 2], False), ([2, 2, 3, 1], True)):
+        M = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+        schema = Schema({"a": 2, "b": 2})
+        problem = Problem(schema, {"total": 0.0 if known else law, "a": law, "detailed": law})
+        y = add_noise(problem, M @ np.array(truth, dtype=float), rng=5)
+        logs = prior(tables, 1.0)
+        for row, figure in zip(M, y, strict=True):
+            exact = known and row.all()
+            sums_of = tables @ row
+            own = np.where(sums_of == figure, 0.0, -np.inf) if exact else law.log_probability(figure, sums_of * 1.0)
+            logs = logs + own
+        assert_agrees(problem, y, tables, logs)
+
+
+def test_figures_that_no_whole_counts_lead_to_are_said() -> None:
+    problem = Problem(Schema({"a": 2}), {"total": RandomRounding(3), "a": RandomRounding(3)})
+    with pytest.raises(NotConvergedError, match="no whole counts that all figures may be published of"):
+        counts_posterior(problem, [30.0, 3.0, 3.0], effective=5, most_draws=500, rng=1)
 
 
 def test_agrees_where_totals_and_zeros_are_known() -> None:

@@ -1,0 +1,150 @@
+"""Real censuses that were rounded or perturbed: what they take, whether they fit, and how often intervals cover.
+
+    python -m bench rounded_censuses            all
+    python -m bench rounded_censuses --quick    New Zealand 2013, and few draws
+
+1. Reading, estimate, proof and fit of New Zealand 2013 (electorates by age, sex and years at the residence) and 2018
+   (29,889 small areas by motor vehicles, in areas that cross), both rounded randomly to base 3, and of Australia 2021
+   (areas by age and sex), whose figures have cell keys; CPU times.
+2. The variance of the noise by the tables' own disagreement.
+3. Coverage of 95 % intervals on the same designs, tables published anew of counts drawn from the estimates: all cells,
+   and those of counts from 0 to 5.
+
+Where the files are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from bench.measuring import is_quick, print_table, timed
+from blue_solvers import Estimate, estimate
+from blue_solvers.nonnegative import nnls
+from blue_solvers.rounded import estimated_noise
+from constraint_builders import Areas, Problem, Schema, read_tables
+from noise_mechanisms import add_noise
+from noise_mechanisms.laws import Gaussian, RandomRounding
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "rounded"
+SMALL = 5  # counts of which coverage is looked at apart
+SEED, DRAWS = 2026, 20
+LAW = RandomRounding(3)
+Measured = tuple[Problem, np.ndarray]
+
+
+def main(argv: list[str]) -> None:
+    """Print the three."""
+    quick = is_quick(argv, "rounded_censuses", __doc__, "New Zealand 2013 alone, 2 draws")
+    if not DATA.exists():
+        print_table(["what"], [[f"{DATA} is not at hand"]])
+        return
+    print_table(["census", "figures", "CPU s", "chi-square", "degrees", "proved", "variance"], _fits(quick))
+    print_table(["census", "table", "cells", "covered", "counts to 5"], _coverages(quick))
+
+
+def censuses(quick: bool) -> dict[str, Callable[[], Measured]]:
+    """Problems with their figures, by name."""
+    found: dict[str, Callable[[], Measured]] = {"New Zealand 2013": new_zealand_2013}
+    if not quick:
+        found["New Zealand 2018"] = new_zealand_2018
+        found |= {f"Australia 2021, {level}": lambda level=level: australia(level) for level in ("SA4", "SA3", "SA2")}
+    return found
+
+
+def new_zealand_2013() -> Measured:
+    """Electorates by age, sex and years at the residence, of those who said them."""
+    frame = pl.read_csv(DATA / "nz2013_residence.csv.gz").filter(~pl.col("el").str.contains("Total"))
+    frame = frame.filter(~pl.col("yr").is_in(["T", "nei"]))
+    frame = frame.with_columns(sex=pl.col("sex").replace({"T": "*"}), yr=pl.col("yr").replace({"stated": "*"}))
+    return read_tables(frame, noise=LAW, total=["*"])
+
+
+def new_zealand_2018() -> Measured:
+    """Households by motor vehicles in small areas, and in areas of these that cross."""
+    areas = pl.read_csv(DATA / "nz2018_areas.csv.gz", infer_schema_length=0)
+    frame = pl.read_csv(DATA / "nz2018_vehicles.csv.gz", schema_overrides={"code": pl.String})
+    cars = [name for name in frame.columns if name[0].isdigit()]
+    codes = {"SA2": "SA2_2018_CODE", "TA": "TA_2018_CODE", "RC": "RC_2018_CODE", "Leaf": "SA1_2018_NAME"}
+    layers, orders = {}, {}
+    for layer, column in codes.items():
+        orders[layer] = areas[column].unique().sort().to_list() if layer != "Leaf" else areas[column].to_list()
+        numbers = {code: number for number, code in enumerate(orders[layer])}
+        layers[layer] = [numbers[code] for code in areas[column]]
+    observed: dict[str, dict] = {}
+    values: dict = {}
+    for layer, order in orders.items():
+        own = frame.filter(pl.col("level") == ("SA1" if layer == "Leaf" else layer))
+        own = pl.DataFrame({"code": order}).join(own, on="code", how="left", maintain_order="left")
+        tables = {"cars": own[cars].to_numpy(), "total": own["total_hh"].to_numpy()}
+        observed[layer] = {name: np.where(np.isnan(own), np.inf, LAW.variance) for name, own in tables.items()}
+        values |= {(layer, name): own for name, own in tables.items()}
+    del layers["Leaf"]
+    problem = Problem(
+        Schema({"cars": cars}), observed, areas=Areas(areas.height, layers), noise=LAW, undetermined="nan"
+    )
+    return problem, problem.observed.vector(values)
+
+
+def australia(level: str) -> Measured:
+    """Areas by age and sex, with the variance that its tables tell."""
+    parts = []
+    for name in ("persons", "sex", "age_sex"):
+        frame = pl.read_csv(DATA / f"au2021_{level}_{name}.csv.gz")
+        absent = [pl.lit("*").alias(own) for own in ("Age", "Sex") if own not in frame.columns]
+        parts.append(frame.with_columns(absent).select(f"{level}_NAME21", "Age", "Sex", value="persons"))
+    return read_tables(pl.concat(parts), noise=Gaussian(4.0), total=["*"])
+
+
+def _fits(quick: bool) -> Iterator[list[str]]:
+    for name, read in censuses(quick).items():
+        (problem, y), reading = timed(read)
+        est, solving = timed(lambda problem=problem, y=y: estimate(problem, y))
+        fit, testing = timed(lambda est=est: est.goodness_of_fit(draws=0))
+        noise = estimated_noise(problem, y, "all", rng=0)
+        declared = 4.0 if problem.noise.law == "gaussian" else LAW.variance
+        yield [
+            name, f"{problem.observed.size:,}", f"{reading:.1f} + {solving:.1f} + {testing:.1f}",
+            f"{fit.statistic:,.0f}", f"{fit.degrees_of_freedom:,}", str(est.certificate().bound),
+            f"{noise.factors[0] * declared:.3f} +- {noise.std_errors[0] * declared:.3f} ({declared:.3f})",
+        ]  # fmt: skip
+
+
+def _coverages(quick: bool) -> Iterator[list[str]]:
+    rng = np.random.default_rng(SEED)
+    for name, read in censuses(quick).items():
+        problem, y = read()
+        if problem.noise.law == "gaussian":
+            continue
+        counts = nnls(problem.replace(noise=problem.noise.of_law("gaussian")), y).detail.ravel()
+        inside, small = np.zeros(problem.desired.size), np.zeros((2, len(problem.desired.names)))
+        for _ in range(2 if quick else DRAWS):
+            drawn = rng.poisson(counts)[: problem.domain.size].astype(float)
+            truth, wanted = problem.marginal_matrix() @ drawn, _desired(problem, drawn)
+            est = estimate(problem, add_noise(problem, truth, rng), certify=False)
+            covered = _covered(est, wanted)
+            inside += covered
+            for number in range(small.shape[1]):
+                own = problem.desired.block(number)
+                few = (wanted[own] <= SMALL) & np.isfinite(est.values[own])
+                small[:, number] += few.sum(), covered[own][few].sum()
+        for number, table in enumerate(problem.desired.names):
+            own = inside[problem.desired.block(number)] / (2 if quick else DRAWS)
+            few = small[1, number] / small[0, number] if small[0, number] else np.nan
+            yield [name, str(table), f"{own.size:,}", f"{np.nanmean(own):.4f}", f"{few:.4f} of {small[0, number]:,.0f}"]
+
+
+def _desired(problem: Problem, counts: np.ndarray) -> np.ndarray:
+    """Desired cells, (m,), of the detailed ones of all leaves."""
+    wanted = problem.replace(
+        observed=problem.desired, observed_tables=problem.desired_tables, observed_levels=problem.desired_levels
+    )
+    return wanted.marginal_matrix() @ counts
+
+
+def _covered(est: Estimate, truth: np.ndarray) -> np.ndarray:
+    low, high = est.interval(0.95)
+    return np.where(np.isfinite(est.values), (truth >= low) & (truth <= high), np.nan)

@@ -1,0 +1,68 @@
+"""Rows of cells that were not published: where the law of the noise says how precise all are, they may be left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import polars as pl
+
+from constraint_builders.description.schema import Schema
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SOURCE, SUMMED_OUT, TABLE, find_columns
+from constraint_builders.files.numbers import read_labels
+from constraint_builders.files.source import Source
+
+MOST_TIMES = 20.0  # as many rows as there are: a grid of more is no table that lacks some
+
+
+def with_absent_rows(table: Source, schema: Schema | None) -> Source:
+    """The same with a row, without a value, for every cell of a table of which it has none.
+
+    Cells are those of all levels that some row has, in every geounit of a geolevel of which the table has some row, and
+    of every source that has it there.
+
+    Parameters
+    ----------
+    table : Source
+        Whose rows say how precise they are, and the names of tables.
+    schema : Schema or None
+        Whose levels there are; by default those that some row has.
+    """
+    columns = find_columns(table.frame, schema)
+    variables, frame = list(columns.variables.values()), table.frame
+    labels = frame.with_columns(read_labels(frame[name]).alias(name) for name in variables)
+    places = [columns.keys[key] for key in (GEOLEVEL, GEOCODE, PARENT) if key in columns.keys]
+    grouped = [columns.keys[key] for key in (TABLE, SOURCE) if key in columns.keys] + places[:1]
+    found = [frame]
+    for rows in labels.partition_by(grouped, maintain_order=True):
+        axes = [rows.select(grouped).unique()]
+        if places:
+            axes.append(labels.filter(labels[places[0]] == rows[places[0]][0]).select(places[1:]).unique())
+        for variable, name in columns.variables.items():
+            own = rows[name].drop_nulls().unique(maintain_order=True)
+            if schema:
+                own = _all_labels(schema, variable, own)
+            elif (own != SUMMED_OUT).all():
+                own = labels[name].filter(labels[name] != SUMMED_OUT).drop_nulls().unique(maintain_order=True)
+            axes.append(own.to_frame())
+        size = float(np.prod([float(axis.height) for axis in axes]))
+        if size <= rows.height or size > MOST_TIMES * max(rows.height, 100):
+            continue
+        keys = [*grouped, *places[1:], *variables]
+        absent = reduce(lambda one, other: one.join(other, how="cross"), axes).join(rows, on=keys, how="anti")
+        found.append(absent.select(pl.col(keys).cast(pl.String)).cast({name: frame.schema[name] for name in keys}))
+    frame, spread = pl.concat(found, how="diagonal"), columns.spread.column
+    unknown = frame[columns.value].is_null()
+    frame = frame.with_columns(pl.when(unknown).then(np.inf).otherwise(pl.col(spread)).alias(spread))
+    return replace(table, frame=frame, rows=np.concatenate([table.rows, np.zeros(frame.height - table.rows.size, int)]))
+
+
+def _all_labels(schema: Schema, variable: str, labels: pl.Series) -> pl.Series:
+    """All of the variable, or of its recode, of which some are given; these where none has them."""
+    axis = schema.names.index(variable)
+    for factor in (variable, *(recode.name for recode in schema.recodes if recode.axis == axis)):
+        own = list(schema.labels_of(factor))
+        if labels.is_in(own).all():
+            return pl.Series(labels.name, own, dtype=pl.String)
+    return labels
