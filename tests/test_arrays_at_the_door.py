@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from blue_solvers import blue
+from blue_solvers import blue, estimate, fit_test
 from blue_solvers.adapters import ExactMinTrace
 from blue_solvers.nonnegative import METHODS, controlled_rounding, coverage, movements, nnls, ols, refine_intervals
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
@@ -103,6 +103,10 @@ DOORS: dict[str, tuple[Callable[[Any], Any], np.ndarray, bool]] = {
     "invariants, table": (TALL.apply, np.ones(4), False),
     "P @ y": (lambda v: P.dot(v), np.ones(4), True),
     "P.matvec": (lambda v: P.matvec(v), np.ones(4), True),
+    "P.apply": (lambda v: P.apply(v), np.ones(4), True),
+    "P.estimate": (lambda v: P.estimate(v), np.ones(4), True),
+    "estimate": (lambda v: estimate(PROBLEM, v), np.ones(4), True),
+    "fit_test": (lambda v: fit_test(PROBLEM, v), np.ones(4), True),
     "functionals, y": (lambda v: functionals(P, v, np.eye(4)), np.ones(4), False),
     "functionals, W": (lambda v: functionals(P, np.ones(4), v), np.eye(4), True),
     "intervals": (lambda v: intervals(P, v), np.ones(4), False),

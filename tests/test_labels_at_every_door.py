@@ -257,6 +257,8 @@ FLAT_DOORS: dict[str, Callable[[Any], Any]] = {
     "P @ y": lambda v: blue(FLAT) @ v,
     "P.matvec": lambda v: blue(FLAT).matvec(v),
     "P.T @ v": lambda v: blue(FLAT).T @ v,
+    "P.apply": lambda v: blue(FLAT).apply(v)[0],
+    "P.estimate": lambda v: blue(FLAT).estimate(v).values,
     "estimate": lambda v: estimate(FLAT, v).values,
     "fit_test": lambda v: fit_test(FLAT, v).residuals,
     "certify": lambda v: certify(FLAT, v, blue(FLAT) @ Y).bound,

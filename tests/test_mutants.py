@@ -84,7 +84,7 @@ def test_tests_of_a_file_are_those_of_its_folder_and_what_else_concerns_it(monke
         assert concerned([path]) == ["tests/blue_solvers/uncertainty"]
     assert concerned(["blue_solvers/signals.py"]) == ["tests/blue_solvers"]
     of_readers = concerned(["constraint_builders/files/rows.py", "constraint_builders/files/labels.py"])
-    assert {"tests/constraint_builders/files", "tests/first_hour/test_mistakes_in_files.py"} < set(of_readers)
+    assert {"tests/constraint_builders/files", "tests/first_hour/test_natural_mistakes.py"} < set(of_readers)
     for tests in (of_readers, concerned(path for own in files_by_area(ROOT, []).values() for path in own)):
         assert all((ROOT / path).exists() for path in tests)
 

@@ -21,7 +21,7 @@ from blue_solvers.streaming import partition, partition_source, stream
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
-from constraint_builders.files import measurements_frame, read_long_table, read_noisy_measurements
+from constraint_builders.files import read_noisy_measurements
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities
@@ -103,19 +103,6 @@ def test_entities_are_summed_in_the_order_that_is_asked_for() -> None:
     assert np.allclose(found, problem.observed.tables(y)["County", "b * a"])
     W = entity_workload(problem, Entities.from_labels({"place": ["p", "p"]}, outside=False), "b * a")
     assert np.allclose((W.T @ (blue(problem) @ y)).reshape(3, 2), found.sum(axis=0))
-
-
-def test_files_follow_their_labels() -> None:
-    schema = Schema({"a": ["x", "y"], "b": ["u", "v"]})
-    problem = Problem(schema, {"b * a": [[1.0, 2.0], [3.0, 4.0]], "a": 1.0})
-    y = problem.vector({"b * a": [[1.0, 2.0], [3.0, 4.0]], "a": [4.0, 6.0]})
-    frame = measurements_frame(problem, y)
-    rows = {(row[1], row[2]): row[3:] for row in frame.rows()}
-    assert rows["y", "u"] == (2.0, 2.0)
-    again, values = read_long_table(frame.sample(fraction=1.0, shuffle=True, seed=1), schema)
-    own = again.observed.tables(values)["b * a"]
-    assert own.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert again.observed.tables(again.variances)["b * a"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_non_negative_fits_follow_the_names() -> None:
@@ -220,13 +207,6 @@ def test_forecasts_are_laid_out_by_the_rows_of_s() -> None:
     assert np.array_equal(plain @ pd.Series([2.0, 4, 1], index=[1, 2, 0]), plain @ np.array([1.0, 2, 4]))
     with pytest.raises(ValueError, match="S has a row twice"):
         Problem.from_summing_matrix(S.iloc[[0, 0, 1]], 1.0)
-
-
-def test_a_flat_vector_with_labels_is_refused_where_they_say_nothing() -> None:
-    y = pd.Series(CELLS.ravel(), index=list("pqrs"))
-    with pytest.raises(ValueError, match="labels, which say nothing here"):
-        blue(PROBLEM) @ y
-    assert np.array_equal(blue(PROBLEM) @ y.reset_index(drop=True), CELLS.ravel())
 
 
 def test_a_layout_without_dimensions_takes_no_labels() -> None:

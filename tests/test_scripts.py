@@ -40,6 +40,7 @@ def called(tree: Path, script: str) -> list[str]:
     return [line for line in lines if re.match(r"\.venv/bin/pip|bin/apt-get|\.venv/bin/python -m pip", line)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("script", ["demo", "test"])
 def test_a_second_run_installs_nothing(script: str, tree: Path) -> None:
     first = called(tree, script)

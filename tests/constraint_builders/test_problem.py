@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
-from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders import Problem, Schema, gallery
 from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
@@ -74,18 +73,6 @@ def test_assumptions() -> None:
     assert problem().assumptions.A2
 
 
-def test_pickle() -> None:
-    loaded = pickle.loads(pickle.dumps(problem(sex=[1.0, 2.0])))
-    assert loaded.rank == problem().rank
-    assert loaded.observed.names == problem().observed.names
-    assert np.array_equal(loaded.vector(tables()), problem().vector(tables()))
-
-
-def test_variances_cannot_be_changed_behind_its_back() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        problem().variances[0] = 3
-
-
 def test_what_the_caller_passes_stays_the_callers() -> None:
     variance = np.array([1.0, 2.0])
     kept = problem(sex=variance)
@@ -139,20 +126,6 @@ def test_cells_that_nothing_determines_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"table 'sex' is not estimable: its cell \(sex=0\) rests on cells"):
         Problem(SCHEMA, {"sex": [np.inf, 1.0]})
     assert Problem(SCHEMA, {"sex": [np.inf, 1.0], "total": 1.0}).rank == 0
-
-
-def test_a_total_of_tables_with_different_holes_is_estimable() -> None:
-    """Each of two tables lacks one row, and the other has it: their common margin follows, they do not."""
-    schema = Schema({"a": 2, "b": 2, "c": 2})
-    holes = {"a * b": np.array([[np.inf, np.inf], [1, 1.0]]), "a * c": np.array([[1, 1], [np.inf, np.inf]])}
-    assert Problem(schema, holes, ["a", "total"]).desired.size == 3
-    with pytest.raises(ValueError, match="table 'b' is not estimable"):
-        Problem(schema, holes, ["a", "b"])
-
-
-def test_bad_noise_law() -> None:
-    with pytest.raises(ValueError, match="noise must be one of"):
-        Problem(SCHEMA, {"sex": 1.0}, noise="cauchy")
 
 
 @every("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}, np.arange(9.0)])
@@ -236,16 +209,6 @@ def test_matrix_problem() -> None:
 
 def test_repr_counts() -> None:
     assert repr(gallery.toy()) == "Problem(2 observed tables, 4 cells; 2 desired tables, 4 cells)"
-
-
-def test_recodes_determine_a_variable_together() -> None:
-    schema = Schema({"a": 3}, recodes={"a": {"r": [0, 0, 1], "s": [0, 1, 1]}})
-    for spine in (None, Spine([-1], ["all"])):
-        observed = {"r": 1.0, "s": 1.0}
-        problem = Problem(schema, observed if spine is None else {"all": observed}, ["a"], spine=spine)
-        np.testing.assert_allclose(problem.tabulate(np.array([[3.0], [4.0], [1.0], [6.0]]))[:, 0], [1, 2, 4])
-    with pytest.raises(ValueError, match="nor do several together"):
-        Problem(schema, {"r": 1.0}, ["a"])
 
 
 def test_empty_cells_determine_a_table_with_others() -> None:

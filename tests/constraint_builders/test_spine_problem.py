@@ -68,13 +68,6 @@ def test_bad_descriptions_are_refused(observed: dict, desired: dict | None, mess
         Problem(SMALL, observed, spine=SPINE, desired=desired)
 
 
-def test_the_last_unknown_child_takes_the_remainder() -> None:
-    observed = {"State": {"total": 1.0}, "County": {"total": [2.0, np.inf]}}
-    problem = Problem(SMALL, observed, spine=SPINE, desired={"County": ["total"]})
-    assert problem.rank == 0
-    assert problem.tabulate(np.array([[10.0], [4.0], [0.0]]))[:, 0].tolist() == [4.0, 6.0]
-
-
 def test_exact_values_that_contradict_are_refused() -> None:
     problem = Problem(SMALL, {"State": {"total": 0.0}, "County": {"total": 0.0}}, spine=SPINE)
     tables = {("State", "total"): [10.0], ("County", "total"): [4.0, 7.0]}

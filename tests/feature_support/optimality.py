@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +77,7 @@ def require_ols(instance: Instance, cells: Matrix) -> None:
     LeastSquares.of(instance).require_optimal(cells, signed=True)
 
 
-def require_max(instance: Instance, cells: Matrix) -> None:
+def require_max(instance: Instance, cells: Matrix, slack: float = SLACK) -> None:
     """The least largest deviation, by a linear program; least squares with no deviation above it and the slack."""
     q = LeastSquares.of(instance)
     deviations = q.deviations[:, None]
@@ -84,7 +85,7 @@ def require_max(instance: Instance, cells: Matrix) -> None:
     known = np.hstack([q.known, np.zeros((len(q.known), 1))]) if len(q.known) else None
     cost = np.append(np.zeros(cells.size), 1.0)
     least = linprog(cost, above, np.append(q.b, -q.b), known, q.values if known is not None else None).fun
-    q.require_optimal(cells, radius=(least + SLACK) * q.deviations)
+    q.require_optimal(cells, radius=(least + slack) * q.deviations)
 
 
 def require_anchored(instance: Instance, cells: Matrix) -> None:
@@ -147,11 +148,13 @@ def _is_empty(instance: Instance, row: int) -> bool:
     return set(np.flatnonzero(instance.M[row])) <= set(zero)
 
 
-def require_sequential(instance: Instance, cells: Matrix) -> None:
+def require_sequential(
+    instance: Instance, cells: Matrix, order: Sequence | None = None, close: float | None = None
+) -> None:
     """Every table's answers are those of its own stage, solved over all cells with the earlier answers held."""
     held = LeastSquares(np.zeros((0, cells.size)), np.zeros(0), np.ones(0), instance.known, instance.values)
     layout = instance.problem.observed
-    for name in layout.names:
+    for name in order or layout.names:
         place = range(layout.slice(name).start, layout.slice(name).stop)
         rows = [i for i in place if i in set(instance.noisy)]
         if not rows:
@@ -160,6 +163,6 @@ def require_sequential(instance: Instance, cells: Matrix) -> None:
         stage = LeastSquares(instance.M[rows], instance.y[rows], deviations, held.known, held.values)
         answers = instance.M[rows] @ cells
         best = instance.M[rows] @ stage.cells()
-        np.testing.assert_allclose(answers, best, atol=1e-3 * max(1.0, abs(instance.y[rows]).max()))
+        np.testing.assert_allclose(answers, best, atol=close or 1e-3 * max(1.0, abs(instance.y[rows]).max()))
         held = held.holding(instance.M[rows], answers)
     np.testing.assert_allclose(instance.known @ cells, instance.values, atol=1e-7 * max(1.0, cells.max()))

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from tests.helpers.dense_algebra import least_squares as by_dense_algebra
 from tests.helpers.every import every
 from tests.helpers.natural_mistakes import MISTAKES, Case, Named, Read, Refused
 
@@ -32,14 +33,8 @@ def least_squares(read: Read) -> np.ndarray:
         return inside and all(a in ("*", b) for a, b in zip(row[:named], leaf[:named], strict=True))
 
     M = np.array([[counts(row, leaf) for leaf in leaves] for row in labels], float)
-    exact, noisy = errors == 0, (errors > 0) & np.isfinite(errors)
-    W, C = M[noisy].T / errors[noisy] ** 2, M[exact]
-    system = np.block([[W @ M[noisy], C.T], [C, np.zeros((len(C), len(C)))]])
-    inverse = np.linalg.pinv(system, rcond=1e-13)
-    n = len(leaves)
-    x = (inverse @ np.concatenate([W @ values[noisy], values[exact]]))[:n]
-    variances = np.einsum("ri,ij,rj->r", M, inverse[:n, :n], M)
-    return np.column_stack([M @ x, np.sqrt(np.where(exact, 0, variances))])
+    x, variances = by_dense_algebra(M, errors**2, np.nan_to_num(values), M)
+    return np.column_stack([x, np.sqrt(variances)])
 
 
 @every("case", MISTAKES)

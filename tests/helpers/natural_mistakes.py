@@ -147,7 +147,6 @@ TOTALS_AND_SUBTOTALS = [
     Case(
         "a total of a name of its own", RACE.replace("*", "Residents of X"), Refused("'Residents of X' counts as many")
     ),
-    Case("the whole beside its parts", RACE.replace("*", "England and Wales"), Refused("'England and Wales' counts")),
     Case(
         "an uncertain whole",
         csv("race,value,std_error", [("Whole", 1004, 100), ("white", 400, 40), ("black", 350, 40), ("other", 260, 30)]),
@@ -207,30 +206,9 @@ TOTALS_AND_SUBTOTALS = [
     ),
     Case("two totals", RACE + "Gesamtbestand,1001,10\n", Named("CONTRADICTORY")),
     Case(
-        "two totals that are well known",
-        csv("race,value,std_error", [(*row[:2], 2) for row in RACES]).replace("1004", "1009")
-        + "Gesamtbestand,1011,2\n",
-        Refused("'Gesamtbestand' is counted twice"),
-    ),
-    Case(
         "a subtotal by name",
         RACE.replace("1004", "1244").replace("black", "Asian,235,6\nChinese,130,6\nJapanese,100,6\nblack"),
         Named("CONTRADICTORY"),
-    ),
-    Case(
-        "a subtotal that is well known",
-        ages({"Asian": 335, "Chinese": 231, "Japanese": 105, "white": 600, "black": 250}, 1186, 1),
-        Refused("'Asian' is counted twice"),
-    ),
-    Case(
-        "industries and their parts in one column",
-        levels({"A": 600, "A01": 250, "A02": 345, "B": 410, "B05": 160, "B06": 255}, 6),
-        Refused("'A' counts as many as 'A01' and 1 more together"),
-    ),
-    Case(
-        "regions and their parts by code",
-        levels({"DE": 1004, "DE1": 400, "DE2": 350, "DE3": 260, "FR": 700, "FR1": 410, "FR2": 286}, 6),
-        Refused("'DE' counts as many as 'DE1' and 2 more together"),
     ),
     Case(
         "codes of three depths",
@@ -243,31 +221,11 @@ TOTALS_AND_SUBTOTALS = [
         Named("'Asian' in column 'level' counts as many as 'Chinese' and 1 more together"),
     ),
     Case(
-        "a subtotal below its parts",
-        levels({"Kent": 33541, "Bristol": 12876, "South": 46413, "Newport": 20110, "Essex": 5412}, 3),
-        Refused("'South' counts as many as 'Kent' and 1 more together"),
-    ),
-    Case(
         "codes that begin one another",
         levels({"A": 600, "A1": 250, "A2": 145, "B": 410}, 6),
         Read([("a", 600, 6), ("b", 250, 6), ("c", 145, 6), ("d", 410, 6)]),
     ),
     Case("subtotals of ages", ages({"0-17": 300, "0-4": 100, "5-17": 200, "18+": 700}), Refused("'0-17' and '0-4'")),
-    Case(
-        "subtotals with a total",
-        ages({"0-4": 100, "5-17": 200, "0-17": 300, "18+": 700}, 1000),
-        Refused("'0-17' and '0-4'"),
-    ),
-    Case(
-        "ages in words",
-        ages({"Under 5": 90, "5 to 17 years": 210, "Under 18": 300, "18 years and over": 700}),
-        Refused("'Under 18' and 'Under 5'"),
-    ),
-    Case(
-        "an open range in another",
-        ages({"0-17": 300, "18+": 700, "65 and over": 150}),
-        Refused("'18+' and '65 and over'"),
-    ),
     *(
         Case(
             f"a spreadsheet's date for a range, {date!r}",
@@ -337,16 +295,6 @@ TOTALS_AND_SUBTOTALS = [
         ages({"Jan-20": 300, "Feb-20": 550, "Mar-20": 150}, 1000),
         Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
     ),
-    Case(
-        "ranges that touch",
-        ages({"0-18": 300, "18-65": 550, "65+": 150}, 1000),
-        Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
-    ),
-    Case(
-        "codes like ranges",
-        ages({"1-1": 300, "1-2": 550, "2-1": 150}, 1000),
-        Read([("*", 1000, 5), ("a", 300, 5), ("b", 550, 5), ("c", 150, 5)]),
-    ),
     Case("a total in one of two columns", TABLE.replace("*,*", "Total,Alle"), Read(BOTH)),
     Case("a total that is asked about in one of two", TABLE.replace("*,*", "T,*"), Refused("does 'T' count everybody")),
     Case(
@@ -371,7 +319,6 @@ TOTALS_AND_SUBTOTALS = [
 
 FOOTERS = [
     Case("a source below", FLAT + '"Source: Census Bureau, 2020",,\n', Refused("row 5, 'Source: Census Bureau, 2020'")),
-    Case("two notes below", FLAT + "Note: estimates,,\nSource: Census,,\n", Refused("row 5, 'Note: estimates'")),
     Case("a source on a line of its own", FLAT + "Source: Census\n", Refused("row 5, 'Source: Census'")),
     Case("a source below an empty line", FLAT + "\nSource: Census\n", Refused("row 6, 'Source: Census'")),
     Case(
@@ -450,16 +397,6 @@ FOOTERS = [
 ]
 
 GEOGRAPHIES = [
-    Case(
-        "GEO_ID as downloaded",
-        coded({"44": "0400000US44", "44001": "0500000US44001", "44003": "0500000US44003"}),
-        Read(COUNTIES, places=True),
-    ),
-    Case(
-        "GEO_ID of the nation too",
-        coded({"44": "0100000US", "44001": "0400000US01", "44003": "0400000US02"}),
-        Read(COUNTIES, places=True),
-    ),
     Case("GEO_ID beside plain codes", coded({"44": "0400000US44"}), Read(COUNTIES, places=True)),
     Case(
         "GEO_ID of places",
@@ -494,16 +431,6 @@ GEOGRAPHIES = [
         "the nation as US",
         "geolevel,geocode,sex,value,std_error\nNation,US,*,1000,5\n" + STATE,
         Refused("Nation 'US' and State '44' would lie"),
-    ),
-    Case(
-        "lost zeros of counties",
-        coded({"44": "04", "44001": "4001", "44003": "4003"}),
-        Refused("where a leading zero is lost"),
-    ),
-    Case(
-        "a lost zero of one county",
-        coded({"44": "04", "44001": "04001", "44003": "4003"}),
-        Refused("where a leading zero is lost"),
     ),
     Case(
         "lost zeros of states",
@@ -634,11 +561,6 @@ NUMBERS = [
     Case("thousands in quotes", FLAT.replace("1004", '"1,004"'), Read(SEXES)),
     Case("thousands by a blank", FLAT.replace("1004", "1 004"), Read(SEXES)),
     Case("decimal commas between commas", FLAT.replace("490", '"490,5"'), Refused("write decimals with a point")),
-    Case(
-        "a thousand or a decimal",
-        csv("sex,value,std_error", [("*", "1.004", 10), *SEXES[1:]], ";"),
-        Refused("may mean 1004 or"),
-    ),
     Case("decimal commas below 1 in quotes", FLAT.replace("490", '"0,490"'), Refused("write decimals with a point")),
     Case(
         "decimal commas with three places in quotes",
@@ -665,7 +587,6 @@ NUMBERS = [
         Read([("*", 1004, 0), SEXES[1], ("m", "", "inf")]),
         ("--suppressed", "0"),
     ),
-    Case("a negative error", FLAT.replace("490,6", "490,-6"), Refused("std_error is negative")),
     *(
         Case(
             f"errors in percent, {name}", FLAT.replace("std_error", name), Refused("is in percent: name it cv_percent")
@@ -694,12 +615,6 @@ NUMBERS = [
         )
         for one, other in (("05", "95"), ("10", "90"), ("00", "90"), ("02_5", "97.5"))
     ),
-    Case("a margin of no level", FLAT.replace("std_error", "moe"), Refused("does not say its level")),
-    Case(
-        "two errors",
-        FLAT.replace("std_error", "std_error,moe_90").replace(",6\n", ",6,10\n").replace(",10\n", ",10,16\n", 1),
-        Refused("both say how precise"),
-    ),
     Case("a mark for a number", RACE + "unknown,-9,0\n", Named("cell (race=unknown): -9; is it a mark")),
     Case(
         "negative values made 0",
@@ -707,23 +622,10 @@ NUMBERS = [
         Named("no value is below 0, and 82 are within half a standard error above it"),
     ),
     Case("an infinite value", FLAT.replace("490", "inf"), Refused("value is infinite")),
-    Case("no precision at all", "sex,value\n*,1004\nf,520\nm,490\n", Refused("column 'variance' is missing")),
-    Case(
-        "coefficients of variation with percent signs",
-        "sex,value,cv\n*,1000,1%\nf,500,1%\nm,490,1%\n",
-        Refused("does not say its unit"),
-    ),
-    Case(
-        "counts of 0 with a coefficient of variation",
-        "sex,value,cv_percent\n*,1000,1\nf,1000,1\nm,0,1\n",
-        Refused("says nothing about a value of 0"),
-    ),
 ]
 
 ROWS_AND_COLUMNS = [
     Case("a row twice", FLAT + "f,520,6\n", Refused("given twice, in rows 3 and 5")),
-    Case("a row twice with other numbers", FLAT + "f,521,6\n", Refused("given twice, in rows 3 and 5")),
-    Case("the file twice", FLAT + FLAT.split("\n", 1)[1], Refused("given twice")),
     Case("a cell left out", TABLE.replace("m,old,575,2\n", ""), Refused("cell (sex=m, age=old) is missing")),
     Case("labels of two columns swapped", TABLE.replace("f,young", "young,f"), Refused("is missing")),
     Case("names of two columns swapped", TABLE.replace("sex,age", "age,sex"), Read(BOTH)),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from blue_solvers.cli import main
+
+
+def commands(text: str) -> list[tuple[list[str], str]]:
+    """The cases of a table, one a line: a command's words, as one types them, and after an arrow what is said."""
+    cases = [line.split(" => ", 1) for line in text.strip().splitlines()]
+    return [(shlex.split(words), told.strip()) for words, told in cases]
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -34,7 +34,7 @@ from constraint_builders.files import (
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
-from tests.helpers.refused_commands import refusal
+from tests.helpers.refused_commands import commands, refusal
 
 BERKELEY = str(examples.BERKELEY)
 SCHEMA = str(examples.BERKELEY_SCHEMA)
@@ -176,41 +176,49 @@ def test_version(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out.startswith("blue-solvers ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["estimate", "none.csv", "--out", "{out}"], "none.csv: No such file or directory"),
-        (["estimate", "nowhere", "--out", "{out}"], "nowhere: No such file or directory"),
-        (["estimate", BERKELEY, "--schema", "none.toml", "--out", "{out}"], "none.toml: No such file or directory"),
-        (["estimate", BERKELEY, "--schema", BERKELEY, "--out", "{out}"], "berkeley.csv: "),
-        (
-            ["estimate", SCHEMA, "--out", "{out}"],
-            "berkeley.toml: the name must end in .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx",
-        ),
-        (
-            ["estimate", BERKELEY, "--out", "{out}.xlsx"],
-            "estimates.csv.xlsx: the name must end in .csv, .parquet, .arrow or .feather",
-        ),
-        (
-            ["estimate", BERKELEY, "--out", "nowhere/x.csv"],
-            "nowhere/x.csv: cannot be written: there is no folder 'nowhere'",
-        ),
-        (["estimate", BERKELEY, "--out", "{out}", "--desired", "height"], "table 'height': 'height' is not a variable"),
-        (["estimate", BERKELEY, "--out", "{out}", "--solver", "magic"], "invalid choice: 'magic'"),
-        (["estimate", BERKELEY, "--out", "{out}", "--level", "95"], "must be a number between 0 and 1"),
-        (["estimate", BERKELEY, "--out", "{out}", "--level", "high"], "must be a number between 0 and 1"),
-        (
-            ["estimate", BERKELEY, "--out", "{out}", "--level", "0.05"],
-            "must be how often intervals hold, 0.5 or more, 0.95",
-        ),
-        (["info", "none.parquet"], "none.parquet: No such file or directory"),
-        (["estimate", BERKELEY], "required: --out"),
-        (["guess"], "invalid choice: 'guess'"),
-        ([], "required: COMMAND"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture, out: str) -> None:
-    assert message in refusal(capsys, *[argument.format(out=out) for argument in arguments])
+REFUSED = commands(f"""
+estimate none.csv --out OUT => none.csv: No such file or directory
+estimate nowhere --out OUT => nowhere: No such file or directory
+estimate {BERKELEY} --schema none.toml --out OUT => none.toml: No such file or directory
+estimate {BERKELEY} --schema {BERKELEY} --out OUT => berkeley.csv:
+estimate {SCHEMA} --out OUT => .toml: the name must end in .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx
+estimate {BERKELEY} --out OUT.xlsx => estimates.csv.xlsx: the name must end in .csv, .parquet, .arrow or .feather
+estimate {BERKELEY} --out nowhere/x.csv => nowhere/x.csv: cannot be written: there is no folder 'nowhere'
+estimate {BERKELEY} --out OUT --desired height => table 'height': 'height' is not a variable
+estimate {BERKELEY} --out OUT --solver choleski => invalid choice: 'choleski' (choose from 'auto',
+estimate {BERKELEY} --out OUT --solver choleski => 'cholesky'
+estimate {BERKELEY} --out OUT --level 95 => must be a number between 0 and 1, 0.95 for instance
+estimate {BERKELEY} --out OUT --level high => must be a number between 0 and 1
+estimate {BERKELEY} --out OUT --level 0.05 => must be how often intervals hold, 0.5 or more, 0.95
+info none.parquet => none.parquet: No such file or directory
+estimate {BERKELEY} => required: --out
+estimate {BERKELEY} => estimate --help
+guess => invalid choice: 'guess'
+ => required: COMMAND
+estimate FOLDER --out OUT --plot picture.png => --plot is for
+estimate FOLDER --out OUT --plot picture.png => too many cells to draw
+estimate FOLDER --out OUT --level 0.9 => --level is for
+estimate FOLDER --out OUT --level 0.9 => its result keeps standard errors, give --level to query
+estimate FOLDER --out OUT --digits 3 => --digits is for
+estimate FOLDER --out OUT --digits 3 => its result keeps all digits, give --digits to query
+estimate FOLDER --out OUT --nonnegative nnls => --nonnegative is for one file of tables
+estimate FOLDER --out OUT --nonnegative nnls => its result keeps unbiased estimates
+estimate FOLDER --out OUT --nonnegative nnls => fit a long table instead
+estimate FOLDER --out OUT --schema {SCHEMA} => --schema is for
+estimate FOLDER --out OUT --schema {SCHEMA} => its schema is in --settings
+estimate {BERKELEY} --out OUT --settings s.toml => --settings is for a folder of measurement files
+estimate {BERKELEY} --out OUT --within 44 => --within is for a folder of measurement files
+estimate {BERKELEY} --out OUT --totals t.csv => --totals is for a folder of measurement files
+estimate {BERKELEY} --out OUT --memory 1e9 => --memory is for a folder of measurement files
+""")
+
+
+@every(("words", "message"), REFUSED)
+def test_bad_arguments_are_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture, out: str, tmp_path: Path
+) -> None:
+    given = [word.replace("OUT", out).replace("FOLDER", str(tmp_path)) for word in words]
+    assert message in refusal(capsys, *given)
     assert not Path(out).exists()
 
 
@@ -264,6 +272,15 @@ def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixtu
             out = path if link == "itself" else tmp_path / ".." / tmp_path.name / name
         assert "would overwrite what is read" in refusal(capsys, command[0], str(path), *command[1:], "--out", str(out))
         assert path.read_text() == text
+
+
+def test_pictures_without_matplotlib_name_the_extra(
+    monkeypatch: Any, out: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = refusal(capsys, "estimate", BERKELEY, "--plot", "picture.png", "--out", out)
+    assert "--plot needs matplotlib: pip install 'blue-solvers[plots]'" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_nothing(monkeypatch: Any, out: str, tmp_path: Path) -> None:
@@ -345,35 +362,6 @@ def test_plot_writes_a_picture(tmp_path: Path, out: str, suffix: str, start: byt
     assert picture.read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "reason"),
-    [
-        ("--plot", "picture.png", "too many cells to draw"),
-        ("--level", "0.9", "its result keeps standard errors, give --level to query"),
-        ("--digits", "3", "its result keeps all digits, give --digits to query"),
-        ("--nonnegative", "nnls", "its result keeps unbiased estimates"),
-        ("--schema", SCHEMA, "its schema is in --settings"),
-    ],
-)
-def test_what_is_of_no_use_with_a_folder_is_refused_with_the_reason(
-    option: str, value: str, reason: str, tmp_path: Path, out: str, capsys: pytest.CaptureFixture
-) -> None:
-    message = refusal(capsys, "estimate", str(tmp_path), "--out", out, option, value)
-    assert f"{option} is for " in message
-    assert reason in message
-    assert not Path(out).exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("--settings", "s.toml"), ("--within", "44"), ("--totals", "t.csv"), ("--memory", "1e9")]
-)
-def test_what_is_of_no_use_with_a_file_is_refused(
-    option: str, value: str, out: str, capsys: pytest.CaptureFixture
-) -> None:
-    message = refusal(capsys, "estimate", BERKELEY, "--out", out, option, value)
-    assert f"{option} is for a folder of measurement files" in message
-
-
 def test_the_fits_that_are_offered_are_those_that_there_are() -> None:
     assert list(METHODS) == list(FITS)
 
@@ -394,11 +382,6 @@ def test_nonnegative_counts_stand_beside_the_estimates(
     assert frame["nonnegative"].min() >= 0
     assert frame["estimate"].min() < 0
     assert capsys.readouterr().out.count("moved ") == len(problem.desired.names)
-
-
-def test_nonnegative_is_refused_for_a_folder(tmp_path: Path, out: str, capsys: pytest.CaptureFixture) -> None:
-    error = refusal(capsys, "estimate", str(tmp_path), "--out", out, "--nonnegative", "nnls")
-    assert "--nonnegative is for one file of tables" in error
 
 
 @every("words", ["--help", "--version", "--nothing", *(f"{name} --nothing" for name in COMMANDS if name != "design")])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from constraint_builders.files import production_settings
 from constraint_builders.geography.joined_releases import JoinedReleases, read_joined_releases
 from tests.helpers.census_pair import CensusPair, write_pair
 from tests.helpers.census_products import DHC_PERSONS, Product
-from tests.helpers.refused_commands import refusal
+from tests.helpers.refused_commands import commands, refusal
 
 BOTH = ["--settings", "pl94_us_persons", "--settings", "dhc_us_persons", "--names", "PL94,DHC"]
 KEPT = ["--variables", "sex,hispanic"]
@@ -139,42 +141,43 @@ def read(pair: CensusPair, **options: object) -> JoinedReleases:
     return read_joined_releases(folders, settings, recodes=recodes, **options)  # type: ignore[arg-type]
 
 
-def test_the_command_says_what_became_of_the_rows_of_both(
-    pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    words = ["--variables", "hispanic", "--desired", "hispanic", "--out", str(tmp_path / "out")]
-    assert main(["estimate", *pair.folders, *BOTH, *words]) == 0
-    said = capsys.readouterr().out
-    first, second = said.split("product    ")[1:]
-    assert first.startswith("PL94\n")
-    assert second.startswith("DHC, at whose geolevels tables are stored\n")
-    for part, name in ((first, "PL94"), (second, "DHC")):
+@pytest.fixture(scope="module", params=["both", pytest.param("DHC", marks=pytest.mark.slow)])
+def runs(
+    request: pytest.FixtureRequest, pair: CensusPair, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str, str]:
+    """Where a run of both products or of one is, and what it says: in short, and when asked for all."""
+    folder, said = tmp_path_factory.mktemp("said"), []
+    given = [*pair.folders, *BOTH] if request.param == "both" else [pair.folders[1], "--settings", "dhc_us_persons"]
+    for name, verbose in (("short", []), ("long", ["--verbose"])):
+        with redirect_stdout(io.StringIO()) as out:
+            words = [*given, *KEPT, "--desired", "hispanic", "--out", str(folder / name), *verbose]
+            assert main(["estimate", *words]) == 0
+        said.append(out.getvalue())
+    return folder / "long", *said
+
+
+def test_the_command_says_what_became_of_the_rows_of_both(pair: CensusPair, runs: tuple[Path, str, str]) -> None:
+    parts = runs[1].split("product    ")[1:]
+    assert not parts or parts[0].startswith("PL94\n")
+    assert not parts or parts[1].startswith("DHC, at whose geolevels tables are stored\n")
+    for part, name in zip(parts or [runs[1]], ("PL94", "DHC") if parts else ("DHC",), strict=True):
         for kind in ("DPQuery", "Constraint"):
             count = sum(rows for (_, own), rows in pair.written[name].rows.items() if own == kind)
             rows = next(line for line in part.splitlines() if line.startswith("rows "))
             assert f"{kind}: {count:,} read" in rows
-    assert "proved: " in said
-    assert "fits: all tables" in said
+    assert "proved: " in runs[1]
+    assert "fits: all tables" in runs[1]
 
 
-@pytest.mark.parametrize(("products", "lines"), [(["DHC"], 24), (["PL94", "DHC"], 24)])
-def test_a_census_run_is_said_on_one_screen_and_all_of_it_when_asked(
-    products: list[str], lines: int, pair: CensusPair, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    both = len(products) == 2
-    settings = BOTH if both else ["--settings", "dhc_us_persons"]
-    words = [*(pair.folders if both else pair.folders[1:]), *settings, *KEPT, "--desired", "hispanic"]
-    assert main(["estimate", *words, "--out", str(tmp_path / "short")]) == 0
-    short = capsys.readouterr().out.splitlines()
-    assert len(short) <= lines
+def test_a_census_run_is_said_on_one_screen_and_all_of_it_when_asked(runs: tuple[Path, str, str]) -> None:
+    out, short, full = runs[0], *(said.splitlines() for said in runs[1:])
+    assert len(short) <= 24
     assert {"observed", "tied", "proved:", "fit", "rows", "variances"} <= {line.split()[0] for line in short}
-    assert main(["estimate", *words, "--out", str(tmp_path / "long"), "--verbose"]) == 0
-    full = capsys.readouterr().out.splitlines()
     assert len(full) > 200
     kept = {line for line in short if "--verbose" not in line and not line.startswith("written")}
     assert kept <= set(full)
-    stored = read_description(tmp_path / "long")
-    products_read = [stored, *(stored["joined"]["others"] if both else [])]
+    stored = read_description(out)
+    products_read = [stored, *(stored["joined"]["others"] if "joined" in stored else [])]
     unused = [line for line in full if line.startswith("not used")]
     assert len(unused) == sum(len(read["read"]["unused"]) for read in products_read)
 
@@ -224,47 +227,40 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
         assert (error == 0) == (i in EMPTY)
 
 
+TWO, NAMED = " ".join(BOTH[:4]), " ".join(BOTH)
+WHOLE = " ".join([*BOTH, *KEPT])
+REFUSED = commands(f"""
+PL94 --names PL94 => --names is for several inputs:
+PL94 nowhere => No such file or directory
+PL94 table.csv => is a folder and
+PL94 stored {NAMED} => is a result of estimate
+PL94 DHC => has no settings.toml: give --settings
+PL94 DHC --settings pl94_us_persons => --settings is given 1 times for 2 inputs
+PL94 DHC {TWO} --names a => --names has 1 names for 2 inputs
+PL94 DHC {TWO} --names a,a => 2 inputs are called 'a': tell them apart by --names
+PL94 PL94 {TWO} => 2 inputs are called 'US_Person_PL_PROD'
+PL94 DHC {NAMED} --variables sex,colour => there is no variable 'colour': there are relgq, sex
+PL94 DHC {NAMED} --variables sex => product 'PL94' tells nothing of sex: keep one of relgq and
+PL94 DHC {WHOLE} --schema x.toml => --schema is for files of tables
+PL94 DHC {WHOLE} --level 0.9 => --level is for files of tables
+PL94 DHC {WHOLE} --within 99 => 99
+PL94 DHC {WHOLE} --desired colour => colour
+PL94 elsewhere {WHOLE} => the leaves of problem 'PL94' and problem 'DHC' differ, problem 'DHC' has
+PL94 DHC --settings pl94_us_persons --settings pl94_us_units --names a,b => no schema refines the others
+table.csv table.csv --variables sex => --variables is for folders of measurement files
+table.csv table.csv => 2 inputs are called 'table'
+PL94 DHC {WHOLE} --totals t.csv => --totals is for one input: here are 2
+PL94 DHC {WHOLE} --plot t.png => --plot is for files of tables: the inputs are folders
+table.csv table.csv --columns a=note => --columns is for one input: here are 2
+table.csv --same a=b => --same is for several inputs:
+table.csv --schema a.toml --schema b.toml => --schema is given 2 times for one input
+table.csv table.csv --names a,b --total T => --total must be an input and a mark of it, a:T
+""")
+
+
 @pytest.mark.few(4)
-@pytest.mark.parametrize(
-    ("inputs", "words", "told"),
-    [
-        (["PL94"], ["--names", "PL94"], "--names is for several inputs: "),
-        (["PL94", "nowhere"], [], "No such file or directory"),
-        (["PL94", "table.csv"], [], "is a folder and "),
-        (["PL94", "stored"], BOTH, "is a result of estimate"),
-        (["PL94", "DHC"], [], "has no settings.toml: give --settings"),
-        (["PL94", "DHC"], BOTH[:2], "--settings is given 1 times for 2 inputs"),
-        (["PL94", "DHC"], [*BOTH[:4], "--names", "a"], "--names has 1 names for 2 inputs"),
-        (["PL94", "DHC"], [*BOTH[:4], "--names", "a,a"], "2 inputs are called 'a': tell them apart by --names"),
-        (["PL94", "PL94"], BOTH[:4], "2 inputs are called 'US_Person_PL_PROD'"),
-        (["PL94", "DHC"], [*BOTH, "--variables", "sex,colour"], "there is no variable 'colour': there are relgq, sex"),
-        (["PL94", "DHC"], [*BOTH, "--variables", "sex"], "product 'PL94' tells nothing of sex: keep one of relgq and"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--schema", "x.toml"], "--schema is for files of tables"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--level", "0.9"], "--level is for files of tables"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--within", "99"], "99"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--desired", "colour"], "colour"),
-        (
-            ["PL94", "elsewhere"],
-            [*BOTH, *KEPT],
-            "the leaves of problem 'PL94' and problem 'DHC' differ, problem 'DHC' has",
-        ),
-        (["PL94", "DHC"], [*BOTH[:2], "--settings", "pl94_us_units", "--names", "a,b"], "no schema refines the others"),
-        (["table.csv", "table.csv"], ["--variables", "sex"], "--variables is for folders of measurement files"),
-        (["table.csv", "table.csv"], [], "2 inputs are called 'table'"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--totals", "t.csv"], "--totals is for one input: here are 2"),
-        (["PL94", "DHC"], [*BOTH, *KEPT, "--plot", "t.png"], "--plot is for files of tables: the inputs are folders"),
-        (["table.csv", "table.csv"], ["--columns", "a=note"], "--columns is for one input: here are 2"),
-        (["table.csv"], ["--same", "a=b"], "--same is for several inputs: "),
-        (["table.csv"], ["--schema", "a.toml", "--schema", "b.toml"], "--schema is given 2 times for one input"),
-        (
-            ["table.csv", "table.csv"],
-            ["--names", "a,b", "--total", "T"],
-            "--total must be an input and a mark of it, a:T",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("words", "told"), REFUSED)
 def test_what_does_not_fit_is_refused_in_one_line(
-    inputs: list[str],
     words: list[str],
     told: str,
     pair: CensusPair,
@@ -275,10 +271,10 @@ def test_what_does_not_fit_is_refused_in_one_line(
 ) -> None:
     (tmp_path / "table.csv").write_text("table,sex,value,variance\nsex,f,3,1\nsex,m,4,1\n")
     places = {"PL94": pair.folders[0], "DHC": pair.folders[1], "stored": str(stored), "elsewhere": str(elsewhere)}
-    given = [places.get(name, str(tmp_path / name)) for name in inputs]
-    out = str(tmp_path / ("out.csv" if inputs[0] == "table.csv" else "out"))
+    places |= {name: str(tmp_path / name) for name in ("table.csv", "nowhere")}
+    out = str(tmp_path / ("out.csv" if words[0] == "table.csv" else "out"))
     before = sorted(tmp_path.iterdir())
-    assert main(["estimate", *given, *words, "--out", out]) == 2
+    assert main(["estimate", *(places.get(word, word) for word in words), "--out", out]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert len([line for line in said if not line.endswith("so far")]) == 1

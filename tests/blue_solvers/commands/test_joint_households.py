@@ -15,6 +15,7 @@ from blue_solvers.results.store import read_description
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_settings, write_schema_file
 from tests.helpers.census_units import BLOCKS, LEVELS, MEASURED, Place, cells, codes, geoids, write_place
+from tests.helpers.every import every
 
 PRODUCTS = ("persons", "households", "units")
 TIES = ["--only", "households:relgq=0|1", "--only", "units:relgq=0|1", "--beside", "units:h1=vacant", "--own", "size"]
@@ -208,53 +209,39 @@ def test_tables_in_files(desired: tuple[str, ...], place: Place, tmp_path: Path)
         assert seen == {name: set(tables) for name, tables in MEASURED.items()}
 
 
-PERSONS, HOUSEHOLDS = ["persons", "households"], ["--only", "households:relgq=0|1", "--own", "size"]
+HOUSEHOLDS = "--only households:relgq=0|1 --own size"
+REFUSED = [  # inputs and words, and what is said
+    ("persons households --only homes:relgq=0", "--only names input 'homes': there are 'persons', 'households'"),
+    ("persons households --only households:colour=0 --own size", "'colour' is not a variable or recode"),
+    ("persons households --only households:relgq=7 --own size", "'relgq' has no label ['7']: there are 0, 1, 2, 3"),
+    ("persons households --only households", "must be an input, a factor and its labels"),
+    ("persons households --only households:relgq=0|1", "variable 'size' has 3 levels, and the finer schema has none"),
+    ("persons households --own size", "--own is of inputs that count some people alone: give --only too"),
+    ("persons households --beside households:size=one", "--beside is of inputs that count some people alone"),
+    (f"persons households {HOUSEHOLDS} --only households:relgq=2", "--only says 'relgq' of 'households' twice"),
+    (f"persons households --only persons:relgq=0 {HOUSEHOLDS}", "names all products"),
+    (f"persons households {HOUSEHOLDS} --own sex", "'sex' is in the finest schema already"),
+    (f"persons households {HOUSEHOLDS},colour", "has a variable 'colour' of its own"),
+    (f"persons households {HOUSEHOLDS} --desired size", "product 'persons': table 'size'"),
+    (f"persons households {HOUSEHOLDS} --desired all", "name those desired"),
+    (f"persons households {HOUSEHOLDS} --variables sex,size", "'relgq' tells apart what products count: keep it"),
+    (f"persons households {HOUSEHOLDS} --at homes", "--at names input 'homes'"),
+    ("persons units --only units:relgq=0|1 --beside units:h1=vacant|occupied", "names all labels of 'h1'"),
+    ("persons units --only units:relgq=0|1 --beside units:h1=empty", "'h1' has no label"),
+    (
+        f"persons households units {' '.join(TIES[:6])} --beside households:size=one --own size",
+        "labels of one variable",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "words", "told"),
-    [
-        (PERSONS, ["--only", "homes:relgq=0"], "--only names input 'homes': there are 'persons', 'households'"),
-        (PERSONS, ["--only", "households:colour=0", "--own", "size"], "'colour' is not a variable or recode"),
-        (
-            PERSONS,
-            ["--only", "households:relgq=7", "--own", "size"],
-            "'relgq' has no label ['7']: there are 0, 1, 2, 3",
-        ),
-        (PERSONS, ["--only", "households"], "must be an input, a factor and its labels"),
-        (PERSONS, ["--only", "households:relgq=0|1"], "variable 'size' has 3 levels, and the finer schema has none"),
-        (PERSONS, ["--own", "size"], "--own is of inputs that count some people alone: give --only too"),
-        (PERSONS, ["--beside", "households:size=one"], "--beside is of inputs that count some people alone"),
-        (PERSONS, [*HOUSEHOLDS, "--only", "households:relgq=2"], "--only says 'relgq' of 'households' twice"),
-        (PERSONS, ["--only", "persons:relgq=0", *HOUSEHOLDS], "names all products"),
-        (PERSONS, [*HOUSEHOLDS, "--own", "sex"], "'sex' is in the finest schema already"),
-        (PERSONS, [*HOUSEHOLDS[:2], "--own", "size,colour"], "has a variable 'colour' of its own"),
-        (PERSONS, [*HOUSEHOLDS, "--desired", "size"], "product 'persons': table 'size'"),
-        (PERSONS, [*HOUSEHOLDS, "--desired", "all"], "name those desired"),
-        (
-            PERSONS,
-            [*HOUSEHOLDS, "--variables", "sex,size"],
-            "variable 'relgq' tells apart what products count: keep it",
-        ),
-        (PERSONS, [*HOUSEHOLDS, "--at", "homes"], "--at names input 'homes'"),
-        (
-            ["persons", "units"],
-            ["--only", "units:relgq=0|1", "--beside", "units:h1=vacant|occupied"],
-            "names all labels of 'h1'",
-        ),
-        (["persons", "units"], ["--only", "units:relgq=0|1", "--beside", "units:h1=empty"], "'h1' has no label"),
-        (
-            ["persons", "households", "units"],
-            [*TIES[:6], "--beside", "households:size=one", "--own", "size"],
-            "beside= must name labels of one variable",
-        ),
-    ],
-)
+@every(("asked", "told"), REFUSED)
 def test_what_does_not_fit_is_refused_in_one_line(
-    inputs: list[str], words: list[str], told: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture
+    asked: str, told: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    out = tmp_path / "out"
-    assert stopped(["estimate", *place.inputs(*inputs), *words, "--out", str(out)]) == 2
+    out, words = tmp_path / "out", asked.split()
+    number = next(i for i, word in enumerate(words) if word.startswith("--"))
+    assert stopped(["estimate", *place.inputs(*words[:number]), *words[number:], "--out", str(out)]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert not out.exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,32 +16,39 @@ from blue_solvers.cli import main
 from blue_solvers.commands.estimate import _bytes
 from tests.helpers.every import every
 from tests.helpers.refused_commands import refusal
-from tests.helpers.simulated import settings_of
+from tests.helpers.simulated import settings_of, simulate
 
 SETTINGS = settings_of(["County", "Block"], {"sex": ["female", "male"]}, {"total": "1/10", "sex": [0, "1/10"]})
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with something of every kind."""
-    monkeypatch.chdir(tmp_path)
-    counts = np.full((4, 2), 50)
-    geoids = [f"44001{block:010}" for block in range(4)]
-    pl.DataFrame({"geoid": geoids, "female": counts[:, 0], "male": counts[:, 1]}).write_csv("blocks.csv")
-    Path("settings.toml").write_text(SETTINGS)
-    Path("table.csv").write_bytes(examples.BERKELEY.read_bytes())
-    Path("empty").mkdir()
-    (Path("killed") / ".work").mkdir(parents=True)
-    assert main(["simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "1", "--out", "release"]) == 0
-    assert main(["estimate", "release", "--out", "result"]) == 0
+    folder = tmp_path_factory.mktemp("kinds")
+    counts, geoids = np.full((4, 2), 50), [f"44001{block:010}" for block in range(4)]
+    release = simulate(folder, SETTINGS, geoids, ["female", "male"], counts, seed=1)
+    (folder / "table.csv").write_bytes(examples.BERKELEY.read_bytes())
+    (folder / "empty").mkdir()
+    (folder / "killed" / ".work").mkdir(parents=True)
+    assert main(["estimate", str(release), "--out", str(folder / "result")]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Path:
+    """The same, where the command runs."""
+    monkeypatch.chdir(made)
     capsys.readouterr()
-    return tmp_path
+    return made
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "message"),
     [
         ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
+        ("estimate release --within 44001 --within 44009 --out out", "at County there are 44001"),
+        ("estimate release --within '' --out out", "within ''"),
+        ("estimate release --within '' --out out", "or leave it out"),
         ("info killed", "killed is the work of estimate --memory that was not finished"),
         ("info empty", "empty is a folder of nothing that this command made"),
         ("estimate result --out out", "result is a result of estimate: ask it with blue-solvers query result"),
@@ -56,7 +65,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_what_a_command_does_not_take_is_called_by_name(
     command: str, message: str, here: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    assert message in refusal(capsys, *command.split())
+    assert message in refusal(capsys, *shlex.split(command))
     assert not (here / "out").exists()
 
 
@@ -71,11 +80,12 @@ def test_a_geounit_of_another_level_is_told_with_the_flag(here: Path, capsys: py
     assert main(["query", "result", "--geolevel", "County", "--geounits", "44001"]) == 0
 
 
-def test_parameters_of_the_library_are_flags_here(here: Path, capsys: pytest.CaptureFixture) -> None:
-    county = here / "release" / "County.parquet" / "DPQuery" / "part-0.parquet"
-    rows = pl.read_parquet(county).with_columns(value=pl.lit([99_999]))
-    rows.write_parquet(county)
-    assert "or --within should leave the level out" in refusal(capsys, "estimate", "release", "--out", "out")
+def test_parameters_of_the_library_are_flags_here(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    shutil.copytree(here / "release", tmp_path / "release")
+    county = tmp_path / "release" / "County.parquet" / "DPQuery" / "part-0.parquet"
+    pl.read_parquet(county).with_columns(value=pl.lit([99_999])).write_parquet(county)
+    words = ["estimate", str(tmp_path / "release"), "--out", str(tmp_path / "out")]
+    assert "or --within should leave the level out" in refusal(capsys, *words)
 
 
 @every(("text", "count"), [("4e9", 4e9), ("4GB", 4e9), ("500 MB", 5e8), ("2GiB", 2**31), ("1.5k", 1500), ("100", 100)])

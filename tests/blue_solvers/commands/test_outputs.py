@@ -207,6 +207,7 @@ def test_every_path_says_whether_it_is_read_or_written_and_is_tried_here(command
     assert known or command in NONE
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "text", ["precious", '{"problem": 3}\n', "[1]\n", "\xff", '{"prob', '{"problem": "a"}\nprecious']
 )

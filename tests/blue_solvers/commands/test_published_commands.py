@@ -14,7 +14,8 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
-from tests.helpers.refused_commands import refusal
+from tests.helpers.every import every
+from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
 from tests.helpers.small_states import SmallState, small_state
 
@@ -40,24 +41,15 @@ def shown(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
 @pytest.mark.parametrize("wide", [False, True])
 def test_tables_are_written_as_the_library_answers(
     state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, suffix: str, wide: bool
 ) -> None:
     out = tmp_path / f"tracts{suffix}"
-    arguments = [
-        "query",
-        str(state.result.folder),
-        "--table",
-        SURE,
-        "--table",
-        UNSURE,
-        "--geolevel",
-        "tract",
-        "--level",
-        "0.8",
-    ]
+    asked = f"--table {SURE} --table {UNSURE} --geolevel tract --level 0.8"
+    arguments = ["query", str(state.result.folder), *asked.split()]
     said = shown(capsys, *arguments, "--out", str(out), *(["--wide"] if wide else []))
     frames = [state.result.table(name, geolevel="tract", confidence_level=0.8, wide=wide) for name in (SURE, UNSURE)]
     expected = pl.concat([frames[0], frames[1].drop("geoid")], how="horizontal") if wide else pl.concat(frames)
@@ -115,21 +107,12 @@ def test_places_come_from_a_list_of_blocks(state: SmallState, tmp_path: Path, ca
     places = {"Here": ["010030108001001", "010030108002009"], "There": ["01003010900"]}
     rows = [(name, geoid) for name, geoids in places.items() for geoid in geoids]
     pl.DataFrame(rows, schema=["place", "geoid"], orient="row").write_csv(tmp_path / "places.csv")
-    out = str(tmp_path / "out.parquet")
-    shown(
-        capsys,
-        "query",
-        str(state.result.folder),
-        "--table",
-        SURE,
-        "--places",
-        str(tmp_path / "places.csv"),
-        "--out",
-        out,
-    )
+    places_file, out = str(tmp_path / "places.csv"), str(tmp_path / "out.parquet")
+    shown(capsys, "query", str(state.result.folder), "--table", SURE, "--places", places_file, "--out", out)
     assert_frame_equal(pl.read_parquet(out), state.result.table(SURE, places))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("suffix", [".csv", ".arrow"])
 @pytest.mark.parametrize("how", ["share", "base", "minus", "rank"])
 def test_comparisons_are_written_as_the_library_answers(
@@ -137,18 +120,9 @@ def test_comparisons_are_written_as_the_library_answers(
 ) -> None:
     out, result, level = tmp_path / f"out{suffix}", state.result, {"confidence_level": 0.9}
     options, expected = {
-        "share": (
-            ["--over", "H10_001N"],
-            result.ratios("H10_002N", "H10_001N", geolevel="block", **level),
-        ),
-        "base": (
-            ["--over", "--base", "01003"],
-            result.ratios("H10_002N", None, None, "block", "01003", **level),
-        ),
-        "minus": (
-            ["--minus", "H10_010N"],
-            result.differences("H10_002N", "H10_010N", geolevel="block", **level),
-        ),
+        "share": (["--over", "H10_001N"], result.ratios("H10_002N", "H10_001N", geolevel="block", **level)),
+        "base": (["--over", "--base", "01003"], result.ratios("H10_002N", None, None, "block", "01003", **level)),
+        "minus": (["--minus", "H10_010N"], result.differences("H10_002N", "H10_010N", geolevel="block", **level)),
         "rank": (["--rank"], result.ranks("H10_002N", geolevel="block", **level)),
     }[how]
     arguments = ["query", str(result.folder), "--table", "H10_002N", *options, "--geolevel", "block", "--level", "0.9"]
@@ -161,87 +135,42 @@ def test_comparisons_are_written_as_the_library_answers(
     assert all(row[0] in line for row, line in zip(expected.rows(), on_screen[2:], strict=True))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["query", "RESULT", "--table", "H10"], "no place is asked for: give --geoid, --geolevel or --places"),
-        (
-            ["query", "RESULT", "--table", "H99", "--geoid", "01"],
-            "no published table 'H99' in dhc_households: near it are H9",
-        ),
-        (["query", "RESULT", "--table", "H10", "--geoid", "02"], "no state '02' in this result: near it is 01"),
-        (
-            ["query", "RESULT", "--table", "P12", "--geoid", "01"],
-            "'P12' is of dhc_persons, and this result is of dhc_households",
-        ),
-        (["query", "RESULT", "--table", "H13", "--geoid", "01"], "cannot answer H13: its variables lack 'hhage'"),
-        (
-            ["query", "RESULT", "--table", "H10", "--geolevel", "town"],
-            "places of level 'town' here: there are state, county",
-        ),
-        (["query", "RESULT", "--table", "H10", "--table", "H10", "--geoid", "01"], "line H10_001N is asked for twice"),
-        (
-            [
-                "query",
-                "RESULT",
-                "--table",
-                "H10_002N",
-                "--table",
-                "H10",
-                *["--geoid", "01", "--wide", "--out", "x.csv"],
-            ],
-            "line H10_002N is asked for",
-        ),
-        (
-            ["query", "RESULT", "--table", "H10", "--geoid", "01003010800", "--geolevel", "county"],
-            "'01003' lies only in part within",
-        ),
-        (
-            ["query", "RESULT", "--table", "H10", "--geoid", "8600000US01003"],
-            "is no place of summary level 860 that is known",
-        ),
-        (
-            ["query", "RESULT", "--table", "H10", "--geoid", "01", "--wide"],
-            "--wide is of what is written: give --out",
-        ),
-        (["query", "RESULT", "--table", "H10", "--geoid", "01", "--out", "x.txt"], "the name must end in .csv"),
-        (
-            ["query", "RESULT", "--table", "H10", "--places", "p.csv", "--geoid", "01"],
-            "argument --geoid: not allowed with argument --places",
-        ),
-        (["query", "nowhere", "--table", "H10", "--geoid", "01"], "nowhere/result.json: No such file"),
-        (["query", ".", "--table", "H10", "--geoid", "01"], "is a folder of nothing that this command made"),
-        (
-            ["query", "RESULT", "--table", "HCT1", "--table", "H10", *["--geolevel", "block"]],
-            "260 rows are too many to show: give --out",
-        ),
-        (
-            ["query", "RESULT", "--table", "H10_002N", "--over", "--geoid", "01"],
-            "give a line after --over or --minus, or",
-        ),
-        (
-            ["compare", "RESULT", "H10_002N", "--geoid", "01"],
-            "one of the arguments --over --minus --rank is required",
-        ),
-        (["query", "RESULT", "--table", "H10", "--rank", "--geoid", "01"], "'H10' is a table: give a line of it"),
-        (
-            ["query", "RESULT", "--table", "H10_002N", "--rank", "--base", "01"],
-            "--rank compares places with one another",
-        ),
-        (["tables", "nowhere"], "nowhere/result.json: No such file"),
-    ],
-)
+REFUSED = commands("""
+query RESULT --table H10 => no place is asked for: give --geoid, --geolevel or --places
+query RESULT --table H99 --geoid 01 => no published table 'H99' in dhc_households: near it are H9
+query RESULT --table H10 --geoid 02 => no state '02' in this result: near it is 01
+query RESULT --table P12 --geoid 01 => 'P12' is of dhc_persons, and this result is of dhc_households
+query RESULT --table H13 --geoid 01 => cannot answer H13: its variables lack 'hhage'
+query RESULT --table H10 --geolevel town => places of level 'town' here: there are state, county
+query RESULT --table H10 --table H10 --geoid 01 => line H10_001N is asked for twice
+query RESULT --table H10_002N --table H10 --geoid 01 --wide --out x.csv => line H10_002N is asked for
+query RESULT --table H10 --geoid 01003010800 --geolevel county => '01003' lies only in part within
+query RESULT --table H10 --geoid 8600000US01003 => is no place of summary level 860 that is known
+query RESULT --table H10 --geoid 01 --wide => --wide is of what is written: give --out
+query RESULT --table H10 --geoid 01 --out x.txt => the name must end in .csv
+query RESULT --table H10 --places p.csv --geoid 01 => argument --geoid: not allowed with argument --places
+query nowhere --table H10 --geoid 01 => nowhere/result.json: No such file
+query . --table H10 --geoid 01 => is a folder of nothing that this command made
+query RESULT --table HCT1 --table H10 --geolevel block => 260 rows are too many to show: give --out
+query RESULT --table H10_002N --over --geoid 01 => give a line after --over or --minus, or
+compare RESULT H10_002N --geoid 01 => one of the arguments --over --minus --rank is required
+query RESULT --table H10 --rank --geoid 01 => 'H10' is a table: give a line of it
+query RESULT --table H10_002N --rank --base 01 => --rank compares places with one another
+tables nowhere => nowhere/result.json: No such file
+""")
+
+
+@every(("words", "said"), REFUSED)
 def test_what_cannot_be_answered_is_refused_in_one_line(
     state: SmallState,
     capsys: pytest.CaptureFixture,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
+    words: list[str],
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    named = [str(state.result.folder) if word == "RESULT" else word for word in arguments]
-    assert said in refusal(capsys, *named)
+    assert said in refusal(capsys, *[str(state.result.folder) if word == "RESULT" else word for word in words])
     assert not list(tmp_path.iterdir())
 
 

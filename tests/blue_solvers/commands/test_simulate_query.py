@@ -282,10 +282,6 @@ def test_simulate_and_estimate_refuse_bad_input_by_name(
     assert "blocks.csv: column 'vacant' is missing" in simulate("--settings", "pl94_us_units")
     assert not (tmp_path / "out").exists()
     out = ("--out", str(tmp_path / "out"))
-    assert "--schema is for one file of tables" in refusal(capsys, "estimate", release, "--schema", "x.toml", *out)
-    for_a_folder = "is for a folder of measurement files"
-    assert f"--within {for_a_folder}" in refusal(capsys, "estimate", blocks, "--within", "44", *out)
-    assert f"--memory {for_a_folder}" in refusal(capsys, "estimate", blocks, "--memory", "1e9", *out)
     (Path(release) / "settings.toml").unlink()
     assert "has no settings.toml: give --settings" in refusal(capsys, "estimate", release, *out)
     assert main(["estimate", release, "--settings", settings, "--within", "44003", *out]) == 0
@@ -305,6 +301,7 @@ def test_counts_whose_sums_are_not_exact_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("value", [1e308, -1.7e308, 1e17])
 @pytest.mark.parametrize("memory", [[], ["--memory", "1e8"]])
 def test_measurements_whose_sums_are_not_exact_are_refused(

@@ -13,7 +13,8 @@ import pytest
 from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
 from constraint_builders.files import read_schema_file
-from tests.helpers.refused_commands import refusal
+from tests.helpers.every import every
+from tests.helpers.refused_commands import commands, refusal
 
 LONG = pl.DataFrame(
     {
@@ -88,42 +89,31 @@ def test_info_shows_and_writes_the_schema(tmp_path: Path, capsys: pytest.Capture
     assert "sex" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("frame", "flags", "message"),
-    [
-        (WIDE, [], "call one 'value' in --columns, or give --names-to, the variable of which 'female' is a level"),
-        (WIDE, ["--cells", "male"], "give --names-to too"),
-        (WIDE, ["--names-sep", "."], "give --names-to too"),
-        (WIDE, ["--names-to", "age"], "--names-to 'age': name the variables, which are no columns yet"),
-        (WIDE, ["--names-to", "a", "--names-to", "b"], "give --names-sep, or rename it with --columns 'female'=..."),
-        (WIDE.drop("female_moe_90", "male_moe_90"), ["--names-to", "sex"], "give --cells female --cells male by name"),
-        (LONG, [], "column 'moe' does not say its level: name it moe_90"),
-        (LONG, ["--columns", "moe=moe_90"], "value '(D)' is not a number (row 7)"),
-        (LONG, ["--columns", "margin=moe_90"], "columns names 'margin', which is none"),
-        (LONG, ["--columns", "moe=moe_90", "--columns", "moe=note"], "--columns says twice what 'moe' is"),
-        (LONG, ["--columns", "moe"], "must be the name of a column and what it is, moe=moe_90: got moe"),
-        (LONG, ["--write-schema", "nowhere/schema.toml"], "nowhere/schema.toml: cannot be written"),
-        (LONG, ["--write-schema", "in.csv"], "--write-schema in.csv would overwrite what is read"),
-    ],
-)
+REFUSED = commands("""
+WIDE => call one 'value' in --columns, or give --names-to, the variable of which 'female' is a level
+WIDE --cells male => give --names-to too
+WIDE --names-sep . => give --names-to too
+WIDE --names-to age => --names-to 'age': name the variables, which are no columns yet
+WIDE --names-to a --names-to b => give --names-sep, or rename it with --columns 'female'=...
+BARE --names-to sex => give --cells female --cells male by name
+LONG => column 'moe' does not say its level: name it moe_90
+LONG --columns moe=moe_90 => value '(D)' is not a number (row 7)
+LONG --columns margin=moe_90 => columns names 'margin', which is none
+LONG --columns moe=moe_90 --columns moe=note => --columns says twice what 'moe' is
+LONG --columns moe => must be the name of a column and what it is, moe=moe_90: got moe
+LONG --write-schema nowhere/schema.toml => nowhere/schema.toml: cannot be written
+LONG --write-schema in.csv => --write-schema in.csv would overwrite what is read
+""")
+
+
+@every(("words", "message"), REFUSED)
 def test_what_is_ambiguous_is_asked_for_by_flag(
-    frame: pl.DataFrame,
-    flags: list[str],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    frame.write_csv("in.csv")
-    try:
-        code = main(["estimate", "in.csv", "--out", "out.csv", *flags])
-    except SystemExit as ended:
-        code = ended.code  # type: ignore[assignment]
-    error = capsys.readouterr().err
-    assert code == 2
-    assert message in error
-    assert error.count("\n") == 1
+    frames = {"WIDE": WIDE, "BARE": WIDE.drop("female_moe_90", "male_moe_90"), "LONG": LONG}
+    frames[words[0]].write_csv("in.csv")
+    assert message in refusal(capsys, "estimate", "in.csv", "--out", "out.csv", *words[1:])
     assert [own.name for own in tmp_path.iterdir()] == ["in.csv"]
 
 

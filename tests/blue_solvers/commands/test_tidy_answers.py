@@ -11,7 +11,8 @@ import pytest
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
 from constraint_builders.files.block_tables import read_places
-from tests.helpers.refused_commands import refusal
+from tests.helpers.every import every
+from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import settings_of, simulate
 
 SETTINGS = settings_of(
@@ -128,35 +129,29 @@ def test_geounits_together_may_be_written_too(folder: Path, capsys: pytest.Captu
     assert [line.split()[0] for line in shown[4:]] == list(PLACES)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--all", "--table", "age=3"], "table 'age=3': 'age=3' is not a variable or recode"),
-        (["--all", "--table", "sex", "--count", "total"], "argument --count: not allowed with argument --table"),
-        (["--all", "--digits", "3"], "--digits is of what is written: give --out"),
-        (["--all", "--geounits", "44"], "argument --geounits: not allowed with argument --all"),
-        (["--places", "missing.csv"], "missing.csv: No such file or directory"),
-        (["--all", "--out", "answers.xlsx"], "answers.xlsx: the name must end in .csv, .parquet, .arrow or .feather"),
-        (["--all", "--out", "nowhere/a.csv"], "nowhere/a.csv: cannot be written: there is no folder 'nowhere'"),
-        (["--places", "places.csv", "--out", "places.csv"], "--out places.csv would overwrite what is read"),
-        (["--places", "bad.csv"], "bad.csv: no geounit '99' at geolevel 'Block'"),
-        (["--places", "county.csv"], "county.csv: no geounit '44001' at geolevel 'Block': '44001' is a County"),
-    ],
-)
+REFUSED = commands("""
+--all --table age=3 => table 'age=3': 'age=3' is not a variable or recode
+--all --table sex --count total => argument --count: not allowed with argument --table
+--all --digits 3 => --digits is of what is written: give --out
+--all --geounits 44 => argument --geounits: not allowed with argument --all
+--places missing.csv => missing.csv: No such file or directory
+--all --out answers.xlsx => answers.xlsx: the name must end in .csv, .parquet, .arrow or .feather
+--all --out nowhere/a.csv => nowhere/a.csv: cannot be written: there is no folder 'nowhere'
+--places places.csv --out places.csv => --out places.csv would overwrite what is read
+--places bad.csv => bad.csv: no geounit '99' at geolevel 'Block'
+--places county.csv => county.csv: no geounit '44001' at geolevel 'Block': '44001' is a County
+""")
+
+
+@every(("words", "message"), REFUSED)
 def test_questions_about_many_places_that_have_no_answer(
-    arguments: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     (folder / "bad.csv").write_text("place,block\nA,99\n")
     (folder / "county.csv").write_text("place,geocode\nA,44001\n")
     before = sorted(folder.iterdir())
-    try:
-        code: object = main(["query", "result", *arguments])
-    except SystemExit as end:
-        code = end.code
-    said = capsys.readouterr().err
-    assert (code, said.count("\n")) == (2, 1)
-    assert message in said
+    assert message in refusal(capsys, "query", "result", *words)
     assert sorted(folder.iterdir()) == before
 
 

@@ -12,7 +12,6 @@ from blue_solvers import blue
 from blue_solvers.nonnegative import METHODS, coverage, nnls, refine_intervals
 from blue_solvers.uncertainty import intervals
 from constraint_builders import Areas, Problem, Schema, Spine
-from constraint_builders.relations.marginals import marginal_matrix
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.spines import consistent_measurements, measurement_matrices, spine_problems
@@ -89,13 +88,6 @@ def test_zeros_and_equalities_refine_too() -> None:
         result = linprog(-cell, A_eq=known, b_eq=right, bounds=bounds)
         if result.status == 0:
             assert -result.fun <= expected[j] + 1e-7
-
-
-def test_nodes_of_equations_are_refined() -> None:
-    problem = Problem.from_matrix([[1.0, -1.0, -1.0], [0.0, 2.0, 1.0]], [0.0, 1.0, 1.0], b=[0.0, 8.0])
-    np.testing.assert_allclose(refined_everything(problem, np.array([5.0, 1.0, 1.0])), [5.0, 4.0, 8.0])
-    tree = Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], [1.0, 0.0, 1.0])
-    np.testing.assert_allclose(refined_everything(tree, np.array([9.0, 4.0, 5.0])), [np.inf, 4.0, np.inf])
 
 
 def test_negative_exact_sums_are_refused_by_name() -> None:
@@ -185,13 +177,3 @@ def test_coverage_of_what_follows_from_exact_values_is_complete_at_any_size(seed
     found = coverage(problem, np.concatenate([weights @ cells, cells]), nnls, 5, np.random.default_rng(1))
     assert (found.refined == 1).all()
     assert (found.fitted == 1).all()
-
-
-def test_desired_tables_that_were_not_observed_have_ceilings_too() -> None:
-    problem = Problem(SCHEMA, {"adult": 0.0, "detailed": 1.0}, ["sex * adult", "age", "total"])
-    y = np.concatenate([[4.0, 9.0], np.ones(6)])
-    M = marginal_matrix(SCHEMA, problem.desired_tables).toarray()
-    A = problem.marginal_matrix().toarray()
-    expected = least_holding_sums(A[problem.exact], y[problem.exact], M)
-    np.testing.assert_allclose(refined_everything(problem, y), expected)
-    assert np.isinf(expected[-1])

@@ -348,6 +348,7 @@ def test_inverted_intervals_end_where_the_test_does() -> None:
 SUMS = [[[1, -1], [1, 0], [0, 1]], [[3, 0], [0, -1]], [[1, 1, 1], [0.5, -2, 0], [0, 1, 0], [0, 0, 1]], [[1, 2], [1, 1]]]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("S", [*SUMS, *range(6)])
 def test_leaves_of_a_summing_matrix_are_areas_of_one_cell(S: list | int) -> None:
     """A node with negative weights may have any sign; what is not negative are the leaves."""

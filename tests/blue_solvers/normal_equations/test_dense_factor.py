@@ -14,7 +14,8 @@ from blue_solvers.normal_equations.cell_variances import variances_by_selected_i
 from blue_solvers.normal_equations.inverses import DenseFactor, is_cheaper_dense
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.effort import examples
-from tests.helpers.exact_reference import exact_blue
+from tests.helpers.oracles.description import of_tables
+from tests.helpers.oracles.exact import solve
 
 
 @examples(30)
@@ -45,7 +46,7 @@ def test_variances_by_either_inverse(ratio: float, monkeypatch: pytest.MonkeyPat
     schema, tables = Schema({"a": 3, "b": 2, "c": 2}), ["total", "a", "a * b", "b * c", "detailed"]
     layout = Problem(schema, dict.fromkeys(tables, 1.0))
     problem = layout.with_variances(ratio ** np.random.default_rng(3).random(layout.observed.size))
-    exact = exact_blue(schema, tables, problem.variances, tables).variances
+    exact = solve(of_tables(problem), np.zeros(problem.observed.size)).variances
     asked = []
     for cheaper in (True, False):
         monkeypatch.setattr(

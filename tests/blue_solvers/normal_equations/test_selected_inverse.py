@@ -60,12 +60,6 @@ def test_result_has_the_matrix_pattern():
     np.testing.assert_allclose(found.diagonal(), np.linalg.inv(matrix.toarray()).diagonal(), rtol=1e-14)
 
 
-def test_several_roots():
-    blocks = [np.eye(3) * (4 + i) - 1 for i in range(30)]
-    matrix = sparse.csr_array(sparse.block_diag(blocks))
-    np.testing.assert_allclose(inverse_on_pattern(matrix).toarray(), np.linalg.inv(matrix.toarray()), atol=1e-14)
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_indefinite_matrix_is_refused(library):
     with pytest.raises(ValueError, match="no Cholesky factor"):
@@ -102,14 +96,6 @@ def test_variances_agree_with_applies(options, seed):
         assert (error <= NOISE_TOLERANCE * noise + OWN_TOLERANCE * expected + rounding).all()
 
 
-def test_exact_cells_have_variance_zero():
-    problem = Problem(Schema({"a": 3, "b": 2}), {"total": 0.0, "a": [1.0, 0.0, 2.0], "detailed": 1.0})
-    found = dict(problem.desired.tables(variances_by_selected_inversion(problem)))
-    assert found["total"] == 0
-    assert found["a"][1] == 0
-    np.testing.assert_allclose(found["a"][0], found["a"][2], rtol=1e-12)
-
-
 def test_poorly_measured_cells_keep_their_digits():
     """A total of variance 1e14 over cells of variance 1 has the variance of their sum, which cancellation loses."""
     problem = Problem(Schema({"a": 5}), {"total": 1e14, "a": [1.0, 1.0, 1.0, 1.0, 1.0]})
@@ -117,24 +103,9 @@ def test_poorly_measured_cells_keep_their_digits():
     np.testing.assert_allclose(found[0], 1 / (1 / 5 + 1e-14), rtol=1e-12)
 
 
-def test_equalities_without_tables():
-    rng = np.random.default_rng(3)
-    A = sparse.random_array((6, 15), density=0.3, rng=rng)
-    problem = Problem.from_matrix(A, rng.uniform(1, 3, 15), b=rng.normal(size=6))
-    expected = variances(blue(problem, "dense"), "applies")
-    np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-10)
-
-
 def test_no_equations_leave_the_noise():
     problem = Problem(Schema({"a": 3}), {"a": [1.0, 2.0, 3.0]})
     np.testing.assert_array_equal(variances_by_selected_inversion(problem), [1, 2, 3])
-
-
-def test_operator_covariance_is_refused():
-    covariance = aslinearoperator(sparse.diags_array([1.0, 2.0, 3.0, 4.0]))
-    problem = Problem(Schema({"a": 3}), {"total": None, "a": None}, covariance=covariance)
-    with pytest.raises(ValueError, match="needs the entries of the covariance, which is an operator"):
-        variances_by_selected_inversion(problem)
 
 
 def test_variances_by_products_where_no_equations_hold() -> None:
@@ -149,12 +120,6 @@ def test_too_little_memory_is_refused_before_allocating(monkeypatch):
     memory._free_in.cache_clear()
     with pytest.raises(MemoryError, match=r"selected inversion for 343 cells in 127 equations needs .* are free"):
         variances_by_selected_inversion(problem)
-
-
-def test_agrees_with_the_closed_form_on_a_larger_cube():
-    problem = gallery.cube(3, 6)
-    expected = blue(problem, "sea_blue").variances()
-    np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-11)
 
 
 def test_fronts_that_would_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

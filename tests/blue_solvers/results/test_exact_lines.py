@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from tests.helpers.census_products import PL94_PERSONS
 
 PLACES = {"044": {"001": [3, 2], "003": [4]}, "009": {"001": [2, 2]}, "109": {"001": [1, 3]}}
 CORRECTIONAL, ALL = "P5_003N", "P5_001N"
+EACH = pytest.mark.parametrize(("kind", "geolevel"), [*itertools.product(range(7), ["county", "tract", "block"])])
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +46,7 @@ def facilities(written: Written, geoid: str, kind: int) -> int:
 
 
 @pytest.mark.few(5)
-@pytest.mark.parametrize("geolevel", ["county", "tract", "block"])
-@pytest.mark.parametrize("kind", range(7))
+@EACH
 def test_where_there_is_no_facility_nobody_lives_in_one(
     state: tuple[Written, Result], geolevel: str, kind: int
 ) -> None:
@@ -57,8 +59,7 @@ def test_where_there_is_no_facility_nobody_lives_in_one(
 
 
 @pytest.mark.few(6)
-@pytest.mark.parametrize("geolevel", ["county", "tract", "block"])
-@pytest.mark.parametrize("kind", range(7))
+@EACH
 def test_nothing_is_divided_by_what_is_known_to_be_0(state: tuple[Written, Result], geolevel: str, kind: int) -> None:
     written, result = state
     line = f"P5_{kind + 3 + (kind > 3):03}N"
@@ -67,8 +68,8 @@ def test_nothing_is_divided_by_what_is_known_to_be_0(state: tuple[Written, Resul
             assert row["estimate"] is row["lower"] is row["upper"] is None
 
 
-@pytest.mark.parametrize("geolevel", ["county", "tract", "block"])
-@pytest.mark.parametrize("kind", range(7))
+@pytest.mark.few(14)
+@EACH
 def test_places_that_are_known_to_be_alike_share_a_rank(
     state: tuple[Written, Result], geolevel: str, kind: int
 ) -> None:

@@ -117,6 +117,7 @@ def test_p12_of_every_place_is_its_sum_with_its_exact_error(ages: SmallState, pl
     np.testing.assert_allclose(frame["estimate"] - frame["lower"], 1.6448536269514722 * frame["std_error"], rtol=1e-9)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("level", LEVELS)
 def test_whole_levels_are_their_places_one_after_another(ages: SmallState, level: str) -> None:
     together = ages.result.table("P12", geolevel=level)

@@ -77,6 +77,9 @@ def test_redistricting_tables_closed_form_against_factorisation() -> None:
     errors = np.sqrt(P.variances())
     assert (abs(P @ y - blue(problem, "cg") @ y) / errors).max() < 1e-6  # the iterations' tolerance, as above
     assert (abs(P @ y - blue(problem, "cholesky") @ y) / errors).max() < TOLERANCE
+    two_pass = blue(problem, "two_pass")
+    assert (abs(P @ y - two_pass @ y) / errors).max() < TOLERANCE
+    np.testing.assert_allclose(two_pass.variances(), P.variances(), rtol=1e-11)
 
 
 class Broken(Prepared):

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from blue_solvers import ConjugateGradient, ConvergenceError, blue
 from blue_solvers.testing import check_solver
-from constraint_builders import LowRankPlusDiagonal, Problem, gallery
+from constraint_builders import Problem, gallery
 from constraint_builders.arrays import Float
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
@@ -60,20 +60,6 @@ def test_an_operator_needs_no_entries_and_has_no_bound() -> None:
     np.testing.assert_allclose(P.variances(), reference.variances(), rtol=1e-8)
     check_solver(SOLVER, problem)
     check_solver(SOLVER, within_tables(gallery.cube(3, 3)))
-
-
-def test_agrees_with_the_closed_form_for_shared_noise() -> None:
-    """The low rank by its operator's `solve` alone, not taken apart."""
-    plain = gallery.cube(3, 3)
-    U = np.random.default_rng(0).standard_normal((plain.observed.size, 2))
-    shared = LowRankPlusDiagonal(plain.variances, U)
-    bare = Inverted(shared @ np.eye(plain.observed.size), shared.solve(np.eye(plain.observed.size)))
-    y = np.random.default_rng(1).standard_normal(plain.observed.size)
-    estimates = [
-        blue(Problem(plain.schema, dict.fromkeys(plain.observed.names), covariance=covariance), solver) @ y
-        for covariance, solver in ((shared, "sea_blue"), (bare, SOLVER))
-    ]
-    np.testing.assert_allclose(*estimates, atol=1e-9)
 
 
 def test_a_wrong_solve_is_refused() -> None:

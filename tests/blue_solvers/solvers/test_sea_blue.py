@@ -80,6 +80,7 @@ UNEQUAL = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", UNEQUAL)
 def test_second_branch(name: str) -> None:
     levels, tables = UNEQUAL[name]

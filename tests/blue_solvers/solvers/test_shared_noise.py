@@ -10,7 +10,6 @@ import pytest
 from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue, estimate
 from blue_solvers.testing import check_solver
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
-from noise_mechanisms.add_noise import draw_noise
 from tests.helpers.every import every
 from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.oracles.quick import answer
@@ -50,17 +49,6 @@ def test_every_law_of_the_contract(solver: Solver) -> None:
     assert "2 shared sources" in blue(problem, solver).info.reason
 
 
-def test_a_shift_of_a_whole_table_is_worth_nothing_at_last() -> None:
-    """A source far larger than every cell's own noise takes the table's level away and leaves its contrasts."""
-    schema = Schema({"a": 4})
-    U = np.r_[np.full(4, 1e6), 0.0][:, None]
-    problem = Problem(schema, {"a": None, "total": None}, covariance=LowRankPlusDiagonal([1, 1, 1, 1, 8.0], U))
-    P = blue(problem)
-    expected = np.block([[np.eye(4) - 0.25, np.full((4, 1), 0.25)], [np.zeros((1, 4)), np.ones((1, 1))]])
-    np.testing.assert_allclose(P @ np.eye(5), expected, atol=1e-11)
-    np.testing.assert_allclose(P.variances(), [1.25] * 4 + [8.0], rtol=1e-9)
-
-
 def test_heuristics_are_refused() -> None:
     problem = Problem(Schema({"a": 2}), {"a": [1.0, 2.0], "total": 1.0})
     with pytest.raises(
@@ -68,14 +56,6 @@ def test_heuristics_are_refused() -> None:
     ):
         blue(shared(problem, 1), "sea_blue")
     assert blue(shared(problem, 1)).info.exact
-
-
-def test_the_noise_that_is_drawn_has_this_covariance() -> None:
-    covariance = LowRankPlusDiagonal([1.0, 0.0, np.inf, 2.0, 4.0], [[1.0], [0.0], [1.0], [-2.0], [0.5]])
-    problem = Problem(Schema({"a": 2, "b": 2}), {"a": None, "b": None, "total": None}, ["a"], covariance=covariance)
-    draws = draw_noise(problem, 200_000, rng=0)
-    # Entries have standard deviations of at most sqrt(2) * 6 / sqrt(200,000) = 0.019.
-    np.testing.assert_allclose(draws @ draws.T / draws.shape[1], covariance @ np.eye(5), atol=0.08)
 
 
 @every("seed", [2_000_002, 2_000_019, 2_000_028, *range(2_000_004, 2_000_010)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers import SOLVERS, BlueOperator, UnsupportedProblemError, blue
+from blue_solvers import SOLVERS, UnsupportedProblemError, blue
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
@@ -154,15 +154,6 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
 def test_bad_input_is_refused(S: list, variances: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Problem.from_summing_matrix(S, variances)  # type: ignore[arg-type]
-
-
-def test_pickles() -> None:
-    import pickle
-
-    problem = Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], 1.0)
-    P = pickle.loads(pickle.dumps(blue(problem)))
-    assert isinstance(P, BlueOperator)
-    np.testing.assert_allclose(P @ [3.0, 1.0, 1.0], [8 / 3, 4 / 3, 4 / 3])
 
 
 @examples(40)

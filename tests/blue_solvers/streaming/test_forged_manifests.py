@@ -48,6 +48,7 @@ def test_what_a_manifest_says_is_used_or_refused(kind: str, every: int, tmp_path
     assert not found, "\n".join(found)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["plain", "zeros", "equalities", "areas"])
 def test_what_a_part_says_is_used_or_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = problem(kind)

@@ -258,7 +258,7 @@ def ask(result: Path, capsys: pytest.CaptureFixture) -> tuple[int, str, str]:
     return code, said.out, said.err
 
 
-@lengths("damages", 6, 60)
+@lengths("damages", 4, 60)
 @pytest.mark.parametrize("kind", ["memory", "streamed"])
 def test_a_damaged_result_answers_as_before_or_not_at_all(
     job: Job, kind: str, damages: int, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -321,16 +321,15 @@ TAMPERINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["memory", "streamed"])
+@pytest.mark.parametrize("kind", ["memory", "whole"])  # worked out at once, and streamed
 @pytest.mark.parametrize("how", TAMPERINGS)
 def test_a_tampered_result_is_refused(
     job: Job, kind: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     result = tmp_path / "result"
-    if kind == "memory":
-        assert main(["estimate", str(job.folder / "release"), "--out", str(result)]) == 0
-    else:
-        shutil.copytree(job.folder / "whole", result)
+    if not (job.folder / kind).exists():
+        assert main(["estimate", str(job.folder / "release"), "--out", str(job.folder / kind)]) == 0
+    shutil.copytree(job.folder / kind, result)
     assert ask(result, capsys)[0] == 0
     TAMPERINGS[how](result)
     code, answer, complaint = ask(result, capsys)

@@ -22,7 +22,7 @@ FAR = 50.0  # by how much at most what is known differs from the truth
 
 
 @pytest.mark.parametrize("decades", [4.0, 12.0])
-@lengths("seeds", 150, 3_000)
+@lengths("seeds", 75, 3_000)
 def test_they_say_the_same_with_hardly_more_noise(decades: float, seeds: int) -> None:
     seen = changed = 0
     for seed in range(seeds):
@@ -74,7 +74,7 @@ def test_a_sum_is_said_where_it_was_measured_best(
     np.testing.assert_array_equal(with_little_noise(problem).toarray(), [expected])
 
 
-@lengths("seeds", 25, 1_000)
+@lengths("seeds", 15, 1_000)
 def test_sums_measured_far_better_than_their_parts_are_streamed_exactly(seeds: int, tmp_path: Path) -> None:
     """Against 600 bits, off by fifty; one of twenty may be refused, one of two hundred not be certified and off."""
     done = refused = off = 0

@@ -127,7 +127,8 @@ KINDS = [*((seed, at) for seed in (4, 5, 7) for at in (0, 2)), "split"]
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", first_of([KINDS[-1], *KINDS[1::2], *KINDS[:-1:2]], 2))
-def test_no_spoilt_cell_passes(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@lengths("number", 12, 50)
+def test_no_spoilt_cell_passes(kind: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell of any part and table, off by 1e-6 standard errors and up, or 1e-10 of the largest where it is known."""
     if kind == "split":
         parts, recorded, out = recorded_split(tmp_path, monkeypatch)
@@ -139,7 +140,7 @@ def test_no_spoilt_cell_passes(kind: Any, tmp_path: Path, monkeypatch: pytest.Mo
     rng = np.random.default_rng(0)
     names = [*recorded.calls, "top"]
     done: Counter[str] = Counter()
-    while done["uncertain"] < 25:
+    while done["uncertain"] < number:
         name = names[rng.integers(len(names))]
         claim = recorded.claimed if name == "top" else recorded.calls[name][2]
         table = int(rng.choice(list(claim.cells)))

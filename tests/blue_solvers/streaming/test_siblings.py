@@ -93,21 +93,6 @@ def test_equals_the_passes_in_memory(problem: Problem, seed: int, share: float) 
         assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
 
 
-@pytest.mark.few(0)
-@pytest.mark.parametrize("seed", first_of(range(4), 1))
-def test_several_parts_of_siblings_under_one_parent(seed: int, tmp_path: Path) -> None:
-    """Branches of uneven depth, exact totals, geounits that were not measured; siblings in several levels."""
-    problem = invented_problem(seed, 80)
-    y = consistent_measurements(problem, seed)
-    cut = partition_tightly(tmp_path / "in", problem, y, 0.2)
-    together = [own for own in cut.parts.values() if own.geolevel.startswith(SIBLINGS)]
-    assert len(together) > 1
-    stream(tmp_path / "in", tmp_path / "out")
-    assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
-    said = checksums_of(tmp_path / "out")
-    assert not any(SIBLINGS in path for path in said["files"])
-
-
 def checksums_of(out: Path) -> dict:
     return json.loads((out / "checksums.json").read_text())
 

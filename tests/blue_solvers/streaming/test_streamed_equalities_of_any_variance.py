@@ -103,6 +103,7 @@ def is_streamed_exactly(invented: Invented, folder: Path) -> bool:
     return len(problem.spine.levels) > 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("unit", [1e-13, 1.0, 1e13])
 def test_the_unit_of_an_equality_is_of_no_consequence(unit: float, tmp_path: Path) -> None:
     spine = Spine([-1, 0, 0, 0], ["State"] + ["Block"] * 3)

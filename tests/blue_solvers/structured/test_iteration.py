@@ -21,7 +21,8 @@ from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.exact_reference import exact_blue
+from tests.helpers.oracles.description import of_tables
+from tests.helpers.oracles.exact import solve, weigh
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 SMALL = Schema({"a": 3, "b": 2, "c": 2})
@@ -59,11 +60,12 @@ def test_within_its_bound_of_exact_rationals(ratio: float, law: str) -> None:
     P = blue(problem, SOLVER)
     deviations = np.sqrt(problem.variances)
     X, info = P.apply(np.diag(deviations))
-    exact = exact_blue(SMALL, TABLES, problem.variances, TABLES)
-    errors = np.sqrt(exact.variances)[:, None]
+    described, y = of_tables(problem), np.zeros(problem.observed.size)
+    exact, operator = solve(described, y), weigh(described, y, np.eye(y.size)).weights.T
+    errors = exact.std_errors[:, None]
     rounding = 1e-14 * deviations.max()  # of sums of cells whose deviations differ by six decades
     assert info.error_bound is not None
-    assert (abs(X - exact.operator * deviations) <= info.error_bound * errors + rounding).all()
+    assert (abs(X - operator * deviations) <= info.error_bound * errors + rounding).all()
     assert info.error_bound <= (2.1e-9 if ratio <= 1e4 else np.inf)
     np.testing.assert_allclose(P.variances(), exact.variances, rtol=1e-8)
 
@@ -72,7 +74,7 @@ def test_within_its_bound_of_exact_rationals(ratio: float, law: str) -> None:
 def test_variances_from_weights_of_half_the_digits(ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iteration, "MOST_CELLS", 0)
     problem = drawn(Problem(SMALL, dict.fromkeys(TABLES, 1.0)), ratio, "log-uniform")
-    exact = exact_blue(SMALL, TABLES, problem.variances, TABLES)
+    exact = solve(of_tables(problem), np.zeros(problem.observed.size))
     np.testing.assert_allclose(blue(problem, SOLVER).variances(), exact.variances, rtol=1e-9)
     loose = blue(problem, ConjugateGradient(rtol=1e-2, preconditioner="two_pass")).variances()
     assert (loose >= exact.variances * (1 - 1e-9)).all()  # weights that agree are never better than the best

@@ -82,11 +82,6 @@ def test_variances_of_the_blue_are_refused_for_a_heuristic(method):
         variances(blue(unequal(), SeaBlue()), method)
 
 
-def test_closed_form_is_refused_without_its_assumptions():
-    with pytest.raises(ValueError, match=r"'closed_form' needs .* \(A1-A3\): use 'selected_inversion'"):
-        variances(blue(unequal()), "closed_form")
-
-
 def test_unknown_method_is_refused():
     with pytest.raises(ValueError, match=r"method must be one of 'solver', .* got 'guess'"):
         variances(blue(gallery.toy()), "guess")

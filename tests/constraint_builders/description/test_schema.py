@@ -98,7 +98,7 @@ def test_levels_of_wrong_type_refused(levels: object) -> None:
     [
         ({"z": {"r": [0, 0, 1]}}, "not a variable"),
         ({"a": {"b": [0, 0, 1]}}, "already taken"),
-        ({"a": {"r": [0, 1]}}, "2 groups for the 3 levels"),
+        ({"a": {"r": [0, 1]}}, "2 groups for the 3 levels of 'a': give one for every level"),
         ({"a": {"r": [0, 2, 2]}}, "without a gap"),
         ({"a": {"r": [-1, 0, 1]}}, "without a gap"),
         ({"a": {"r": [0, 0, 0]}}, "'total': leave it out"),

@@ -19,6 +19,7 @@ def parents_of(file: Path, folder: Path) -> list[Path]:
     return [file, *(path for path in file.parents if path != folder and folder in path.parents)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("above", range(4))
 @pytest.mark.parametrize("level", ["State", "Block"])
 def test_what_is_linked_is_read(level: str, above: int, folder: Path) -> None:

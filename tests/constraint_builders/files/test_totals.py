@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.files.labels import overlapping
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, lengths
 from tests.helpers.every import every
 from tests.helpers.natural_mistakes import ASKED_ABOUT, READ_AS_TOTALS
 
@@ -117,10 +117,11 @@ def test_a_hierarchy_in_one_column_is_asked_about(sizes: list[int], other: int, 
     assert read_tables(frame, total="*")[0].schema.names == ("v", "w")
 
 
-def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals() -> None:
-    """Of 200 tables, many of small whole numbers, 2 at most are asked about."""
+@lengths("number", 70, 200)
+def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals(number: int) -> None:
+    """Of tables, many of small whole numbers, one in a hundred at most is asked about."""
     asked = 0
-    for seed in range(200):
+    for seed in range(number):
         rng = np.random.default_rng(seed)
         counts = rng.integers(0, 10 ** rng.integers(1, 4), (rng.integers(3, 25), rng.integers(1, 3)))
         error = float(rng.choice([0.0, 0.5, 3.0]))
@@ -135,12 +136,13 @@ def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals() -> None:
             read_tables(frame)
         except ValueError:  # nothing else can be wrong with it
             asked += 1
-    assert asked <= 2
+    assert asked <= number / 100
 
 
-def test_levels_are_no_totals_whatever_they_count() -> None:
-    """Of 150 tables with totals none is asked about, though one level counts as many as the others together."""
-    for seed in range(150):
+@lengths("number", 50, 150)
+def test_levels_are_no_totals_whatever_they_count(number: int) -> None:
+    """Of tables with totals none is asked about, though one level counts as many as the others together."""
+    for seed in range(number):
         rng = np.random.default_rng(seed)
         counts = rng.integers(1, 3000, rng.integers(3, 7, rng.integers(1, 3)))
         counts[0] = counts[1:].sum(axis=0)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraint_builders import Schema, gallery
+from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.relations.marginals import Margin, margin_matrix, marginal_matrix, refines
-from tests.helpers.exact_reference import marginal_rows, stacked
+from tests.helpers.exact_reference import marginal_rows
 from tests.helpers.oracles.invent import plain_tables
 
 
@@ -34,11 +34,6 @@ def test_margins_between_all_pairs(seed: int) -> None:
             X, V = rng.normal(size=(fine.size, 2)), rng.normal(size=(coarse.size, 2))
             assert np.allclose(margin.apply(X), matrix @ X)
             assert np.allclose(margin.transpose(V), matrix.T @ V)
-
-
-def test_marginal_matrix_is_the_stack() -> None:
-    problem = gallery.berkeley()
-    assert np.array_equal(problem.marginal_matrix().toarray(), stacked(problem.schema, problem.observed.names))
 
 
 def test_a_variable_of_one_level_need_not_be_there() -> None:

@@ -25,7 +25,7 @@ CONCERNED = {  # what tests a folder beside the tests of that name, and a file o
     "blue_solvers/structured": ESTIMATES,
     "constraint_builders/relations": ["tests/constraint_builders", "tests/test_order_of_axes.py"],
     "constraint_builders/files": [
-        "tests/first_hour/test_mistakes_in_files.py",
+        "tests/first_hour/test_natural_mistakes.py",
         *(f"tests/blue_solvers/commands/test_{name}.py" for name in ("malformed_files", "simulate_query")),
     ],
     "blue_solvers/quantiles.py": ["tests/blue_solvers/uncertainty"],

@@ -214,3 +214,12 @@ class Description:
 
     def _given(self, block: Block) -> np.ndarray:
         return block.values if self.has_places else block.values[0]
+
+
+def of_tables(problem: Problem) -> Description:
+    """What a problem of plain tables, all of them wanted, is."""
+    measured = problem.observed.tables(problem.variances)
+    sizes = {name: problem.schema.size_of(name) for name in problem.schema.names}
+    factors = {"total": (), "detailed": tuple(sizes)}
+    blocks = [Block(0, factors.get(name, tuple(name.split(" * "))), own[None]) for name, own in measured.items()]
+    return Description(sizes, {}, None, None, tuple(blocks), tuple(blocks))

@@ -134,6 +134,7 @@ def test_release_grade_l1_noise_follows_the_enumerated_law(name: str) -> None:
     assert p_value_of_norms(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", KLEIN_CASES)
 def test_gaussian_noise_follows_the_enumerated_law(name: str) -> None:
     invariants, sigma, reach = KLEIN_CASES[name]

@@ -66,6 +66,7 @@ def test_sums_over_places_have_the_covariance_of_dense_least_squares(
     check(Problem(SCHEMA, observed, {level: [table] for level in spine.levels}, spine=spine), table, seed)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_components_in_pieces(seed: int) -> None:
     """Recodes that cross each other, so that a component is tied together in part and copies of one number else."""

@@ -98,7 +98,7 @@ def test_shared_classes_give_what_each_geounit_by_itself_gives(
         assert np.allclose(one, other, rtol=1e-11, atol=1e-11 * abs(other).max())
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.usefixtures("every_component_divided")
 @pytest.mark.parametrize("seed", first_of(range(0, 400, 8), 20))
 def test_twelve_decades_against_the_exact_answer_however_components_fall_apart(seed: int) -> None:
