@@ -249,7 +249,7 @@ class Uniform(ContinuousLaw):
 def test_a_noise_law_from_outside(own_laws: None) -> None:
     schema = Schema({"a": 3, "b": 4})
     observed = {"total": 1.0, "a": 3.0, "detailed": 12.0}
-    with pytest.raises(ValueError, match=r"noise must be a law, or one of gaussian, .*: got 'uniform'"):
+    with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
         Problem(schema, observed, noise="uniform")
     add_law(Uniform)
     add_law(Uniform)  # again, as a module that is read again does
@@ -277,7 +277,7 @@ def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsy
     schema.write_text('[variables]\nsex = 2\n[problem]\nnoise = "uniform"\n')
     settings.write_text(SETTINGS)
     for path, read in ((schema, read_schema_file), (settings, read_settings)):
-        with pytest.raises(ValueError, match=r"noise must be a law, or one of gaussian, .*: got 'uniform'"):
+        with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
             read(path)
     add_law(Uniform)
     assert read_schema_file(schema).noise == "uniform"

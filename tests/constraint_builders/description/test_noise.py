@@ -159,7 +159,7 @@ def test_a_problem_on_a_spine_lays_variances_out_only_where_somebody_asks() -> N
 
 
 def test_a_law_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="noise must be a law, or one of"):
+    with pytest.raises(ValueError, match="noise must be one of"):
         IndependentNoise("loud", np.ones(2))
 
 
