@@ -136,7 +136,8 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _rounded(text: str) -> tuple[bool, int]:
     kind, colon, base = text.rpartition(":")
-    if (colon and kind.strip() != "nearest") or not base.strip().isdecimal() or int(base) < 2:
+    whole = base.strip()
+    if (colon and kind.strip() != "nearest") or not whole.isdecimal() or len(whole) > 20 or int(whole) < 2:
         raise argparse.ArgumentTypeError(f"must be a base, 3, or nearest:5 for conventional rounding: got {text}")
     return bool(colon), int(base)
 

@@ -2,6 +2,10 @@
 
 `BERKELEY` is one noisy measurement of `gallery.berkeley`: whole numbers with discrete Gaussian noise of variance 9, the
 total known exactly, and three small cells of the detailed table suppressed. `BERKELEY_SCHEMA` describes it.
+
+`AUCKLAND_2013` is a real one: residents of the electorate Auckland Central by age and sex, as seven tables of New
+Zealand's census of 2013 published them, each figure rounded randomly to base 3 by itself. Stats NZ, CC BY 4.0, from the
+package nzcensus2013 by P. Ellis; `write_auckland` makes it from the table that this has.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ from noise_mechanisms import add_noise
 
 BERKELEY = Path(__file__).with_name("berkeley.csv")
 BERKELEY_SCHEMA = Path(__file__).with_name("berkeley.toml")
+AUCKLAND_2013 = Path(__file__).with_name("auckland_2013.csv")
 
+ELECTORATE = "Auckland Central"
 SEED = 1973
 SUPPRESSED_BELOW = 20
 
@@ -40,3 +46,26 @@ def write_berkeley(folder: str | os.PathLike[str]) -> None:
     y = add_noise(problem, known_truth(problem), SEED)
     write_frame(measurements_frame(problem, y), Path(folder) / BERKELEY.name)
     write_schema_file(Path(folder) / BERKELEY_SCHEMA.name, problem.domain.schema, noise=str(problem.noise.law))
+
+
+def write_auckland(published: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    """Make `AUCKLAND_2013` anew, in `folder`.
+
+    Parameters
+    ----------
+    published : path
+        A CSV file of all electorates, with columns ``table``, ``el``, ``age``, ``sex`` (``T`` for both) and ``value``.
+    folder : path
+    """
+    import polars as pl
+
+    frame = (
+        pl.read_csv(published)
+        .filter(pl.col("el") == ELECTORATE)
+        .select(source="table", age="age", sex="sex", value="value")
+    )
+    frame = frame.with_columns(
+        age=pl.col("age").str.replace(" Years", "").str.replace("–", "-").str.replace(" And Over", "+"),
+        sex=pl.col("sex").replace({"T": "*", "Female": "female", "Male": "male"}),
+    )
+    frame.sort("source", "age", "sex").write_csv(Path(folder) / AUCKLAND_2013.name)

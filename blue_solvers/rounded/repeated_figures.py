@@ -25,7 +25,7 @@ class RepeatedFigures:
     ----------
     law : PublishedCount
     pairs, agreeing : int
-        Each figure but the first of a cell beside the first, and how many of them are the same.
+        Each figure but the first of a cell beside the one before, and how many of them are the same.
     """
 
     law: PublishedCount
@@ -86,9 +86,8 @@ def repeated_figures(problem: Problem, y: ArrayLike) -> RepeatedFigures:
     figures = PublishedFigures.of(problem, problem.observed.flat(y, "y"))
     order = np.argsort(figures.cell, kind="stable")
     cell, values = figures.cell[order], figures.values[order]
-    first = np.searchsorted(cell, cell)
-    others = first < np.arange(cell.size)
-    return RepeatedFigures(figures.law, int(others.sum()), int((values == values[first])[others].sum()))
+    others = cell[1:] == cell[:-1]
+    return RepeatedFigures(figures.law, int(others.sum()), int((values[1:] == values[:-1])[others].sum()))
 
 
 def merged_copies(problem: Problem, y: ArrayLike) -> tuple[Problem, Float]:
