@@ -60,7 +60,7 @@ def write_auckland(published: str | os.PathLike[str], folder: str | os.PathLike[
     import polars as pl
 
     frame = (
-        pl.read_csv(published)
+        pl.read_csv(Path(published))
         .filter(pl.col("el") == ELECTORATE)
         .select(source="table", age="age", sex="sex", value="value")
     )
