@@ -9,6 +9,8 @@
 2. The variance of the noise by the tables' own disagreement.
 3. Coverage of 95 % intervals on the same designs, tables published anew of counts drawn from the estimates: all cells,
    and those of counts from 0 to 5.
+4. Coverage of whole numbers, of one age of an electorate at a time: by the posterior, at least 95 % of it, and of the
+   possible counts, under random and conventional rounding.
 
 Where the files are at hand.
 """
@@ -22,12 +24,12 @@ import numpy as np
 import polars as pl
 
 from bench.measuring import is_quick, print_table, timed
-from blue_solvers import Estimate, estimate
+from blue_solvers import Estimate, counts_posterior, estimate
 from blue_solvers.nonnegative import nnls
-from blue_solvers.rounded import estimated_noise
+from blue_solvers.rounded import estimated_noise, possible_counts
 from constraint_builders import Areas, Problem, Schema, read_tables
 from noise_mechanisms import add_noise
-from noise_mechanisms.laws import Gaussian, RandomRounding
+from noise_mechanisms.laws import Gaussian, RandomRounding, Rounding
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "rounded"
 SMALL = 5  # counts of which coverage is looked at apart
@@ -37,13 +39,16 @@ Measured = tuple[Problem, np.ndarray]
 
 
 def main(argv: list[str]) -> None:
-    """Print the three."""
+    """Print the four."""
     quick = is_quick(argv, "rounded_censuses", __doc__, "New Zealand 2013 alone, 2 draws")
     if not DATA.exists():
         print_table(["what"], [[f"{DATA} is not at hand"]])
         return
     print_table(["census", "figures", "CPU s", "chi-square", "degrees", "proved", "variance"], _fits(quick))
     print_table(["census", "table", "cells", "covered", "counts to 5"], _coverages(quick))
+    print_table(
+        ["law", "counts", "posterior", "to 5", "width", "possible", "width"], _whole_numbers(3 if quick else 60)
+    )
 
 
 def censuses(quick: bool) -> dict[str, Callable[[], Measured]]:
@@ -135,6 +140,30 @@ def _coverages(quick: bool) -> Iterator[list[str]]:
             own = inside[problem.desired.block(number)] / (2 if quick else DRAWS)
             few = small[1, number] / small[0, number] if small[0, number] else np.nan
             yield [name, str(table), f"{own.size:,}", f"{np.nanmean(own):.4f}", f"{few:.4f} of {small[0, number]:,.0f}"]
+
+
+def _whole_numbers(draws: int) -> Iterator[list[str]]:
+    problem, y = new_zealand_2013()
+    counts = nnls(problem.replace(noise=problem.noise.of_law("gaussian")), y).detail
+    shape = counts.shape[2:]
+    for law in (LAW, RandomRounding(5), Rounding(5), Rounding(10)):
+        rng, found = np.random.default_rng(SEED), []
+        tables = dict.fromkeys(("total", "sex", "yr", "detailed"), law)
+        one = Problem(Schema(dict(zip(problem.schema.names[2:], shape, strict=True))), tables)
+        for _ in range(draws):
+            mean = counts[rng.integers(counts.shape[0]), rng.integers(counts.shape[1])]
+            truth = one.marginal_matrix() @ rng.poisson(mean.ravel()).astype(float)
+            figures = add_noise(one, truth, rng)
+            posterior = counts_posterior(one, figures, effective=100, rng=rng).intervals(0.95)
+            ends = (posterior, possible_counts(one, figures))
+            inside, widths = zip(*(((low <= truth) & (truth <= high), high - low) for low, high in ends), strict=True)
+            found.append([truth, *inside, *widths])
+        truth, by_posterior, by_limits, width, wide = np.concatenate(found, axis=1)
+        few = truth <= SMALL
+        yield [
+            str(law), f"{truth.size:,}", f"{by_posterior.mean():.4f}", f"{by_posterior[few].mean():.4f}",
+            f"{width.mean():.2f}", f"{by_limits.mean():.4f}", f"{wide.mean():.2f}",
+        ]  # fmt: skip
 
 
 def _desired(problem: Problem, counts: np.ndarray) -> np.ndarray:
