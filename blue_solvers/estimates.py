@@ -179,7 +179,7 @@ class Estimate:
     operator : BlueOperator
         What it was made with.
     y : ndarray, (n,)
-        What was measured. Not writable: a copy, unless it was given as an array that is its own and not writable.
+        What was measured, less what its law adds on average. Not writable: a copy, unless given not writable.
     values : ndarray, (m,)
         Over the desired layout, the offset included. Not writable.
     info : Info

@@ -17,7 +17,15 @@ from constraint_builders.description.areas import Areas
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.labelled import Nodes, aligned, row_labels
 from constraint_builders.description.layout import Layout, by_table
-from constraint_builders.description.noise import IndependentNoise, LawOrName, Noise, NoiseLaw, common_law, require_law
+from constraint_builders.description.noise import (
+    IndependentNoise,
+    LawOrName,
+    Noise,
+    NoiseLaw,
+    common_law,
+    refuse_variances_beside_law,
+    require_law,
+)
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.reals import (
     checked_variances,
@@ -129,9 +137,11 @@ def _read_measured(names: TableNames, given: Mapping[Any, Any], covariance: Any,
     if not given:
         raise ValueError("a problem needs at least one observed table: got none")
     layout, tables, levels = named = names.tables(given)
+    found = _read_noise(names, named, list(given.values()), covariance, noise)
+    refuse_variances_beside_law(found, layout)
     return Measured(
         observed=layout,
-        noise=_read_noise(names, named, list(given.values()), covariance, noise),
+        noise=found,
         schema=names.schema,
         spine=names.places if names.by_level and isinstance(names.places, Spine) else None,
         areas=names.places if isinstance(names.places, Areas) else None,

@@ -15,12 +15,13 @@ from scipy import sparse
 from constraint_builders.arrays import Float
 from constraint_builders.description.described import equal
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.noise import NoiseLaw
 from constraint_builders.description.source_values import SourceValues, Understood
 from constraint_builders.description.table import Table, factors_of
 from constraint_builders.description.table_names import NamedTables
 from constraint_builders.measured import Measured
 from constraint_builders.relations.tabulation import Tabulation
-from constraint_builders.vectors import refuse_impossible
+from constraint_builders.vectors import refuse_copies, refuse_impossible
 
 NOTHING_ASSUMED: Mapping[str, Any] = MappingProxyType({"assumed": np.zeros(0, dtype=np.intp), "undetermined": None})
 
@@ -49,8 +50,8 @@ class Record(Measured):
 
     def replaced(self, **changes: Any) -> Record:
         """The same with other values of some fields; of the noise also by the name of its law."""
-        if isinstance(law := changes.get("noise"), str):
-            changes["noise"] = self.noise.of_law(law)
+        if isinstance(law := changes.get("noise"), str | NoiseLaw):
+            changes["noise"] = self.noise.of_law(law if isinstance(law, str) else law.declared)
         if equalities := changes.get("equalities"):
             E, b = equalities
             changes["equalities"] = (E := sparse.csr_array(E, copy=True)), b
@@ -67,6 +68,7 @@ class Record(Measured):
         """As of `Measured`, of (n,) or (n, K); and for values that no count leads to, by the law of the noise."""
         super().check_vector(y)
         refuse_impossible(self, y)
+        refuse_copies(self)
 
     @property
     def lost(self) -> NDArray[np.bool_]:

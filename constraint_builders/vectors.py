@@ -99,6 +99,21 @@ def refuse_impossible(record: Record, y: Float) -> None:
             f"{record.observed.describe(int(cell[position]))} is {value:g}, which no count is published as by {law!r}: "
             "correct it, or declare another law"
         )
+    if sources is not None and law.copies_are_independent and (apart := law.contradicted(cell, values)).size:
+        where = record.observed.describe(int(apart[0]))
+        raise ValueError(f"{where}: there is no count that all of its figures may be published of by {law!r}")
+
+
+def refuse_copies(record: Record) -> None:
+    """Raise `ValueError` for sources of one cell where the law of the noise makes them copies of one measurement."""
+    law = record.noise.law
+    if record.sources is None or isinstance(law, str) or law.copies_are_independent:
+        return
+    cell = int(record.sources.cell[record.sources.repeated][0])
+    raise ValueError(
+        f"{record.observed.describe(cell)} has figures of several sources, which by {law!r} are copies of one "
+        "measurement: read one of them, or merge them (blue_solvers.rounded.merged_copies)"
+    )
 
 
 def refuse_not_finite(measured: Measured, Y: Float) -> None:

@@ -10,6 +10,7 @@ from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
 from constraint_builders.tied_together import NOTHING
 
+FEW_DEGREES = 50  # up to which what was rounded is far from normal
 NOT_BEST = "the fit is not tested, since that takes the best estimate"
 
 if TYPE_CHECKING:  # results need the extra frames, the command does not
@@ -44,6 +45,8 @@ def fit_report(est: Estimate) -> FitReport:
     if not est.operator.info.exact:
         return FitReport("", NOT_BEST)
     fit = est.goodness_of_fit(draws=0)
+    if fit.degrees_of_freedom <= FEW_DEGREES and not isinstance(est.problem.noise.law, str):  # rounded: often exactly 0
+        fit = est.goodness_of_fit(rng=0)
     largest, word = fit.furthest(1), verdict(fit)
     if word == Verdict.UNTESTED or not largest:
         return FitReport("", LOOSE)

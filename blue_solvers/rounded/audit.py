@@ -80,7 +80,7 @@ def audit(
     problem : Problem
         The tables that are to be published, with the law of their figures.
     copies : int
-        How often each is published, every time by itself.
+        How often each is published, every time by itself; where the law makes copies the same they tell nothing new.
     solver : str or Solver
     draws : int
         Of figures, for cells about as well known by others.
@@ -93,7 +93,7 @@ def audit(
     Raises
     ------
     ValueError
-        If the noise is of no such law, or correlated.
+        If the noise is of no such law, or correlated, or several sources measured a cell.
 
     Examples
     --------
@@ -105,6 +105,9 @@ def audit(
     """
     copies, draws = whole_number(copies, "copies", 1), whole_number(draws, "draws", 100)
     law = PublishedFigures.of(problem, np.zeros(problem.observed.size)).law
+    if problem.sources is not None:
+        raise ValueError("this problem has figures of several sources: audit one of them, with copies= for the others")
+    copies = copies if law.copies_are_independent else 1
     noisy = ~(problem.exact | problem.unmeasured)
     declared = np.where(noisy, law.variance / copies, problem.variances)
     P = blue(problem.with_variances(declared), solver)

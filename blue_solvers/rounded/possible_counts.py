@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import scipy
@@ -63,7 +63,7 @@ def possible_counts(
     >>> possible_counts(problem, [12, 3, 3])
     (array([10.,  5.,  5.]), array([10.,  5.,  5.]))
     """
-    values = problem.observed.flat(y, "y")
+    values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
     if values.shape != (problem.observed.size,):
         raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
     problem.check_vector(values)
@@ -79,8 +79,9 @@ def possible_counts(
     if (low > high).any() or (box.low > box.high + _WHOLE).any():
         raise ValueError(NONE)
     found = np.array([_ends(wanted[[k]], M, (low, high), box, whole) for k in range(positions.size)]).reshape(-1, 2)
-    if (wanted.data == np.rint(wanted.data)).all():
-        found = np.stack([np.ceil(found[:, 0] - _WHOLE), np.floor(found[:, 1] + _WHOLE)], axis=1)
+    broken = abs(wanted - wanted.rint()).sum(axis=1) > 0
+    ends = np.stack([np.ceil(found[:, 0] - _WHOLE), np.floor(found[:, 1] + _WHOLE)], axis=1)
+    found = np.where(broken[:, None], found, ends)
     return found[:, 0] + 0.0, found[:, 1] + 0.0
 
 

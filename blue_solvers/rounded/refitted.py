@@ -70,6 +70,8 @@ def estimate_rounded(
     """
     rounds = whole_number(rounds, "rounds", 0)
     values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
+    if values.shape != (problem.observed.size,):
+        raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
     problem.check_vector(values)
     figures = PublishedFigures.of(problem, values)
     law, times = figures.law, np.bincount(figures.cell, minlength=values.size)

@@ -112,7 +112,7 @@ def certify(problem: Problem, y: ArrayLike, x: ArrayLike, desired: ArrayLike | N
     >>> print(certify(problem, [4.0, 1.0, 2.0], [3.0, 1.0, 2.0]))
     not proved (bound 0.8)
     """
-    return Certifier(problem).certify(y, x, desired)
+    return Certifier(problem).certify(problem.noise.centred(_cells(problem, y, "y")), x, desired)
 
 
 class Certifier:

@@ -50,11 +50,21 @@ class NoiseLaw(ABC):
         return np.zeros(np.shape(figures), dtype=bool)
 
     @property
+    def copies_are_independent(self) -> bool:
+        """Whether figures of one cell that stand in several tables are measurements of their own."""
+        return True
+
+    def contradicted(self, cell: Index, figures: Float) -> Index:
+        """Cells of which no count leads to all figures, (k,), that are of these cells, (k,)."""
+        return cell[:0]
+
+    @property
     def declared(self) -> str | NoiseLaw:
         """Its name, where that and a variance say all; otherwise the law."""
         return self.name
 
 
+WHOLE_PART = 1e-9  # relative: by which a law's variance, divided by that of a mean, may miss a whole number
 LawOrName: TypeAlias = str | NoiseLaw
 
 
@@ -71,6 +81,26 @@ def common_law(laws: Sequence[NoiseLaw], law: LawOrName) -> LawOrName:
         others = ", ".join(str(own) for own in dict.fromkeys([*found, law] if law != "gaussian" else found))
         raise ValueError(f"tables have noise of several laws, {others}: the noise of a problem has one")
     return found[0]
+
+
+def refuse_variances_beside_law(noise: Noise, observed: Layout) -> None:
+    """Refuse variances that are not those of a law that is an object, nor of the mean of figures that have it.
+
+    Raises
+    ------
+    ValueError
+        If a finite variance is no whole part of the law's.
+    """
+    if isinstance(noise.law, str) or noise.covariance is not None:
+        return
+    own = noise.variances
+    parts = np.divide(noise.law.variance, own, out=np.ones_like(own), where=(own > 0) & np.isfinite(own))
+    wrong = np.flatnonzero((np.rint(parts) < 1) | (abs(parts - np.rint(parts)) > WHOLE_PART * parts))
+    if wrong.size:
+        raise ValueError(
+            f"{observed.describe(int(wrong[0]))} has the variance {own[wrong[0]]:g} beside the law {noise.law!r}, of "
+            f"{noise.law.variance:g}: give all noisy tables the law, or variances alone"
+        )
 
 
 def require_law(name: Any, what: str = "noise") -> LawOrName:

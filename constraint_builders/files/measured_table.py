@@ -47,8 +47,10 @@ from constraint_builders.files.naming import naming
 from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.spine_of_codes import read_geography
+from constraint_builders.measured import Measured
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
+from constraint_builders.vectors import refuse_impossible
 
 IN_A_TABLE = "one is missing, counted twice or in other units; a level may be left out"
 
@@ -140,7 +142,8 @@ def measured(
         problem = problem.replace(understood=Understood((), totals, places, notes))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
-        problem.check_vector(y)
+        Measured.check_vector(problem, y)
+        refuse_impossible(problem, y)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
         return MeasuredTable(problem, y, columns.ignored, combined, totals, silent, doubtful, places)
 

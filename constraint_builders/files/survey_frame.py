@@ -226,10 +226,14 @@ def measured_as_said(
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
-        by_law = isinstance(noise, NoiseLaw) and not any(map(read_spread, table.frame.columns))
+        by_law = isinstance(noise, NoiseLaw)
         if isinstance(noise, NoiseLaw):
-            if by_law:
-                table = replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
+            said_by = next((name for name in table.frame.columns if read_spread(name)), None)
+            if said_by is not None:
+                raise ValueError(
+                    f"column {said_by!r} says how precise values are: leave it out, or their law {noise!r}"
+                )
+            table = replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
             noise = noise.declared
         variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
         table, totals = with_totals(table, variables, schema, marks)

@@ -19,6 +19,7 @@ from noise_mechanisms.laws.published_counts import PublishedCount, real_figures,
 
 _ROUNDING = 1e-6  # of a row's probabilities, which are published with few digits
 REPEATED = 250  # rows of a table by record keys that larger counts take in turn, the last of it (ONS, 2023)
+MOST_ROWS, MOST_CHANGE = 1_000_000, 10_000
 COLUMNS = {"count": ("i", "pcv", "original"), "change": ("v", "pvalue", "diff"), "figure": ("j", "target")}
 Row = Mapping[int, float]
 
@@ -51,9 +52,16 @@ class CellKey(PublishedCount):
     name: ClassVar[str] = "cell_key"
 
     def __init__(self, table: Sequence[Row], repeated: int = 1) -> None:
-        rows = [{int(change): float(share) for change, share in row.items()} for row in table]
+        if isinstance(table, str | Mapping) or not all(isinstance(row, Mapping) for row in table):
+            raise ValueError("a perturbation table is a list of rows, {change: probability} for every count from 0 on")
+        rows = [
+            {_whole(change, "a change"): _number(share, "a probability") for change, share in row.items()}
+            for row in table
+        ]
         if not rows or not all(rows):
             raise ValueError("a perturbation table has a row of changes for every count from 0 on: got an empty one")
+        if max(max(map(abs, row)) for row in rows) > MOST_CHANGE:
+            raise ValueError(f"a change is larger than {MOST_CHANGE:,}")
         self.smallest = min(min(row) for row in rows)
         self.probabilities = np.zeros((len(rows), max(max(row) for row in rows) - self.smallest + 1))
         for count, row in enumerate(rows):
@@ -86,7 +94,16 @@ class CellKey(PublishedCount):
         ValueError
             If a column is missing, a number is none, or a row of some count.
         """
-        text = Path(path).read_text(encoding="utf-8-sig")
+        try:
+            return cls._read(Path(path).read_text(encoding="utf-8-sig"))
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}: a perturbation table is text, of columns such as i, v and p") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @classmethod
+    def _read(cls, text: str) -> Self:
+        """From what such a file holds."""
         separator = max(",;\t", key=text.partition("\n")[0].count)
         reader = csv.DictReader(StringIO(text), delimiter=separator)
         given = [name.strip().lower() for name in reader.fieldnames or ()]
@@ -95,15 +112,17 @@ class CellKey(PublishedCount):
         by_keys = "ckey" in given
         if found["count"] is None or not (found["change"] or found["figure"]) or not (by_keys or "p" in given):
             raise ValueError(
-                f"{path}: a perturbation table has columns of the count (i or pcv), of the change (v or pvalue, or of "
+                f"a perturbation table has columns of the count (i or pcv), of the change (v or pvalue, or of "
                 f"the figure, j) and of the probability (p), or a row for every ckey: got {', '.join(given)}"
             )
         rows: dict[int, dict[int, float]] = {}
         for line, own in enumerate(reader, start=2):
-            count = _whole(own[found["count"]], f"{path}: line {line}: the count")
-            change = _whole(own[found["change"] or found["figure"]], f"{path}: line {line}: the change")
+            count = _whole(own[found["count"]], f"line {line}: the count")
+            if count < 0 or count > MOST_ROWS:
+                raise ValueError(f"line {line}: the count is {count}: rows are of counts from 0 to {MOST_ROWS:,}")
+            change = _whole(own[found["change"] or found["figure"]], f"line {line}: the change")
             change -= 0 if found["change"] else count
-            share = 1.0 if by_keys else _number(own["p"], f"{path}: line {line}: the probability")
+            share = 1.0 if by_keys else _number(own["p"], f"line {line}: the probability")
             row = rows.setdefault(count, {})
             row[change] = row.get(change, 0.0) + share
         if by_keys:
@@ -111,7 +130,7 @@ class CellKey(PublishedCount):
             rows.setdefault(0, {0: 1.0})  # nobody has a key
         missing = next((count for count in range(max(rows, default=0) + 1) if count not in rows), None)
         if missing is not None or not rows:
-            raise ValueError(f"{path}: no row of the table is for the count {missing or 0}")
+            raise ValueError(f"no row of the table is for the count {missing or 0}")
         return cls([rows[count] for count in range(len(rows))], REPEATED if by_keys and len(rows) > 2 * REPEATED else 1)
 
     @property
@@ -120,9 +139,14 @@ class CellKey(PublishedCount):
         return self.smallest + np.arange(self.probabilities.shape[1], dtype=float)
 
     @property
+    def copies_are_independent(self) -> bool:
+        """No: the same people always get the same change."""
+        return False
+
+    @property
     def variance(self) -> float:
-        """Of large counts, every row that they take being as likely, about 0."""
-        return float(self._of_large @ self.changes**2)
+        """Of large counts, every row that they take being as likely, about their mean."""
+        return float(self._of_large @ (self.changes - self.mean) ** 2)
 
     @property
     def mean(self) -> float:

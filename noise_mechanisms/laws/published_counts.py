@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.reals import real_array
 from noise_mechanisms.laws.base_law import DiscreteLaw, Seed
 
@@ -30,6 +30,15 @@ class PublishedCount(DiscreteLaw):
     """
 
     is_random: ClassVar[bool] = True
+
+    def contradicted(self, cell: Index, figures: Float) -> Index:
+        """Cells of which no count leads to all figures, (k,), that are of these cells, (k,)."""
+        size = int(cell.max(initial=-1)) + 1
+        least, most = np.zeros(size), np.full(size, np.inf)
+        low, high = self.limits(figures)
+        np.maximum.at(least, cell, low)
+        np.minimum.at(most, cell, high)
+        return np.flatnonzero(least > most)
 
     @abstractmethod
     def log_probability(self, figures: Float, counts: Float) -> Float:
@@ -97,18 +106,17 @@ class PublishedCount(DiscreteLaw):
     def _parameter(self) -> float:
         return 1.0
 
-    @staticmethod
-    def _parameter_of(variance: Float) -> Float:
-        """Whether there is any noise, (...)."""
-        return (np.asarray(variance) > 0).astype(float)
+    def _parameter_of(self, variance: Float) -> Float:  # type: ignore[override]
+        """How many times as far as the law's noise of such variances is, (...)."""
+        return np.sqrt(np.asarray(variance) / self.variance)
 
     @abstractmethod
     def _drawn(self, shape: tuple[int, int], rng: np.random.Generator) -> Float:
         """Independent y - n of the given shape."""
 
     def _draw(self, parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:  # type: ignore[override]
-        """Of some shape, 0 in rows whose parameter, (rows, 1), is."""
-        return parameter * self._drawn(shape, rng)
+        """Of some shape, about the mean as far as the parameter, (rows, 1), says; 0 where that is 0."""
+        return parameter * (self._drawn(shape, rng) - self.mean) + np.where(parameter > 0, self.mean, 0.0)
 
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
         raise ValueError(

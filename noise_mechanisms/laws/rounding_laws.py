@@ -115,6 +115,11 @@ class Rounding(RoundingToBase):
     is_random: ClassVar[bool] = False
 
     @property
+    def copies_are_independent(self) -> bool:
+        """No: a figure that stands in several tables tells nothing new."""
+        return False
+
+    @property
     def variance(self) -> float:
         """(b^2 - 1) / 12, over counts of which every remainder is as likely."""
         return (self.base**2 - 1) / 12

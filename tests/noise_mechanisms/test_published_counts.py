@@ -45,8 +45,7 @@ def test_what_is_said_of_a_law_is_what_its_probabilities_come_to(law: PublishedC
     noise = figures[:, None] - large[None, :]
     weights = _chances(law, large, figures) / large.size
     assert law.mean == pytest.approx((noise * weights).sum(), abs=1e-9)
-    centre = law.mean if isinstance(law, Rounding) else 0.0
-    assert law.variance == pytest.approx(((noise - centre) ** 2 * weights).sum())
+    assert law.variance == pytest.approx(((noise - law.mean) ** 2 * weights).sum())
     k = np.arange(-12.0, 13.0)
     np.testing.assert_allclose(law.pmf(k), [weights[noise == own].sum() for own in k], atol=1e-12)
 
@@ -130,6 +129,8 @@ def test_large_counts_take_the_last_rows_of_a_table_by_keys_in_turn(tmp_path: Pa
         ("i,v,p\n0,0,0.7\n", "add up to 1: got 0.7"),
         ("i,v,p\n0,-1,1\n", "leaves less than 0"),
         ("i,v,p\n", "no row of the table is for the count 0"),
+        ("i,v,p\n0,0,1\n-1,0,1\n1,0,1\n", "table.csv: line 3: the count is -1"),
+        ("i,v,p\n0,1e30,1\n", "a change is larger than 10,000"),
     ],
 )
 def test_what_is_no_table_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -147,6 +148,9 @@ def test_what_is_no_table_is_refused(text: str, said: str, tmp_path: Path) -> No
         (lambda: RandomRounding(3).publish([-1]), "counts hold -1"),
         (lambda: Rounding(3).publish([1.5]), "counts hold 1.5"),
         (lambda: CellKey([]), "got an empty one"),
+        (lambda: CellKey({0: 1.0}), "a list of rows"),
+        (lambda: CellKey([[1.0]]), "a list of rows"),
+        (lambda: CellKey([{0: 1.0}, {0.5: 1.0}]), "a change is to be a whole number"),
         (lambda: CellKey(SMALL, repeated=9), "repeated is 9"),
         (lambda: RandomRounding(3).release_sample(2), "not drawn of release grade"),
     ],

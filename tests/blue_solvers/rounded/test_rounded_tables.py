@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from blue_solvers import counts_posterior, estimate
-from blue_solvers.rounded import estimate_rounded, possible_counts
+from blue_solvers import certify, counts_posterior, estimate
+from blue_solvers.rounded import estimate_rounded, merged_copies, possible_counts
 from constraint_builders import Areas, Problem, Schema, Spine, read_tables
-from noise_mechanisms import add_noise
-from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
+from noise_mechanisms import add_noise, draw_noise
+from noise_mechanisms.laws import CellKey, Gaussian, PublishedCount, RandomRounding, Rounding
 
 SMALL = [{0: 1.0}, {-1: 0.4, 0: 0.2, 1: 0.4}, {-2: 0.1, 0: 0.8, 2: 0.1}, {-1: 0.1, 0: 0.8, 1: 0.1}]
 KEY = CellKey([*SMALL, {-1: 0.3, 0: 0.4, 1: 0.3}])
@@ -177,3 +177,70 @@ def test_only_what_was_published_by_itself_is_refitted() -> None:
     problem = Problem(SCHEMA, {"total": None, "a": None}, covariance=np.diag([1.0, 1, 1]) + 0.1, noise=law)
     with pytest.raises(ValueError, match="not correlated"):
         estimate_rounded(problem, [6.0, 3.0, 3.0])
+
+
+def test_what_is_simulated_has_the_variances_that_hold() -> None:
+    """Of seven copies, and of variances that were estimated, not the law's."""
+    law, rng = RandomRounding(3), np.random.default_rng(0)
+    frames = [
+        pl.DataFrame({"a": ["total", "x", "y"], "value": law.publish(np.array([9.0, 4, 5]), rng), "source": f"t{i}"})
+        for i in range(7)
+    ]
+    copies, _ = read_tables(pl.concat(frames), noise=law)
+    wide = Problem(SCHEMA, {"a": law, "detailed": law})
+    for problem in (copies, wide.with_variances(9 * wide.variances)):
+        drawn = draw_noise(problem, 40_000, rng=1)
+        np.testing.assert_allclose(drawn.var(axis=1), problem.variances, rtol=0.05)
+        np.testing.assert_allclose(drawn.mean(axis=1), 0.0, atol=0.05 * np.sqrt(problem.variances.max()))
+    ten = Problem(SCHEMA, {"a": Rounding(10)})
+    np.testing.assert_allclose(draw_noise(ten, 40_000, rng=1).mean(axis=1), 0.0, atol=0.1)
+    doubled = draw_noise(ten.with_variances(4 * ten.variances), 40_000, rng=1)
+    np.testing.assert_allclose(doubled.mean(axis=1), 0.0, atol=0.2)
+    np.testing.assert_allclose(doubled.std(axis=1), 2 * np.sqrt(8.25), rtol=0.05)
+
+
+def test_copies_that_are_no_measurements_of_their_own_are_refused() -> None:
+    """Under conventional rounding and cell keys; merged they are one."""
+    frame = pl.DataFrame(
+        {"s": ["f", "m"] * 7, "value": [30.0, 60.0] * 7, "source": np.repeat([f"t{i}" for i in range(7)], 2)}
+    )
+    for law in (Rounding(10), KEY):
+        problem, y = read_tables(frame, noise=law)
+        for use in (lambda p, y: estimate(p, y), estimate_rounded, possible_counts, counts_posterior):
+            with pytest.raises(ValueError, match="copies of one measurement: read one of them, or merge them"):
+                use(problem, y)
+        merged, y = merged_copies(problem, y)
+        np.testing.assert_allclose(estimate(merged, y).std_errors, np.sqrt(law.variance))
+    other = frame.with_columns(value=pl.when(pl.col("source") == "t3").then(12.0).otherwise(3.0))
+    with pytest.raises(ValueError, match="there is no count that all of its figures may be published of"):
+        read_tables(other, noise=RandomRounding(3))
+
+
+def test_variances_beside_a_law_are_refused() -> None:
+    law = RandomRounding(3)
+    with pytest.raises(ValueError, match=r"table 'total' has the variance 4 beside the law RandomRounding\(base=3\)"):
+        Problem(SCHEMA, {"total": 4.0, "a": law})
+    with pytest.raises(ValueError, match="has the variance 100"):
+        Problem(SCHEMA, {"total": 100.0}, noise=law)
+    frame = pl.DataFrame({"a": ["x", "y"], "value": [3.0, 6.0], "std_error": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="column 'std_error' says how precise values are: leave it out, or their law"):
+        read_tables(frame, noise=law)
+    problem = Problem(SCHEMA, {"total": law, "a": law})
+    assert problem.replace(noise=law).noise == problem.noise
+    assert Problem(SCHEMA, {"total": 2.0}).replace(noise=Gaussian(2.0)).noise.law == "gaussian"
+
+
+def test_proofs_are_of_figures_as_they_were_published() -> None:
+    problem = Problem(SCHEMA, {"total": Rounding(10), "a": Rounding(10)})
+    est = estimate(problem, [100.0, 30.0, 60.0])
+    assert certify(problem, [100.0, 30.0, 60.0], est.values).is_proved
+
+
+def test_ends_are_whole_where_weights_are() -> None:
+    law = RandomRounding(3)
+    areas = Areas(2, {"L": np.array([[0.5, 1.0]])})
+    problem = Problem(Schema({"s": 1}), {"L": {"total": law}, "Leaf": {"total": law}}, areas=areas)
+    low, high = possible_counts(problem, [6.0, 3.0, 6.0])
+    assert (high[1:] == np.rint(high[1:])).all()
+    assert (high[2], high[0]) == (7.0, possible_counts(problem, [6.0, 3.0, 6.0], [0])[1][0])
+    assert (low <= high).all()
