@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -106,7 +106,7 @@ class Adjustments:
     value, variance : ndarray, (m,)
         What was measured, NaN where nothing was, and the variance of its noise, infinite there.
     adjustment : ndarray, (m,)
-        Estimate less value; NaN where nothing was measured or estimated.
+        Estimate less value, of which is taken off what its law adds on average; NaN where nothing was measured.
     adjustment_z : ndarray, (m,)
         The adjustment in its own standard errors, standard normal where the noise is as declared and normal; NaN where
         no other measurement checks the cell, and where the estimate is not the best one.
@@ -309,6 +309,8 @@ class Estimate:
     def _adjustments(self, y: Float, noise: Float) -> Adjustments:
         """Adjustments of what was measured, (n,), with noise of such variances, (n,)."""
         found = adjustments(self.problem, y, noise, self.values, self.variances, self.operator.info.exact)
+        if not isinstance(law := self.problem.noise.law, str) and law.mean:  # values are shown as they were published
+            found = replace(found, value=found.value + np.where(found.variance > 0, law.mean, 0.0))
         return Adjustments(*map(_kept, vars(found).values()))
 
     @overload

@@ -133,6 +133,6 @@ def _nonnegative(method: str, est: Estimate, frame: pl.DataFrame) -> tuple[pl.Da
     from constraint_builders.files.long_table import with_nonnegative
 
     progress(f"fitting non-negative cells by {method}")
-    counts = METHODS[method](est.problem, est.y)
+    counts = METHODS[method](est.problem, est.problem.noise.published(est.y))
     moved = [own for own in movements(counts, est.values) if np.isfinite(own.unbiased_total)]
     return with_nonnegative(frame, counts.desired), moved

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from blue_solvers import estimate, read_tables
+from blue_solvers import estimate, nnls, read_tables
 from blue_solvers.cli import main
 from constraint_builders import Schema
 from noise_mechanisms.laws import CellKey, Gaussian, Law, RandomRounding, Rounding
@@ -51,6 +51,22 @@ def test_the_command_takes_the_law_that_the_library_does(
     out = pl.read_csv("out.csv")
     np.testing.assert_allclose(np.sort(out["estimate"]), np.sort(est.values))
     np.testing.assert_allclose(np.sort(out["std_error"]), np.sort(est.std_errors))
+
+
+def test_figures_of_a_law_with_a_mean_are_written_as_they_were_published(tmp_path: Path) -> None:
+    """Beside estimates that the mean is taken off, and non-negative counts."""
+    frame = ROUNDED.with_columns(value=pl.Series([120, 60, 70, 80, 40, 40, 20, 30]))
+    frame.write_csv(tmp_path / "rounded.csv")
+    out = tmp_path / "out.csv"
+    flags = ["--rounded", "nearest:10", "--nonnegative", "nnls", "--digits", "all"]
+    assert main(["estimate", str(tmp_path / "rounded.csv"), "--out", str(out), *flags]) == 0
+    found = pl.read_csv(out)
+    assert sorted(found["value"].drop_nulls()) == sorted(frame["value"])
+    problem, y = read_tables(frame, noise=Rounding(10))
+    np.testing.assert_allclose(np.sort(found["estimate"]), np.sort(estimate(problem, y).values))
+    np.testing.assert_allclose(np.sort(found["nonnegative"]), np.sort(nnls(problem, y).desired), atol=1e-6)
+    known = found.filter(pl.col("value").is_not_null())
+    np.testing.assert_allclose(known["adjustment"], known["estimate"] - known["value"] + 0.5)
 
 
 def test_columns_are_said_of_several_inputs_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
