@@ -229,7 +229,7 @@ class BlueOperator(OverLayouts):
 
         Parameters
         ----------
-        y : array_like, (n,)
+        y : array_like, (n,), less what the law of the noise adds on average
         values : array_like, (m,)
         observed : array_like, (n,), optional
             What belongs to these of the observed cells, by default this operator's own estimate of them, refined.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
@@ -52,13 +54,25 @@ class PublishedFigures:
         kept = noisy[sources.cell] & (sources.variances > 0)
         return cls(law, sources.cell[kept], sources.values[kept])
 
+    @classmethod
+    def read(cls, problem: Problem, y: ArrayLike) -> tuple[Float, PublishedFigures]:
+        """Measurements as a vector, (n,), and their figures, as `of`.
+
+        Raises
+        ------
+        ValueError
+            As `of`; or if y has another shape, or holds what no table can hold or no count leads to.
+        """
+        values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
+        if values.shape != (problem.observed.size,):
+            raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
+        figures = cls.of(problem, values)
+        problem.check_vector(values)
+        return values, figures
+
     def limits(self, size: int) -> tuple[Float, Float]:
         """The least and largest count of every cell of a layout, (size,), that all its figures may be published of."""
-        least, most = np.zeros(size), np.full(size, np.inf)
-        low, high = self.law.limits(self.values)
-        np.maximum.at(least, self.cell, low)
-        np.minimum.at(most, self.cell, high)
-        return least, most
+        return self.law.limits_of_cells(self.cell, self.values, size)
 
     def log_probabilities(self, starts: Index, counts: Float) -> Float:
         """Of all figures of every cell, given counts of it, (N,): those of a cell begin at `starts`, (size + 1,)."""

@@ -18,9 +18,9 @@ from noise_mechanisms.laws.base_law import Seed
 from noise_mechanisms.published_figures import PublishedFigures
 
 LARGE = 5000  # a count whose law is that of large ones
-NEAR, FAR = 0.01, 60.0  # standard errors of what others say: known, or nothing worth
+NEAR, FAR = 0.01, 50.0  # standard errors, and times the law's own, of what others say: known, or nothing worth
 CLASSES_A_DOUBLING = 12
-WINDOW = 24  # counts on either side of the true one that are guessed among
+WIDEST = 500  # counts on either side of the true one that are guessed among
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def audit(
     Raises
     ------
     ValueError
-        If the noise is of no such law, or correlated, or several sources measured a cell.
+        If the noise is of no such law, or correlated, several sources measured a cell, or figures are very far from
+        their counts.
 
     Examples
     --------
@@ -122,11 +123,12 @@ def audit(
     alone = np.where(own == 0, 1.0, 0.0)
     by_own = _chance(law, copies, np.inf, draws, generator)
     alone[published] = by_own
-    classes = np.rint(np.log2(np.clip(beside, NEAR, FAR)) * CLASSES_A_DOUBLING)
+    far = FAR * np.sqrt(law.variance)
+    classes = np.rint(np.log2(np.clip(beside, NEAR, far)) * CLASSES_A_DOUBLING)
     for number in np.unique(classes[published & ~known]):
         chosen = published & ~known & (classes == number)
         spread = 2.0 ** (number / CLASSES_A_DOUBLING)
-        together[chosen] = by_own if spread >= FAR / 1.1 else _chance(law, copies, spread, draws, generator)
+        together[chosen] = by_own if spread >= far / 1.1 else _chance(law, copies, spread, draws, generator)
     return Audit(problem, alone, np.maximum(together, alone), np.sqrt(variances))
 
 
@@ -141,11 +143,14 @@ def _own_variances(problem: Problem, declared: Float) -> Float:
 def _chance(law: PublishedCount, copies: int, spread: float, draws: int, rng: np.random.Generator) -> float:
     """How often the likeliest count is the true one, given figures of it and a normal value of such a spread."""
     true = LARGE + rng.integers(0, LARGE, draws).astype(float)
-    counts = true[:, None] + np.arange(-WINDOW, WINDOW + 1.0)
-    logs = np.zeros(counts.shape)
-    for _ in range(copies):
-        logs += law.log_probability(law.publish(true, rng)[:, None], counts)
+    figures = [law.publish(true, rng) for _ in range(copies)]
+    low, high = law.limits(figures[0])
+    window = int((high - low).max())  # the true one and any other are both within
+    if window > WIDEST:
+        raise ValueError(f"figures of {law!r} are up to {window:,} from their counts: audits are of up to {WIDEST}")
+    counts = true[:, None] + np.arange(-window, window + 1.0)
+    logs = np.sum([law.log_probability(own[:, None], counts) for own in figures], axis=0)
     if spread < np.inf:
         logs -= (true[:, None] + spread * rng.standard_normal(draws)[:, None] - counts) ** 2 / (2 * spread**2)
     likely = logs >= logs.max(axis=1, keepdims=True) - 1e-9
-    return float((likely[:, WINDOW] / likely.sum(axis=1)).mean())
+    return float((likely[:, window] / likely.sum(axis=1)).mean())

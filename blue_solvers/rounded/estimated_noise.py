@@ -128,8 +128,8 @@ def estimated_noise(
     Raises
     ------
     ValueError
-        If groups do not fit the problem, noise is correlated, no group is checked by `least` degrees of freedom, or
-        factors do not settle.
+        If groups do not fit the problem, noise is correlated, several sources measured a cell, no group is checked by
+        `least` degrees of freedom, or factors do not settle.
 
     References
     ----------
@@ -146,6 +146,8 @@ def estimated_noise(
     """
     if problem.noise.covariance is not None:
         raise ValueError("factors are estimated of variances: this problem has noise that is correlated")
+    if problem.sources is not None:
+        raise ValueError("this problem has figures of several sources, whose mean is one measurement: give one of them")
     least, draws = real_number(least, "least"), whole_number(draws, "draws", 20)
     names, group = _groups(problem, groups)
     noise = _Groups(problem, y, group, len(names), solver)
@@ -182,10 +184,8 @@ class _Groups:
         variances = np.where(self.noisy, declared * factors[self.group], declared)
         P = blue(self.problem.with_variances(variances), self._solver)
         fit = P.estimate(self._y, certify=False).goodness_of_fit(draws=0)
-        own = self.group if fit.sources is None else self.group[fit.sources.cell]
-        squares, redundancy = (
-            np.bincount(own, sums, self.count).astype(float) for sums in (fit.squares, fit.redundancy)
-        )
+        sums = (np.bincount(self.group, own, self.count).astype(float) for own in (fit.squares, fit.redundancy))
+        squares, redundancy = sums
         return P, squares, redundancy
 
     def balanced(self, estimated: Flags) -> Float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import scipy
@@ -18,7 +19,7 @@ from noise_mechanisms.published_figures import PublishedFigures
 
 _WHOLE = 1e-6  # by which a bound may miss a whole number
 _SECONDS = 60.0  # for one bound of whole counts
-INFEASIBLE = 2  # of scipy.optimize.milp
+INFEASIBLE, UNBOUNDED = 2, 3  # of scipy.optimize.milp
 NONE = "no non-negative counts lead to all of these figures: correct them, or declare another law"
 
 
@@ -45,12 +46,13 @@ def possible_counts(
     Returns
     -------
     lower, upper : ndarray, (K,)
-        Whole numbers, but where weights of areas are none; ``inf`` where nothing bounds a count.
+        Whole numbers; ``inf`` where nothing bounds a count.
 
     Raises
     ------
     ValueError
-        If no counts lead to these figures; the noise is of no such law, or correlated; y does not fit the problem.
+        If no counts lead to these figures; the noise is of no such law, or correlated; y does not fit the problem;
+        areas have weights that are not whole.
     NotConvergedError
         If a bound of whole counts is not found within a minute.
 
@@ -63,11 +65,11 @@ def possible_counts(
     >>> possible_counts(problem, [12, 3, 3])
     (array([10.,  5.,  5.]), array([10.,  5.,  5.]))
     """
-    values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
-    if values.shape != (problem.observed.size,):
-        raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
-    problem.check_vector(values)
-    figures, model = PublishedFigures.of(problem, values), FittingModel.of(problem)
+    (values, figures), model = PublishedFigures.read(problem, y), FittingModel.of(problem)
+    if (model.M.data != np.rint(model.M.data)).any():
+        raise ValueError(
+            "areas have weights that are not whole, and figures are published of whole counts: give others"
+        )
     rows = np.flatnonzero(model.measured)
     limits = [np.where(problem.exact, values, own)[rows] for own in figures.limits(values.size)]
     equations, right = model.equations
@@ -78,35 +80,39 @@ def possible_counts(
     box = propagated(M, Ranges(np.zeros(M.shape[1]), np.full(M.shape[1], np.inf)), low, high, _WHOLE)
     if (low > high).any() or (box.low > box.high + _WHOLE).any():
         raise ValueError(NONE)
-    found = np.array([_ends(wanted[[k]], M, (low, high), box, whole) for k in range(positions.size)]).reshape(-1, 2)
-    broken = abs(wanted - wanted.rint()).sum(axis=1) > 0
-    ends = np.stack([np.ceil(found[:, 0] - _WHOLE), np.floor(found[:, 1] + _WHOLE)], axis=1)
-    found = np.where(broken[:, None], found, ends)
-    return found[:, 0] + 0.0, found[:, 1] + 0.0
+    least = partial(_least, constraints=scipy.optimize.LinearConstraint(M, low, high), box=box, whole=whole)
+    least(np.zeros(M.shape[1]))  # refuses figures that no counts lead to, where every cell is known too
+    found = np.array([_ends(wanted[[k]], box, least) for k in range(positions.size)]).reshape(-1, 2)
+    return np.ceil(found[:, 0] - _WHOLE) + 0.0, np.floor(found[:, 1] + _WHOLE) + 0.0
 
 
-def _ends(
-    sums: sparse.csr_array, M: sparse.csc_array, limits: tuple[Float, Float], box: Ranges, whole: bool
-) -> tuple[float, float]:
-    """The least and the largest of a sum of cells, (1, d), while M x, (m,), lies between limits and x in a box."""
-    least, most = (float(sums.data @ own[sums.indices]) for own in (box.low, box.high))
-    if most - least <= _WHOLE:
-        return least, most
-    weights, ends = sums.toarray()[0], list[float]()
-    for sign in (1.0, -1.0):
-        solved = scipy.optimize.milp(
-            sign * weights,
-            integrality=np.full(weights.size, int(whole)),
-            bounds=scipy.optimize.Bounds(box.low, np.maximum(box.low, box.high)),
-            constraints=scipy.optimize.LinearConstraint(M, *limits),
-            options={"time_limit": _SECONDS},
-        )
-        if solved.status == INFEASIBLE:
+def _ends(sums: sparse.csr_array, box: Ranges, least: Callable[[Float], float]) -> tuple[float, float]:
+    """The least and the largest of a sum of cells, (1, d), that a box holds, by what gives the least."""
+    known = (box.high - box.low)[sums.indices] <= _WHOLE / max(1.0, float(abs(sums.data).sum()))
+    if known.all():
+        value = float(sums.data @ box.low[sums.indices])
+        return value, value
+    weights = sums.toarray()[0]
+    return least(weights), -least(-weights)
+
+
+def _least(weights: Float, constraints: scipy.optimize.LinearConstraint, box: Ranges, whole: bool) -> float:
+    """The least weighted sum, by weights (d,), of cells in a box under constraints; -inf where nothing bounds it."""
+    if not weights.size:  # all cells are structural zeros
+        if (constraints.lb > 0).any() or (constraints.ub < 0).any():
             raise ValueError(NONE)
-        if solved.status == 3:
-            ends.append(sign * -np.inf)
-        elif solved.x is None or not solved.success:
-            raise NotConvergedError(f"a bound was not found within {_SECONDS:g} s: {solved.message}")
-        else:
-            ends.append(sign * float(solved.fun))
-    return ends[0], ends[1]
+        return 0.0
+    solved = scipy.optimize.milp(
+        weights,
+        integrality=np.full(weights.size, int(whole)),
+        bounds=scipy.optimize.Bounds(box.low, np.maximum(box.low, box.high)),
+        constraints=constraints,
+        options={"time_limit": _SECONDS},
+    )
+    if solved.status == INFEASIBLE:
+        raise ValueError(NONE)
+    if solved.status == UNBOUNDED:
+        return -np.inf
+    if not solved.success:
+        raise NotConvergedError(f"a bound was not found within {_SECONDS:g} s: {solved.message}")
+    return float(solved.fun)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -69,11 +67,7 @@ def estimate_rounded(
     (array([11.,  4.,  7.]), array([0.94, 0.94, 0.94]))
     """
     rounds = whole_number(rounds, "rounds", 0)
-    values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
-    if values.shape != (problem.observed.size,):
-        raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
-    problem.check_vector(values)
-    figures = PublishedFigures.of(problem, values)
+    values, figures = PublishedFigures.read(problem, y)
     law, times = figures.law, np.bincount(figures.cell, minlength=values.size)
     noisy, variances = times > 0, np.array(problem.variances)
     low, high = figures.limits(values.size)

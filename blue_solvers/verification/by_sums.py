@@ -23,7 +23,9 @@ from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 
 LARGE_TABLES = 10_000  # cells of a table from which sums over all of it take less than its parts
-MANY_PARTS = 4  # cells of all parts beside those of tables, likewise
+# Cells of all parts beside those of tables, likewise: 12 binary two-way and detailed 77 ms by parts and 1.5 by cells,
+# of 2^10 4 ms by parts and 17 by cells.
+MANY_PARTS = 4
 
 
 class ProblemToProve:

@@ -89,10 +89,15 @@ def refuse_variances_beside_law(noise: Noise, observed: Layout) -> None:
     Raises
     ------
     ValueError
-        If a finite variance is no whole part of the law's.
+        If a finite variance is no whole part of the law's, or that is 0.
     """
     if isinstance(noise.law, str) or noise.covariance is not None:
         return
+    if not noise.law.variance > 0:
+        raise ValueError(
+            f"the law {noise.law!r} leaves large counts as they are: its variance would be 0, which means known "
+            "exactly; give variances"
+        )
     own = noise.variances
     parts = np.divide(noise.law.variance, own, out=np.ones_like(own), where=(own > 0) & np.isfinite(own))
     wrong = np.flatnonzero((np.rint(parts) < 1) | (abs(parts - np.rint(parts)) > WHOLE_PART * parts))

@@ -31,13 +31,17 @@ class PublishedCount(DiscreteLaw):
 
     is_random: ClassVar[bool] = True
 
-    def contradicted(self, cell: Index, figures: Float) -> Index:
-        """Cells of which no count leads to all figures, (k,), that are of these cells, (k,)."""
-        size = int(cell.max(initial=-1)) + 1
+    def limits_of_cells(self, cell: Index, figures: Float, size: int) -> tuple[Float, Float]:
+        """The least and largest count of so many cells that all figures, (k,), of a cell, (k,), may be published of."""
         least, most = np.zeros(size), np.full(size, np.inf)
         low, high = self.limits(figures)
         np.maximum.at(least, cell, low)
         np.minimum.at(most, cell, high)
+        return least, most
+
+    def contradicted(self, cell: Index, figures: Float) -> Index:
+        """Cells of which no count leads to all figures, (k,), that are of these cells, (k,)."""
+        least, most = self.limits_of_cells(cell, figures, int(cell.max(initial=-1)) + 1)
         return np.flatnonzero(least > most)
 
     @abstractmethod

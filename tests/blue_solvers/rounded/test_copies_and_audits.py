@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from blue_solvers import blue
-from blue_solvers.rounded import audit, merged_copies, repeated_figures
+from blue_solvers.rounded import audit, estimated_noise, merged_copies, repeated_figures
 from constraint_builders import Problem, Schema, read_tables
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
@@ -92,3 +92,21 @@ def test_guesses_from_all_tables_are_right_as_often_as_said() -> None:
     assert found.worst(2)[0] == ("table 'total'", 1.0, 1.0)
     with pytest.raises(ValueError, match="declare what was rounded or perturbed by its law"):
         audit(Problem(schema, {"total": 1.0}))
+
+
+def test_figures_of_several_sources_are_refused_by_name() -> None:
+    """Where their mean would be taken for one figure, or their number forgotten."""
+    problem, y = _copies(RandomRounding(3), 3, False)
+    with pytest.raises(ValueError, match="figures of several sources: audit one of them"):
+        audit(problem)
+    with pytest.raises(ValueError, match="figures of several sources, whose mean is one measurement"):
+        estimated_noise(problem, y)
+
+
+def test_laws_of_large_bases_are_audited_as_widely_as_they_reach() -> None:
+    """Of base 60, whose counts are up to 59 away, 1 in 60 guesses is right; base 600 is refused."""
+    schema = Schema({"a": 2})
+    found = audit(Problem(schema, {"a": RandomRounding(60)}), rng=0, draws=20_000)
+    np.testing.assert_allclose(found.together, 1 / 60, atol=0.004)
+    with pytest.raises(ValueError, match="audits are of up to 500"):
+        audit(Problem(schema, {"a": RandomRounding(600)}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,10 +10,13 @@ import polars as pl
 import pytest
 
 from blue_solvers import certify, counts_posterior, estimate
-from blue_solvers.rounded import estimate_rounded, merged_copies, possible_counts
+from blue_solvers.rounded import audit, estimate_rounded, merged_copies, possible_counts
 from constraint_builders import Areas, Problem, Schema, Spine, read_tables
 from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.laws import CellKey, Gaussian, PublishedCount, RandomRounding, Rounding
+from tests.helpers.oracles.description import Description
+from tests.helpers.oracles.exact import solve
+from tests.helpers.oracles.invent import Invented, Kind, invent
 
 SMALL = [{0: 1.0}, {-1: 0.4, 0: 0.2, 1: 0.4}, {-2: 0.1, 0: 0.8, 2: 0.1}, {-1: 0.1, 0: 0.8, 1: 0.1}]
 KEY = CellKey([*SMALL, {-1: 0.3, 0: 0.4, 1: 0.3}])
@@ -236,11 +240,66 @@ def test_proofs_are_of_figures_as_they_were_published() -> None:
     assert certify(problem, [100.0, 30.0, 60.0], est.values).is_proved
 
 
-def test_ends_are_whole_where_weights_are() -> None:
+def test_weights_that_are_not_whole_are_refused_by_name() -> None:
     law = RandomRounding(3)
     areas = Areas(2, {"L": np.array([[0.5, 1.0]])})
     problem = Problem(Schema({"s": 1}), {"L": {"total": law}, "Leaf": {"total": law}}, areas=areas)
-    low, high = possible_counts(problem, [6.0, 3.0, 6.0])
-    assert (high[1:] == np.rint(high[1:])).all()
-    assert (high[2], high[0]) == (7.0, possible_counts(problem, [6.0, 3.0, 6.0], [0])[1][0])
-    assert (low <= high).all()
+    with pytest.raises(ValueError, match="areas have weights that are not whole"):
+        possible_counts(problem, [6.0, 3.0, 6.0])
+
+
+def test_differences_of_areas_have_the_ends_that_enumeration_gives() -> None:
+    """A weight of -1, where the ends of the cells are not those of their sum."""
+    law = RandomRounding(3)
+    areas = Areas(2, {"L": np.array([[1.0, -1.0]])})
+    problem = Problem(Schema({"s": 1}), {"Leaf": {"total": law}}, {"L": ["total"], "Leaf": ["total"]}, areas=areas)
+    low, high = possible_counts(problem, [6.0, 3.0])
+    assert (low[0], high[0]) == (4 - 5, 8 - 1)
+
+
+def test_a_law_that_leaves_large_counts_alone_is_no_variance() -> None:
+    law = CellKey([{0: 1.0}, {-1: 0.5, 1: 0.5}, {0: 1.0}])
+    with pytest.raises(ValueError, match="leaves large counts as they are"):
+        Problem(SCHEMA, {"a": law})
+
+
+def _rounded(invented: Invented) -> tuple[Description, Problem] | None:
+    """The same with figures rounded where there was noise; None where that does not determine what is desired."""
+    law = RandomRounding(3)
+    blocks = tuple(
+        replace(own, values=np.where((own.values > 0) & np.isfinite(own.values), law.variance, own.values))
+        for own in invented.description.observed
+    )
+    described = replace(invented.description, observed=blocks)
+    try:
+        problem = described.problem()
+    except ValueError:
+        return None
+    return described, problem.replace(noise=law)
+
+
+def test_problems_with_everything_in_them() -> None:
+    """Zeros, equalities, exact and unmeasured cells, recodes, a geography: beside exact rationals, and the truth."""
+    tried, everything = 0, Kind(count=40.0, nested=True, turned=True)
+    for seed in range(24):
+        found = invent(seed, everything)
+        made = found and _rounded(found)
+        if not made:
+            continue
+        described, problem = made
+        y = add_noise(problem, found.truth, rng=seed)
+        reference = solve(described, np.nan_to_num(y))
+        est = estimate_rounded(problem, y, rounds=0)
+        low, high = RandomRounding(3).limits(np.nan_to_num(y))
+        if ((low == high) & (problem.variances > 0) & ~problem.unmeasured).any():
+            continue
+        tried += 1
+        np.testing.assert_allclose(est.values, reference.estimate, atol=1e-7 * abs(found.truth).max())
+        np.testing.assert_allclose(est.variances, reference.variances, rtol=1e-7, atol=1e-9)
+        assert np.isfinite(estimate_rounded(problem, y).values).all()
+        least, most = possible_counts(problem, y)
+        wanted = solve(described, found.truth).estimate  # of true cells, which determine it
+        assert ((least <= wanted + 1e-9) & (wanted <= most + 1e-9)).all()
+        checked = audit(problem, rng=0)
+        assert ((checked.together >= 0) & (checked.together <= 1)).all()
+    assert tried > 5
