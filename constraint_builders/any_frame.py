@@ -22,6 +22,7 @@ def read_tables(
     suppressed: str | float | Sequence[str | float] = (),
     exact: str | float | Sequence[str | float] = (),
     total: str | Sequence[str] = (),
+    areas: Any = None,
     desired: Sequence[str] | str | None = None,
     noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
@@ -68,6 +69,11 @@ def read_tables(
     total : str or sequence of str
         The labels that count everybody, each in whatever column it is: there no others do; ``"*"``, that none but these
         does in any column, nor is asked about.
+    areas : path, data frame or Areas, optional
+        What the tables count in where it may cross: a row for each leaf, a column for each partition. Rows of the
+        tables name a partition and an area in columns ``level`` and ``code``, or have a column for each partition,
+        ``*`` where it is summed out. A level is the column of its name, or whose name it begins, or that has its codes;
+        ``columns`` may say so. Leaves that lie in no area of a column have ``-`` there.
     desired, noise, undetermined
         As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why. Where `noise`
         is a law, such as ``RandomRounding(3)``, no column need say how precise values are, and then cells without a row
@@ -103,9 +109,11 @@ def read_tables(
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
     if is_dataset(frame):
-        if columns or names_to or cells or suppressed or exact or total:
-            raise TypeError("a dataset says its tables by its dimensions: columns, names_to and marks are for frames")
+        if columns or names_to or cells or suppressed or exact or total or areas is not None:
+            raise TypeError(
+                "a dataset says its tables by its dimensions: columns, names_to, marks and areas are for frames"
+            )
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
-    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total)
+    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, areas)
     table = measured_as_said(open_source(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y

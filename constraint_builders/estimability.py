@@ -163,7 +163,7 @@ def _is_unmeasured(record: Record, name: Any, cell: tuple[int, ...]) -> bool:
     except ValueError:
         return False
     place = np.ravel_multi_index(cell, record.desired.shape(name)) if cell else 0
-    return bool(record.observed.turned(record.unmeasured, name)[place])
+    return bool(np.isinf(record.observed.turned(record.variances, name)[place]))
 
 
 def undetermined_refusal(record: Record) -> str | None:

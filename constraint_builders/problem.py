@@ -20,6 +20,7 @@ from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
 from constraint_builders.nested_areas import over_spine, sums_over_spine
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
 from constraint_builders.record import NOTHING_ASSUMED, Record
+from constraint_builders.relations.tabulation import Tabulation
 
 
 class ProblemOverSpine(NamedTuple):
@@ -245,7 +246,10 @@ class Problem(Record):
         """The same problem, had the cells of `assumed` been measured, with any precision; itself without any."""
         if not self.assumed.size:
             return self
-        return self.replace(noise=self.noise.had_been_measured(self.assumed, ASSUMED_VARIANCE), **NOTHING_ASSUMED)
+        found = self.replace(noise=self.noise.had_been_measured(self.assumed, ASSUMED_VARIANCE), **NOTHING_ASSUMED)
+        wanted = NamedTables(found.desired, found.desired_tables, found.desired_levels)
+        vars(found)["sums"] = Tabulation(found, wanted, self.undetermined)  # such cells are sums of very many others
+        return found
 
     def why_undetermined(self, position: int) -> str:
         """Why a cell of the desired layout is not estimable, in one line that names it."""

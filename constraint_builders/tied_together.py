@@ -116,7 +116,7 @@ def _loose_by_table(problem: Problem, often: Index | None) -> list[tuple[int, in
 
 def _places(problem: Problem) -> str:
     if problem.understood.places:
-        return f"spine {problem.understood.places}"
+        return f"{'spine' if problem.areas is None else 'areas'} {problem.understood.places}"
     return "" if problem.places is None else said_of_places(problem.places)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OF_TABLES = (
     "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total",
-    "--rounded", "--cell-key", "--variance", "--write-schema",
+    "--areas", "--rounded", "--cell-key", "--variance", "--write-schema",
 )  # fmt: skip
 
 
@@ -91,7 +91,8 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         "--cells",
         metavar="COLUMN",
         action="append",
-        help="a column that is a cell, where none says its precision beside it",
+        help="a column that is a cell, where none says its precision beside it; by default, of rounded tables and "
+        "others whose precision is said below, every column of numbers",
     )
     said.add_argument(
         "--suppressed",
@@ -110,6 +111,14 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         help="a label that counts everybody, may be repeated: in its column no others do, '*' that in none any other "
         "does; by default total and the like in many languages, and what may be one is asked about; of several inputs "
         "with the name of the input, first:T",
+    )
+    said.add_argument(
+        "--areas",
+        metavar="FILE",
+        type=ReadPath,
+        help="areas that may cross: a row for each leaf, a column for each partition, - where it lies in none; rows of "
+        "the tables have columns level and code, or one for each partition, * where it is summed out. A level is the "
+        "column of its name, or whose name it begins, or that has its codes; --columns NAME=LEVEL says which",
     )
     law = said.add_mutually_exclusive_group()
     law.add_argument(
@@ -203,8 +212,8 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     for name, rows in table.silent.items():
         for label, row in rows.items():
             say(f"empty      {label!r} in column {name!r}, row {row}, was taken for a level that was not measured")
-    if table.spine:
-        say(f"spine      {table.spine}")
+    if table.places:
+        say(f"{'spine' if table.problem.areas is None else 'areas':<10} {table.places}")
     for doubt in table.doubts:
         say(f"doubt      {doubt}")
     return table.problem, table.y
@@ -215,10 +224,10 @@ def read_table(
 ) -> tuple[Problem, Float]:
     """Read one of several tables, of which nothing is said but a schema and `marks`; what it measured is estimated.
 
-    Of all of them `args` say how they were rounded.
+    Of all of them `args` say how they were rounded, and the areas.
     """
     own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None)
-    own.rounded, own.cell_key, own.variance = args.rounded, args.cell_key, args.variance
+    own.rounded, own.cell_key, own.variance, own.areas = args.rounded, args.cell_key, args.variance, args.areas
     for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
         setattr(own, option, marks.get(option))
     return read_input(own)
@@ -236,6 +245,7 @@ def said_of(args: argparse.Namespace) -> Said | None:
         "suppressed": args.suppressed,
         "exact": args.exact,
         "total": args.total,
+        "areas": args.areas,
         "law": _law(args),
     }
     given = {name: value for name, value in given.items() if value is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -72,8 +73,14 @@ class TableNames:
         factors = tuple(Dimension(factor, self.schema.labels_of(factor)) for factor in table.factors)
         if not self.by_level:
             return factors
-        codes = tuple(str(self.places.geocodes[i]) for i in self.places.members[level].tolist())
-        return Dimension("geocode", codes), *factors
+        if level not in self._codes:
+            self._codes[level] = tuple(str(self.places.geocodes[i]) for i in self.places.members[level].tolist())
+        return Dimension("geocode", self._codes[level]), *factors
+
+    @cached_property
+    def _codes(self) -> dict[int, tuple[str, ...]]:
+        """The geounits of levels, by their numbers, that somebody asked for."""
+        return {}
 
     def tables(self, names: Iterable[Any]) -> NamedTables:
         """Tables of some names, one after another, each an array of the shape of its `dimensions`."""

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 import polars as pl
 
+from constraint_builders.description.areas import Areas
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SOURCE, SUMMED_OUT, TABLE, find_columns
 from constraint_builders.files.numbers import read_labels
@@ -16,11 +17,11 @@ from constraint_builders.files.source import Source
 MOST_TIMES = 20.0  # as many rows as there are: a grid of more is no table that lacks some
 
 
-def with_absent_rows(table: Source, schema: Schema | None) -> Source:
+def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None = None) -> Source:
     """The same with a row, without a value, for every cell of a table of which it has none.
 
-    Cells are those of all levels that some row has, in every geounit of a geolevel of which the table has some row, and
-    of every source that has it there.
+    Cells are those of all levels that some row has, in every geounit of a geolevel of which the table has some row, or
+    every area, and of every source that has it there.
 
     Parameters
     ----------
@@ -28,6 +29,8 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
         Whose rows say how precise they are, and the names of tables.
     schema : Schema or None
         Whose levels there are; by default those that some row has.
+    areas : Areas, optional
+        In which the rows are.
     """
     columns = find_columns(table.frame, schema)
     variables, frame = list(columns.variables.values()), table.frame
@@ -37,7 +40,9 @@ def with_absent_rows(table: Source, schema: Schema | None) -> Source:
     found = [frame]
     for rows in labels.partition_by(grouped, maintain_order=True):
         axes = [rows.select(grouped).unique()]
-        if places:
+        if places and areas is not None:
+            axes.append(pl.DataFrame({places[1]: areas.names(rows[places[0]][0])}))
+        elif places:
             axes.append(labels.filter(labels[places[0]] == rows[places[0]][0]).select(places[1:]).unique())
         for variable, name in columns.variables.items():
             own = rows[name].drop_nulls().unique(maintain_order=True)

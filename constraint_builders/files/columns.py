@@ -141,6 +141,11 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
 
 
+def is_role(name: str) -> bool:
+    """Whether a name says what a column is: a key, a value, how precise one is, or a note."""
+    return plain_name(name) in (*KEYS, *VALUES, *NOTES) or read_spread(name) is not None
+
+
 def names_measurements(names: Sequence[str]) -> bool:
     """Whether one of some names is that of a value, or of how precise it is."""
     known = {*VALUES, *SPREADS[VARIANCE], *SPREADS[STD_ERROR]}
@@ -248,7 +253,7 @@ def _require(
 
 def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str], named: bool) -> str:
     """What to do with a table that has numbers in several columns."""
-    numbers = [name for name in strange if _holds_numbers(frame[name])]
+    numbers = [name for name in strange if holds_numbers(frame[name])]
     if len(numbers) < 2:
         return ""
     if not named:
@@ -256,7 +261,8 @@ def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str], named: bool) -> 
     return f"; give each number of {', '.join(map(repr, numbers))} a row of its own, these names in one column more"
 
 
-def _holds_numbers(column: pl.Series) -> bool:
+def holds_numbers(column: pl.Series) -> bool:
+    """Whether a column holds numbers alone where it holds anything."""
     said = column.drop_nulls()
     return bool(said.len() and said.cast(pl.String, strict=False).cast(pl.Float64, strict=False).is_not_null().all())
 

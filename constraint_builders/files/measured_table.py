@@ -38,6 +38,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
+from constraint_builders.files.area_tables import TableAreas
 from constraint_builders.files.columns import SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.expected_rows import refuse_missing_children
@@ -46,7 +47,7 @@ from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
 from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
 from constraint_builders.files.source import Source, open_source
-from constraint_builders.files.spine_of_codes import read_geography
+from constraint_builders.files.spine_of_codes import Geography, read_geography
 from constraint_builders.measured import Measured
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
@@ -73,8 +74,8 @@ class MeasuredTable:
         For every variable the labels whose rows say nothing, not even that nothing was measured, and their first rows.
     doubts : tuple of str
         What is doubtful about the numbers.
-    spine : str
-        Which geolevels were understood to lie in which, and by what; empty without a geography.
+    places : str
+        Which geolevels were understood to lie in which, and by what, or what areas; empty without a geography.
     """
 
     problem: Problem
@@ -84,7 +85,7 @@ class MeasuredTable:
     totals: tuple[str, ...]
     silent: Mapping[str, Mapping[str, int]]
     doubts: tuple[str, ...]
-    spine: str
+    places: str
 
 
 def measured(
@@ -97,11 +98,12 @@ def measured(
     total: Sequence[str] = (),
     totals: tuple[str, ...] | None = None,
     silent: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+    areas: TableAreas | None = None,
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
     And `total` as in `constraint_builders.read_tables`; `totals` and `silent`, where they were found out before, as of
-    `MeasuredTable`.
+    `MeasuredTable`. Where there are areas every row has the level and the code of one.
     """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
@@ -114,26 +116,34 @@ def measured(
         written = {name: as_written(table, column) for name, column in columns.variables.items()} if asks else {}
         if asks:
             refuse_overlapping(schema)
-        geography = read_geography(table, columns)
+        geography = read_geography(table, columns) if areas is None else areas.geography(table, columns)
         rows = Rows(table, columns, schema, geography, inferred)
         order = rows.order()
         values, variances = (column[order] for column in read_measurements(rows, columns))
         cells = _tables(rows, values, variances)
-        spine = None if geography is None else geography.spine
+        spine = geography.places if isinstance(geography, Geography) else None
         if silent:
             refuse_rows_that_are_none(schema, cells, silent)
         perhaps = hidden_totals(schema, cells, written) if asks else ()
-        whole = "" if geography is None else geounit_of_all(geography.spine, cells)
-        if geography is not None and whole and not geography.by_parents:
+        whole = "" if spine is None else geounit_of_all(spine, cells)
+        if isinstance(geography, Geography) and whole and not geography.by_parents:
             raise ValueError(
                 f"{whole}: give its rows to what holds the others, at a geolevel of its own; where it is one of them "
                 "give a column 'parent', empty at the top"
             )
         if spine is not None:
             _compare_children(schema, spine, cells)
-        problem = Problem(schema, _observed(cells, spine), desired, spine=spine, noise=noise, undetermined=undetermined)
+        problem = Problem(
+            schema,
+            _observed(cells, geography is not None),
+            desired,
+            spine=spine,
+            areas=None if areas is None else areas.areas,
+            noise=noise,
+            undetermined=undetermined,
+        )
         places = "" if geography is None else str(geography)
-        y = problem.observed.vector({own.name: own.values if spine else own.values[0] for own in cells})
+        y = problem.observed.vector({own.name: own.values if geography else own.values[0] for own in cells})
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
         doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
@@ -239,8 +249,8 @@ def _tables(rows: Rows, values: Float, variances: Float) -> list[MeasuredCells]:
     ]
 
 
-def _observed(found: Sequence[MeasuredCells], spine: Spine | None) -> dict[str, Any]:
-    if spine is None:
+def _observed(found: Sequence[MeasuredCells], is_placed: bool) -> dict[str, Any]:
+    if not is_placed:
         return {str(own.name): own.variances[0] for own in found}
     observed: dict[str, dict[str, Float]] = {}
     for own in found:

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from constraint_builders.arrays import Flags, Float, Integers
+from constraint_builders.description.areas import Places
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
+from constraint_builders.files.area_tables import AreaGeography
 from constraint_builders.files.columns import (
     CV_PERCENT,
     MARGIN,
@@ -83,7 +85,7 @@ class Block:
     Attributes
     ----------
     level : int
-        Position of the geolevel among those of the spine; 0 without one.
+        Position of the geolevel among those of the spine, or the areas; 0 without one.
     table : int
         Position among the tables.
     source : str
@@ -128,7 +130,7 @@ class Rows:
     source : Source
     columns : Columns
     schema : Schema
-    geography : Geography or None
+    geography : Geography, AreaGeography or None
     inferred : bool
         Whether the schema comes from the rows themselves, for messages.
 
@@ -149,11 +151,16 @@ class Rows:
     """
 
     def __init__(
-        self, source: Source, columns: Columns, schema: Schema, geography: Geography | None, inferred: bool
+        self,
+        source: Source,
+        columns: Columns,
+        schema: Schema,
+        geography: Geography | AreaGeography | None,
+        inferred: bool,
     ) -> None:
         self.source, self._columns, self._schema = source, columns, schema
         self._has_places = geography is not None
-        self._spine = geography.spine if geography else Spine([-1])
+        self._places: Places = geography.places if geography else Spine([-1])
         self._geounits = geography.geounits if geography else np.zeros(source.frame.height, np.intp)
         written, number = _codes(_labels(source, columns.keys[TABLE], variable=False))
         found = [self._table(name, inferred, number == i) for i, name in enumerate(written)]
@@ -208,7 +215,7 @@ class Rows:
 
     def _find_blocks(self) -> tuple[list[Block], Integers]:
         """All blocks, and the number of every row's."""
-        levels = self._spine.level_of[self._geounits]
+        levels = self._places.level_of[self._geounits]
         sources, source_of_row = [""], np.zeros(levels.size, np.int64)
         if SOURCE in self._columns.keys:
             sources, source_of_row = _codes(_labels(self.source, self._columns.keys[SOURCE], variable=False))
@@ -222,16 +229,16 @@ class Rows:
     @cached_property
     def geounit_of_row(self) -> Integers:
         """Number within its geolevel of every row's geounit."""
-        return self._spine.rank_in_level[self._geounits].astype(np.int64)
+        return self._places.rank_in_level[self._geounits].astype(np.int64)
 
     def shape(self, block: Block) -> tuple[int, ...]:
         """Shape of a block's cells: (geounits of the level, *table's shape)."""
-        return (self._spine.members[block.level].size, *self.tables[block.table].shape)
+        return (self._places.members[block.level].size, *self.tables[block.table].shape)
 
     def name(self, block: Block) -> str | LevelTable:
         """What a problem calls a block's table."""
         name = self.names[block.table]
-        return (self._spine.levels[block.level], name) if self._has_places else name
+        return (self._places.levels[block.level], name) if self._has_places else name
 
     def order(self) -> Integers:
         """The row of every cell of all blocks, block after block, each there exactly once."""
@@ -258,7 +265,7 @@ class Rows:
         gap = _first_gap(np.stack([column[mine].astype(np.int64) for column in columns], axis=1), shape)
         labels = [self._schema.labels_of(factor)[cell] for factor, cell in zip(table.factors, gap[1:], strict=True)]
         variables = [self._schema.names[axis] for axis in table.axes]
-        where = self._geounit(int(self._spine.members[block.level][gap[0]]))
+        where = self._geounit(int(self._places.members[block.level][gap[0]]))
         cell = _describe(self.names[block.table], where, variables, labels, block.source)
         there = f"the table has {mine.size:,} of {size:,} cells"
         instead = f"of {self._columns.spread.column} inf where it was not published"
@@ -301,7 +308,7 @@ class Rows:
     def _geounit(self, position: int) -> str:
         if not self._has_places:
             return ""
-        return f" of {self._spine.levels[self._spine.level_of[position]]} {self._spine.geocodes[position]!r}"
+        return f" of {self._places.levels[self._places.level_of[position]]} {self._places.geocodes[position]!r}"
 
 
 def _first_gap(cells: Integers, shape: tuple[int, ...]) -> tuple[int, ...]:

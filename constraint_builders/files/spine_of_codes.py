@@ -131,7 +131,7 @@ class Geography:
 
     Attributes
     ----------
-    spine : Spine
+    places : Spine
     geounits : ndarray of int, (rows,)
         Position in the spine of every row's geounit.
     by_parents : bool
@@ -140,14 +140,14 @@ class Geography:
         Whether a root was put above several geounits.
     """
 
-    spine: Spine
+    places: Spine
     geounits: NDArray[np.intp]
     by_parents: bool
     is_rooted: bool
 
     def __str__(self) -> str:
         """The geolevels from the root down, what tells parents, and the first geounit that has no parent beside it."""
-        spine, first = self.spine, int(self.is_rooted)
+        spine, first = self.places, int(self.is_rooted)
         counts = [f"{own.size:,} {level}" for level, own in zip(spine.levels, spine.members, strict=True)][first:]
         counts[0] += " side by side" if self.is_rooted else ""
         told = "by column 'parent'" if self.by_parents else "by codes that begin with those of their parents"
@@ -156,7 +156,7 @@ class Geography:
 
     def _skips(self) -> str:
         """Which geounits lie beside others of a geolevel above theirs."""
-        spine = self.spine
+        spine = self.places
         children = np.flatnonzero(spine.parent >= 0)
         highest = np.full(spine.size, len(spine.levels))
         np.minimum.at(highest, spine.parent[children], spine.level_of[children])

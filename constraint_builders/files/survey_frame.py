@@ -15,6 +15,7 @@ import polars as pl
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.absent_rows import with_absent_rows
+from constraint_builders.files.area_tables import in_areas
 from constraint_builders.files.columns import (
     GEOCODE,
     GEOLEVEL,
@@ -24,6 +25,8 @@ from constraint_builders.files.columns import (
     VARIANCE,
     Columns,
     find_columns,
+    holds_numbers,
+    is_role,
     plain_name,
     read_spread,
     spreads_by_stem,
@@ -170,6 +173,7 @@ class Said:
     suppressed: str | float | Sequence[str | float] = ()
     exact: str | float | Sequence[str | float] = ()
     total: str | Sequence[str] = ()
+    areas: Any = None
     law: NoiseLaw | None = None
 
 
@@ -219,9 +223,14 @@ def measured_as_said(
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
     with naming(table.what):
-        table, marks = replace(table, frame=_renamed(table.frame, said.columns)), list(map(str, _several(said.total)))
+        marks, areas = list(map(str, _several(said.total))), None
+        own, others = _columns_apart(table.frame, said.columns, said.areas)
+        table = replace(table, frame=_renamed(table.frame, own))
+        if said.areas is not None:
+            table, areas, marks = in_areas(table, said.areas, others, marks)
         if said.names_to is not None:
-            table = with_rows_for_cells(table, said.names_to, said.names_sep, said.cells, marks)
+            cells = _numbers(table.frame) if said.cells is None and isinstance(noise, NoiseLaw) else said.cells
+            table = with_rows_for_cells(table, said.names_to, said.names_sep, cells, marks)
         elif said.cells is not None:
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
@@ -244,9 +253,9 @@ def measured_as_said(
         said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
         said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
-        table = with_absent_rows(table, schema) if by_law else table
+        table = with_absent_rows(table, schema, None if areas is None else areas.areas) if by_law else table
     options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
-    return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing)
+    return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing, areas=areas)
 
 
 def names_its_tables(table: Source) -> bool:
@@ -267,6 +276,23 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
         if role in left or role in list(named.values())[:number]:
             raise ValueError(f"columns calls two columns {role!r}: keep one, and call the other 'note'")
     return frame.drop(notes).rename(named)
+
+
+def _columns_apart(
+    frame: pl.DataFrame, columns: Mapping[str, str], areas: Any
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What is said of columns of the table, and of those of its areas."""
+    if areas is None or not isinstance(columns, Mapping):
+        return columns, {}
+    own = {name: role for name, role in columns.items() if name in frame.columns}
+    return own, {name: role for name, role in columns.items() if name not in own or not is_role(role)}
+
+
+def _numbers(frame: pl.DataFrame) -> list[str] | None:
+    """The columns of numbers that are nothing else by their names, where none says how precise another is."""
+    if spreads_by_stem(frame.columns, "columns"):
+        return None
+    return [name for name in frame.columns if holds_numbers(frame[name]) and not is_role(name)] or None
 
 
 def _with_names_of_tables(table: Source, schema: Schema | None, variables: Mapping[str, str]) -> Source:

@@ -191,11 +191,14 @@ class Tabulation:
     ----------
     measured : Measured
     wanted : NamedTables
+    left_out : ndarray of bool, (m,), optional
+        Desired cells that nobody asks for, whose `entries` are none.
     """
 
-    def __init__(self, measured: Measured, wanted: NamedTables) -> None:
+    def __init__(self, measured: Measured, wanted: NamedTables, left_out: Flags | None = None) -> None:
         self._measured = measured
         self._wanted = wanted
+        self._left_out = left_out
         self._same = wanted.layout is measured.observed
 
     def apply(self, X: Float) -> Float:
@@ -203,7 +206,7 @@ class Tabulation:
         if self._same:
             return X.copy()
         if self._by_matrix:
-            return self.entries() @ X
+            return self._matrix @ X
         result = np.empty((self._wanted.layout.size, X.shape[1]))
         for target, source, margin in self._margins:
             result[target] = margin.apply(X[source])
@@ -214,14 +217,19 @@ class Tabulation:
         if self._same:
             return V.copy()
         if self._by_matrix:
-            return self.entries().T @ V
+            return self._matrix.T @ V
         result = np.zeros((self._measured.observed.size, V.shape[1]))
         for target, source, margin in self._margins:
             result[source] += margin.transpose(V[target])
         return result
 
     def entries(self) -> sparse.csr_array:
-        """Desired cells in terms of observed ones, (m, n), for consistent values."""
+        """Desired cells in terms of observed ones, (m, n), for consistent values; 0 for those that are left out."""
+        if self._left_out is None:
+            return self._all_entries()
+        return sparse.csr_array(sparse.diags_array((~self._left_out).astype(float)) @ self._all_entries())
+
+    def _all_entries(self) -> sparse.csr_array:
         m, w = self._measured, self._wanted
         if self._same:
             return sparse.csr_array(sparse.eye_array(m.observed.size, format="csr"))
