@@ -79,7 +79,7 @@ class LeafTable:
         if frame.is_empty():
             raise ValueError("there are no rows: give one for each leaf")
         own = {name: names[name] for name in frame.columns if name in names}
-        twice = next((name for name in own.values() if name in frame.columns), None)
+        twice = next((role for name, role in own.items() if role in frame.columns and role != name), None)
         if twice is not None or len(set(own.values())) < len(own):
             raise ValueError(f"columns calls two columns of the areas {twice or next(iter(own.values()))!r}: keep one")
         frame = frame.rename(own)
@@ -177,7 +177,7 @@ class LeafTable:
             If two levels are one column, or a column has an empty cell.
         """
         areas = self.areas or Areas(self.frame[self.leaf].to_list(), {})
-        if whole:
+        if whole and whole not in areas.levels:
             areas = areas.with_layer(whole, [SUMMED_OUT] * areas.leaves)
         level_of: dict[str, str] = {}
         for level, own in levels.items():
@@ -186,7 +186,7 @@ class LeafTable:
         parts = [name for own in levels.values() for name in own]
         for name in self.named if self.areas else sorted({*parts, *self.named}, key=self._size):
             level = level_of.get(name, name)
-            if not (name == self.leaf and level == LEAF):
+            if self.codes[name].len() and not (name == self.leaf and level == LEAF):
                 areas = self._with_layer(areas, level, name)
         for level, own in levels.items():
             if len(own) > 1 and level not in areas.levels:
@@ -411,12 +411,12 @@ def _refuse_apart(table: Source, leaves: LeafTable, labels: Mapping[str, pl.Seri
 
 def _placed(table: Source, leaves: LeafTable, said: _Said) -> tuple[Source, TableAreas]:
     """The table with the level and the code of every row's area, rows of all areas that are repeated once."""
-    everywhere, whole = said.levels.is_null(), ""
-    if everywhere.any():
-        whole = next(name for name in ROOTS[1:] if name not in said.columns)
+    everywhere = said.levels.is_null()
+    whole = next(own for own in ROOTS[1:] if _may_be_whole(leaves, said, own)) if everywhere.any() else ""
     areas = leaves.layers(said.columns, whole)
-    codes = said.codes.set(everywhere, SUMMED_OUT)
-    levels = said.levels.fill_null(whole)
+    levels, codes = said.levels.fill_null(whole), said.codes
+    if whole:
+        codes = codes.set(everywhere, areas.names(whole)[0])
     for level in said.columns:
         here = levels == level
         codes = codes.zip_with(~here, _as_in(areas, level, codes, table, here))
@@ -425,6 +425,13 @@ def _placed(table: Source, leaves: LeafTable, said: _Said) -> tuple[Source, Tabl
     kept = (~everywhere | first).to_numpy()
     table = replace(table, frame=frame.filter(kept), rows=table.rows[kept])
     return table, TableAreas(areas, _in_words(areas, said.columns, int((~kept).sum())))
+
+
+def _may_be_whole(leaves: LeafTable, said: _Said, name: str) -> bool:
+    """Whether a layer of all leaves can have a name: no other has it."""
+    if leaves.areas is None or name not in leaves.areas.levels:
+        return name not in (*said.columns, *leaves.named)
+    return leaves.areas.layer(name).size == 1 and bool((leaves.areas.layer(name).incidence.toarray() == 1).all())
 
 
 def _as_in(areas: Areas, level: str, codes: pl.Series, table: Source, here: pl.Series) -> pl.Series:
