@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.contract import Solver
+from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit, FitOfParts
 from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders import Problem
-from noise_mechanisms.laws import kind_of
+from noise_mechanisms.laws import PublishedCount, kind_of
 
+FEW_DEGREES = 50  # up to which what was rounded is far from normal
 MISFIT = "DOES NOT FIT the noise that is declared"
 LOOSE = "nothing ties the numbers together, so that nothing checks them"
 NOT_TESTED = "the fit was not tested when it was estimated"
@@ -62,6 +64,22 @@ def verdict(fit: Fit) -> Verdict:
     gaussian = kind_of(fit.problem.noise.law).family == "gaussian"
     alone = min((own.probability for own in fit.outliers(1)), default=1.0) if gaussian else 1.0
     return Verdict.CONTRADICTORY if alone < DOUBTFUL else Verdict.FITS
+
+
+def shown_fit(est: Estimate) -> Fit:
+    """The fit of an estimate as it is shown: of figures that a law published, few of them, by replicates."""
+    fit = est.goodness_of_fit(draws=0)
+    if fit.degrees_of_freedom <= FEW_DEGREES and not isinstance(est.problem.noise.law, str):  # rounded: often exactly 0
+        return est.goodness_of_fit(rng=0)
+    return fit
+
+
+def explained(fit: Fit) -> str:
+    """What the verdict on a fit means, and what else than wrong variances may be behind it."""
+    word, law = verdict(fit), fit.problem.noise.law
+    if word == Verdict.TOO_CLOSE and isinstance(law, PublishedCount) and not law.variance_at(0.0):
+        return f"{word.explained}, as those of many small counts do: 0 is published as it is by {law!r}"
+    return word.explained
 
 
 def fit_test(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, verdict
+from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, explained, shown_fit, verdict
 from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
 from constraint_builders.tied_together import NOTHING
 
-FEW_DEGREES = 50  # up to which what was rounded is far from normal
 NOT_BEST = "the fit is not tested, since that takes the best estimate"
 
 if TYPE_CHECKING:  # results need the extra frames, the command does not
@@ -44,9 +43,7 @@ def fit_report(est: Estimate) -> FitReport:
     """
     if not est.operator.info.exact:
         return FitReport("", NOT_BEST)
-    fit = est.goodness_of_fit(draws=0)
-    if fit.degrees_of_freedom <= FEW_DEGREES and not isinstance(est.problem.noise.law, str):  # rounded: often exactly 0
-        fit = est.goodness_of_fit(rng=0)
+    fit = shown_fit(est)
     largest, word = fit.furthest(1), verdict(fit)
     if word == Verdict.UNTESTED or not largest:
         return FitReport("", LOOSE)
@@ -59,7 +56,8 @@ def fit_report(est: Estimate) -> FitReport:
     line = f"{agreement}; {adjustment}: {fit.describe(largest[0])}"
     if word == Verdict.FITS:
         return FitReport(line, "")
-    return FitReport(f"{word.upper()}, {word.explained}: {line}", f"{word.upper()}, {word.explained}")
+    doubt = f"{word.upper()}, {explained(fit)}"
+    return FitReport(f"{doubt}: {line}", doubt)
 
 
 def proof_line(certificate: Certificate) -> str:

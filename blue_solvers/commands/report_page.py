@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 SUFFIXES = (".html", ".htm")
+OF_ESTIMATES = ("--areas", "--rounded", "--cell-key", "--variance")  # which a file of them does not say
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -27,7 +28,8 @@ def add_parser(subparsers: SubParsers) -> None:
     parser = new_parser(
         subparsers,
         "report",
-        "blue-solvers report estimates.csv --out report.html",
+        "blue-solvers report estimates.csv --out report.html\n"
+        "  blue-solvers report counts.csv --areas areas.csv --rounded 3 --out report.html",
     )
     parser.add_argument(
         "result",
@@ -93,6 +95,13 @@ def _of_folder(args: argparse.Namespace) -> Page:
         return stored_page(Path(args.result), args.level)
 
 
+def _refuse_of_measured(args: argparse.Namespace) -> None:
+    """Refuse what is said of noisy tables where the estimates hold them, in columns of their own."""
+    for option in OF_TABLES:
+        if option not in OF_ESTIMATES and getattr(args, option[2:].replace("-", "_"), None) is not None:
+            raise ValueError(f"{option} is of noisy tables, and {args.result} holds estimates: give --measured too")
+
+
 def _of_file(args: argparse.Namespace) -> Page:
     from blue_solvers.reporting.of_tables import page_of_estimates, page_of_measurements
     from blue_solvers.reporting.result_file import ResultFile
@@ -110,6 +119,8 @@ def _of_file(args: argparse.Namespace) -> Page:
     with reading():
         file = read_schema_file(args.schema) if args.schema else None
     if result is not None:
+        if args.measured is None:
+            _refuse_of_measured(args)
         with reading():
             return page_of_estimates(result, name, args.measured, file, args.level, said)
     if args.measured is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.goodness import Verdict, verdict
+from blue_solvers.goodness import Verdict, explained, shown_fit, verdict
 from blue_solvers.reporting.fit_picture import fit_picture
 from blue_solvers.reporting.page_parts import (
     DOUBT,
@@ -57,7 +57,7 @@ def judged_page(
     difference : Difference or None
         Between figures that were read and this estimate; None where none were read.
     """
-    fit = est.goodness_of_fit(draws=0)
+    fit = shown_fit(est)
     problem = est.problem
     measured = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
     desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"
@@ -77,7 +77,7 @@ def judged_page(
         listed,
         Section("made", "How it was made", _made(est)),
     ]
-    doubt = "" if verdict(fit) == Verdict.FITS else verdict(fit).explained
+    doubt = "" if verdict(fit) == Verdict.FITS else explained(fit)
     subtitle = f"From {measured} measured with noise: {desired} that agree."
     doubts = filter(None, (doubt, *problem.understood.notes))
     return Page(f"Estimates of {source}", subtitle, tiles, sections, "; ".join(doubts))
@@ -96,7 +96,11 @@ def _fit_section(fit: Fit) -> Section:
         reason = "No measurement checks another, so that nothing can be said of their noise."
         return Section("fit", "Fit", [reason])
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
-    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian). {EXPLAINED[verdict(fit)]}"]
+    drawn = fit.replicates
+    how = "the noise taken for Gaussian" if drawn is None else f"by {drawn.totals.size:,} replicates of the noise"
+    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {EXPLAINED[verdict(fit)]}"]
+    if explained(fit) != verdict(fit).explained:
+        sentences.append(f"{explained(fit)[:1].upper()}{explained(fit)[1:]}.")
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
     frame = _by_table(fit)
@@ -211,9 +215,16 @@ def _made(est: Estimate) -> list[str]:
         f"Of the measured cells {int(problem.exact.sum()):,} are known exactly and {int(problem.unmeasured.sum()):,} "
         f"were not measured. Variables: {', '.join(problem.domain.schema.names)}."
     )
+    law = problem.noise.law
+    if not isinstance(law, str):
+        sentences.append(
+            f"Noise: every figure was published by the law {law!r}, of variance {law.variance:.4g}; no figure is one that "
+            "it does not publish."
+        )
     if problem.places is not None:
         kind = "geounit" if problem.areas is None else "area"
-        sentences.append(f"Geography: {counted(problem.places.size, kind)} of {', '.join(problem.places.levels)}.")
+        said = problem.understood.places or ", ".join(problem.places.levels)
+        sentences.append(f"Geography: {counted(problem.places.size, kind)}: {said}.")
     if problem.undetermined is not None:
         lost = np.flatnonzero(problem.undetermined)
         first = problem.why_undetermined(int(lost[0]))

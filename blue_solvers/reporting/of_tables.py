@@ -12,7 +12,7 @@ from blue_solvers.operator import estimate
 from blue_solvers.reporting.judged import judged_page, listed_section
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
-from blue_solvers.reporting.result_file import ERROR, ESTIMATE, ResultFile
+from blue_solvers.reporting.result_file import ERROR, ESTIMATE, VARIANCE, ResultFile
 from blue_solvers.reporting.unjudged import unjudged_page
 from constraint_builders.files import estimates_frame
 from constraint_builders.files.schema_file import SchemaFile
@@ -80,15 +80,19 @@ def page_of_estimates(
     """
     frame, formats = result.listed(MOST_ROWS)
     listed = listed_section(frame, len(result.keys), formats, level)
-    source = result.measurements() if measured is None else measured
+    held = result.measurements() if measured is None else None
+    source: pl.DataFrame | Path | None = measured
+    if held is not None:  # a file that was written here says what counts everybody
+        given = said or Said()
+        said = Said(total=["*"], areas=given.areas, law=given.law)
+        source = held if said.law is None else held.drop(VARIANCE)
     if source is None:
         keys = [own for own in (GEOLEVEL, TABLE) if own in result.keys.columns]
         return unjudged_page(name, precision_rows(result.cells(), keys), listed, ADVICE)
-    own_words = Said(total=["*"])  # what counts everybody in a file that was written here
-    read = tables_as_said(source, schema, own_words if measured is None else said, desired=result.tables)
+    read = tables_as_said(source, schema, said, desired=result.tables)
     est = estimate(read.problem, read.y)
-    own = _frame(est, level)
-    return judged_page(est, name, _precision(own), listed, result.difference(own))
+    best = _frame(est, level)
+    return judged_page(est, name, _precision(best), listed, result.difference(best))
 
 
 def _frame(est: Estimate, level: float) -> pl.DataFrame:

@@ -47,8 +47,11 @@ class Floor:
             )
 
 
-def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
-    """What is doubtful about values over a layout, (n,), and their variances, infinite where nothing was measured."""
+def doubts(layout: Layout, values: Float, variances: Float, ends_at_0: bool = False) -> Iterator[str]:
+    """What is doubtful about values over a layout, (n,), and their variances, infinite where nothing was measured.
+
+    Of values that a law publishes, which end at 0, it is not doubtful that they do.
+    """
     known = np.flatnonzero(np.isfinite(variances))
     y, errors = values[known], np.sqrt(variances[known])
     noisy = errors > 0
@@ -61,6 +64,8 @@ def doubts(layout: Layout, values: Float, variances: Float) -> Iterator[str]:
         many = f"{below.size:,} values are" if below.size > 1 else "a value is"
         first = f"{layout.describe(int(below[0]))}: {values[below[0]]:,.6g}"
         yield f"{many} further below 0 than noise comes, {first}; is it a mark for what was not published?"
+    if ends_at_0:
+        return
     floor = Floor()
     floor.add(y[noisy], errors[noisy])
     yield from floor.doubts()

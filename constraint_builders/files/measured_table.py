@@ -33,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.noise import LawOrName
+from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
@@ -146,7 +146,8 @@ def measured(
         y = problem.observed.vector({own.name: own.values if geography else own.values[0] for own in cells})
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
-        doubtful = (*table.doubts, *doubts(problem.observed, y, problem.variances), *copied, *perhaps)
+        found = doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw))
+        doubtful = (*table.doubts, *found, *copied, *perhaps)
         taken = (f"{label!r} in column {name!r}, row {row}" for name in silent for label, row in silent[name].items())
         notes = (*(f"{place}, taken for a level that was not measured" for place in taken), *doubtful)
         problem = problem.replace(understood=Understood((), totals, places, notes))

@@ -21,6 +21,7 @@ from constraint_builders.files.tabulated_places import TOGETHER
 ROOT = "Root"
 MOST_NAMED = 4  # prefixes in the code of a root that is put in
 ROOTS = ("Root", "Whole", "All of it", "Top")  # names for a level above several geounits, the first that is free
+CROSSING = ", or give areas= if they cross"
 DECIMALS = re.compile(r"\d+\.0*")
 SHORTENED = re.compile(r"\d[.,]\d+E\+\d+", re.IGNORECASE)  # by a spreadsheet, of a long number
 
@@ -236,7 +237,7 @@ def spine_by_codes(units: Sequence[Geounit]) -> Spine:
             )
         above.append(parent)
     _refuse_lost_zeros(nested, above)
-    return _rooted(units, above, "neither code begins with the other: say by a column 'parent' in what each lies")
+    return _rooted(units, above, f"neither code begins with the other: say by a column 'parent' in what each lies{CROSSING}")
 
 
 def _nested_codes(units: Sequence[Geounit]) -> list[Geounit]:
@@ -293,7 +294,7 @@ def _refuse_lost_zeros(units: Sequence[Geounit], above: Sequence[int]) -> None:
         if begun and not code.startswith(begun):
             raise ValueError(
                 f"{level} {code!r} would lie in {begun!r} if it were {full!r}: where a leading zero is lost, write it; "
-                "otherwise say by a column 'parent' in what it lies"
+                f"otherwise say by a column 'parent' in what it lies{CROSSING}"
             )
 
 

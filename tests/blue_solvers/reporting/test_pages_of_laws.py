@@ -1,0 +1,84 @@
+"""Pages of tables that were rounded, in areas that cross: the law, the fit, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from blue_solvers import estimate, read_tables
+from blue_solvers.cli import main
+from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, shown_fit, verdict
+from constraint_builders import Problem, Schema
+from noise_mechanisms import add_noise
+from noise_mechanisms.laws import RandomRounding
+from tests.helpers.refused_commands import refusal
+
+LAW = RandomRounding(3)
+AREAS = pl.DataFrame({"shop": ["a", "b", "c", "d"], "Region": ["N", "N", "S", "S"], "Chain": ["x", "y", "x", "y"]})
+
+
+def _files(folder: Path, figures: dict[str, int]) -> tuple[str, list[str]]:
+    """A table of shops with a region and a chain each, and the flags that say so."""
+    rows = [("shop", own, figures.get(own, 12)) for own in "abcd"]
+    rows += [
+        (level, own, figures.get(own, 24)) for level, codes in (("Region", "NS"), ("Chain", "xy")) for own in codes
+    ]
+    frame = pl.DataFrame(rows, ["level", "code", "value"], orient="row")
+    frame.with_columns(kind=pl.lit("total")).write_csv(folder / "counts.csv")
+    AREAS.write_csv(folder / "areas.csv")
+    (folder / "schema.toml").write_text('[variables]\nkind = ["food", "other"]\n')
+    flags = ["--areas", str(folder / "areas.csv"), "--rounded", "3", "--schema", str(folder / "schema.toml")]
+    return str(folder / "counts.csv"), flags
+
+
+def test_the_page_says_the_law_and_the_fit_by_replicates(tmp_path: Path) -> None:
+    """Of the tables, and of the estimates that were made of them, which hold the figures."""
+    counts, flags = _files(tmp_path, {"N": 21, "x": 27})
+    out, page = str(tmp_path / "out.csv"), tmp_path / "page.html"
+    assert main(["estimate", counts, *flags, "--out", out]) == 0
+    for read in (counts, out):
+        assert main(["report", read, *flags, "--out", str(page)]) == 0
+        text = page.read_text()
+        assert "by the law RandomRounding(base=3), of variance 1.333" in text
+        assert "by 200 replicates of the noise" in text
+        assert "2 Chain, 2 Region, 4 shop" in text
+    assert "differ from that estimate by at most" in text
+
+
+def test_what_no_count_leads_to_is_refused_as_by_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts, flags = _files(tmp_path, {"N": 22})
+    said = [
+        refusal(capsys, command, counts, *flags, "--out", str(tmp_path / f"out.{ending}"))
+        for command, ending in (("estimate", "csv"), ("report", "html"))
+    ]
+    assert said[0] == said[1]
+    assert "is 22, which no count is published as by RandomRounding(base=3)" in said[0]
+
+
+def test_flags_of_noisy_tables_are_refused_beside_estimates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that a file of estimates does not need; of areas without them it is said what to give."""
+    counts, flags = _files(tmp_path, {})
+    out, page = str(tmp_path / "out.csv"), str(tmp_path / "page.html")
+    assert main(["estimate", counts, *flags, "--out", out]) == 0
+    refused = refusal(capsys, "report", out, "--columns", "value=note", "--out", page)
+    assert "--columns is of noisy tables" in refused
+    assert "give areas= if they cross" in refusal(capsys, "report", out, *flags[2:], "--out", page)
+
+
+def test_few_degrees_are_tested_by_replicates_and_many_small_counts_are_explained() -> None:
+    table = pl.DataFrame({"sex": ["total", "f", "m"], "value": [12, 6, 6]})
+    est = estimate(*read_tables(table, noise=LAW))
+    assert est.goodness_of_fit(draws=0).degrees_of_freedom <= FEW_DEGREES
+    assert shown_fit(est).replicates is not None
+    problem = Problem(Schema({"a": 400, "b": 2}), {"a": LAW, "a * b": LAW})
+    small = problem.marginal_matrix() @ (np.arange(problem.domain.size) % 9 == 0).astype(float)
+    fit = shown_fit(estimate(problem, add_noise(problem, small, 1)))
+    assert fit.replicates is None
+    assert verdict(fit) == Verdict.TOO_CLOSE
+    assert "0 is published as it is by RandomRounding(base=3)" in explained(fit)
+    usual = problem.marginal_matrix() @ np.random.default_rng(2).poisson(30, problem.domain.size).astype(float)
+    fits = shown_fit(estimate(problem, add_noise(problem, usual, 3)))
+    assert explained(fits) == verdict(fits).explained == Verdict.FITS.explained
