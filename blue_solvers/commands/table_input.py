@@ -212,8 +212,8 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     for name, rows in table.silent.items():
         for label, row in rows.items():
             say(f"empty      {label!r} in column {name!r}, row {row}, was taken for a level that was not measured")
-    if table.places:
-        say(f"{'spine' if table.problem.areas is None else 'areas':<10} {table.places}")
+    if table.spine:
+        say(f"{'spine' if table.problem.areas is None else 'areas':<10} {table.spine}")
     for doubt in table.doubts:
         say(f"doubt      {doubt}")
     return table.problem, table.y

@@ -218,7 +218,7 @@ def _made(est: Estimate) -> list[str]:
     law = problem.noise.law
     if not isinstance(law, str):
         sentences.append(
-            f"Noise: every figure was published by the law {law!r}, of variance {law.variance:.4g}; no figure is one that "
+            f"Noise: every figure was published by the law {law!r}, of variance {law.variance:.4g}; none is one that "
             "it does not publish."
         )
     if problem.places is not None:

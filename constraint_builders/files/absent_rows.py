@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -11,10 +13,12 @@ import polars as pl
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SOURCE, SUMMED_OUT, TABLE, find_columns
+from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 
-MOST_TIMES = 20.0  # as many rows as there are: a grid of more is no table that lacks some
+MOST_CELLS = 1e7  # of a table that lacks some: it is held whole
+LEAST_ALIKE = 3  # labels of two columns, each of which goes with one of the other, that say the same
 
 
 def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None = None) -> Source:
@@ -31,6 +35,11 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
         Whose levels there are; by default those that some row has.
     areas : Areas, optional
         In which the rows are.
+
+    Raises
+    ------
+    ValueError
+        If two columns say the same, or a table would be too large; it is named.
     """
     columns = find_columns(table.frame, schema)
     variables, frame = list(columns.variables.values()), table.frame
@@ -52,8 +61,15 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
                 own = labels[name].filter(labels[name] != SUMMED_OUT).drop_nulls().unique(maintain_order=True)
             axes.append(own.to_frame())
         size = float(np.prod([float(axis.height) for axis in axes]))
-        if size <= rows.height or size > MOST_TIMES * max(rows.height, 100):
+        if size <= rows.height:
             continue
+        _refuse_alike(rows, [*places[1:2], *variables])
+        if size > MOST_CELLS:
+            name = rows[columns.keys[TABLE]][0]
+            raise ValueError(
+                f"table {name!r} has {rows.height:,} rows of {size:,.0f} cells, which would all be held: leave out a "
+                "variable, or sum others to groups"
+            )
         keys = [*grouped, *places[1:], *variables]
         absent = reduce(lambda one, other: one.join(other, how="cross"), axes).join(rows, on=keys, how="anti")
         found.append(absent.select(pl.col(keys).cast(pl.String)).cast({name: frame.schema[name] for name in keys}))
@@ -61,6 +77,17 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
     unknown = frame[columns.value].is_null()
     frame = frame.with_columns(pl.when(unknown).then(np.inf).otherwise(pl.col(spread)).alias(spread))
     return replace(table, frame=frame, rows=np.concatenate([table.rows, np.zeros(frame.height - table.rows.size, int)]))
+
+
+def _refuse_alike(rows: pl.DataFrame, names: Sequence[str]) -> None:
+    """Refuse two columns that say the same of all rows of a table, as a code and a name do."""
+    for one, other in combinations(names, 2):
+        pairs = rows.select(one, other).unique()
+        if LEAST_ALIKE <= pairs.height == pairs[one].n_unique() == pairs[other].n_unique():
+            raise ValueError(
+                f"columns {one!r} and {other!r} say the same, {shown(pairs[one][0])} is {shown(pairs[other][0])}: keep "
+                "one, and call the other 'note'"
+            )
 
 
 def _all_labels(schema: Schema, variable: str, labels: pl.Series) -> pl.Series:

@@ -1,216 +1,28 @@
-"""Areas from a table with a row for each leaf, and the rows of another table put into them.
-
-The areas need not nest. Of what is written of the leaves those columns are used that the other table counts in, or that
-are named. ``-`` says that a leaf lies in no area of a column; an empty cell is refused.
-"""
+"""The rows of a table put into areas that need not nest: by level and code, or by a column for each partition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.area_layers import BETWEEN
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SUMMED_OUT, Columns, plain_name
 from constraint_builders.files.labels import LabelNumbers, is_total, plain_label
+from constraint_builders.files.leaf_table import LeafTable
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import read_labels
-from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.source import Source
 from constraint_builders.files.spine_of_codes import ROOTS
 
 LEVEL_NAMES, CODE_NAMES = (GEOLEVEL, "level"), (GEOCODE, "code", "geoid")
-NOWHERE, DIGITS = "-", r"^[0-9]*$"
+DIGITS = r"^[0-9]*$"
 POSITION = "position"
-
-
-@dataclass(frozen=True)
-class LeafTable:
-    """The areas that every leaf lies in.
-
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        A row for each leaf, text; null where it lies in no area of a column.
-    leaf : str
-        The column that names the leaves.
-    rows : ndarray of int, (leaves,)
-        The number of every row where it was found.
-    named : tuple of str
-        Columns that are layers whether a table counts in them or not.
-    empty : mapping of str to int
-        Of columns with empty cells the first row that has one.
-    areas : Areas or None
-        What it was made from, if not from a table.
-    """
-
-    frame: pl.DataFrame
-    leaf: str
-    rows: Index
-    named: tuple[str, ...] = ()
-    empty: Mapping[str, int] = field(default_factory=dict)
-    areas: Areas | None = None
-
-    @classmethod
-    def read(cls, given: Any, names: Mapping[str, str]) -> LeafTable:
-        """From a file, a data frame or `Areas`.
-
-        Parameters
-        ----------
-        given : path, data frame or Areas
-        names : mapping of str to str
-            What columns are called otherwise.
-
-        Raises
-        ------
-        ValueError
-            If no column names the leaves, or a leaf is given twice; it is named.
-        """
-        if isinstance(given, Areas):
-            return cls._of_areas(given)
-        source = open_source(given)
-        frame = source.frame
-        if frame.is_empty():
-            raise ValueError("there are no rows: give one for each leaf")
-        own = {name: names[name] for name in frame.columns if name in names}
-        twice = next((role for name, role in own.items() if role in frame.columns and role != name), None)
-        if twice is not None or len(set(own.values())) < len(own):
-            raise ValueError(f"columns calls two columns of the areas {twice or next(iter(own.values()))!r}: keep one")
-        frame = frame.rename(own)
-        labels = [name for name in frame.columns if name in own.values() or not frame[name].dtype.is_float()]
-        if not labels:
-            raise ValueError("no column holds the names of leaves, as text or whole numbers")
-        frame = frame.select(read_labels(frame[name]).str.strip_chars().replace("", None) for name in labels)
-        leaf = max(labels, key=lambda name: frame[name].n_unique())
-        found = cls(frame, leaf, source.rows, tuple(own.values()))
-        found._refuse_leaves()
-        partly = [name for name in labels if frame[name].null_count()]
-        empty = {name: int(source.rows[int(frame[name].is_null().arg_max() or 0)]) for name in partly}
-        used = frame.with_columns(pl.col(name).replace(NOWHERE, None) for name in labels if name != leaf)
-        return replace(found, frame=used, empty=empty)
-
-    @classmethod
-    def _of_areas(cls, areas: Areas) -> LeafTable:
-        """The layers of which every leaf lies in one area at most."""
-        columns = {}
-        for name in areas.levels:
-            layer = areas.layer(name)
-            if layer.area_of_leaf is not None:
-                number = pl.Series(layer.area_of_leaf, dtype=pl.Int64)
-                columns[name] = pl.Series(layer.names, dtype=pl.String).gather(number.replace(-1, None))
-        return cls(pl.DataFrame(columns), LEAF, np.arange(areas.leaves), areas=areas)
-
-    def _refuse_leaves(self) -> None:
-        names = self.frame[self.leaf]
-        if names.null_count():
-            row = self.rows[int(names.is_null().arg_max() or 0)]
-            raise ValueError(f"column {self.leaf!r} is empty in row {row}: name the leaf")
-        twice = names.is_duplicated()
-        if twice.any():
-            name = names.filter(twice)[0]
-            first, second = self.rows[(names == name).to_numpy()][:2]
-            raise ValueError(
-                f"leaf {shown(name)} of column {self.leaf!r} is given twice, in rows {first} and {second}: give each "
-                "leaf one row, and all leaves a column of names"
-            )
-
-    @cached_property
-    def codes(self) -> Mapping[str, pl.Series]:
-        """The areas of every column, each once."""
-        return {name: self.frame[name].unique(maintain_order=True).drop_nulls() for name in self.frame.columns}
-
-    def named_so(self, name: str) -> str | None:
-        """The column of a name, or of the only one that differs in capitals, spaces and hyphens alone."""
-        alike = [own for own in self.frame.columns if plain_name(own) == plain_name(name)]
-        return name if name in self.frame.columns else alike[0] if len(alike) == 1 else None
-
-    def column_of(self, level: str, codes: pl.Series) -> str:
-        """The column that a level is: of its name, or whose name it begins, or that has all of its codes.
-
-        Raises
-        ------
-        ValueError
-            If there is none, or several may be meant.
-        """
-        found = self.named_so(level)
-        if found is not None:
-            return found
-        begun = [own for own in self.frame.columns if plain_name(own).startswith(f"{plain_name(level)}_")]
-        asked = begun or ([] if self.areas else self.frame.columns)
-        holding = [own for own in asked if codes.is_in(self.codes[own].implode()).all()] or begun
-        say = f"say which it is by columns={{'NAME': {level!r}}}"
-        if not holding:
-            there = ", ".join(map(repr, self.frame.columns))
-            hint = "" if self.areas else f"; none has all of its codes, such as {shown(codes[0])}: {say}"
-            raise ValueError(f"level {level!r} is no column of the areas: there are {there}{hint}")
-        other = next((own for own in holding[1:] if not self._is_same(holding[0], own)), None)
-        if other is not None:
-            raise ValueError(f"level {level!r} may be column {holding[0]!r} or {other!r} of the areas: {say}")
-        return holding[0]
-
-    def is_within(self, inner: str, outer: str) -> bool:
-        """Whether every area of one column lies in one of another."""
-        return self.frame.select(inner, outer).unique().height == self.frame[inner].n_unique()
-
-    def _is_same(self, one: str, other: str) -> bool:
-        return self.is_within(one, other) and self.is_within(other, one)
-
-    def layers(self, levels: Mapping[str, Sequence[str]], whole: str) -> Areas:
-        """Areas of these leaves with a layer for each of some levels, those with fewer areas first.
-
-        Parameters
-        ----------
-        levels : mapping of str to sequence of str
-            The column of each; of intersections several.
-        whole : str
-            The name of a layer of all leaves; empty for none.
-
-        Raises
-        ------
-        ValueError
-            If two levels are one column, or a column has an empty cell.
-        """
-        areas = self.areas or Areas(self.frame[self.leaf].to_list(), {})
-        if whole and whole not in areas.levels:
-            areas = areas.with_layer(whole, [SUMMED_OUT] * areas.leaves)
-        level_of: dict[str, str] = {}
-        for level, own in levels.items():
-            if len(own) == 1 and level_of.setdefault(own[0], level) != level:
-                raise ValueError(f"levels {level_of[own[0]]!r} and {level!r} are one column of the areas, {own[0]!r}")
-        parts = [name for own in levels.values() for name in own]
-        for name in self.named if self.areas else sorted({*parts, *self.named}, key=self._size):
-            level = level_of.get(name, name)
-            if self.codes[name].len() and not (name == self.leaf and level == LEAF):
-                areas = self._with_layer(areas, level, name)
-        for level, own in levels.items():
-            if len(own) > 1 and level not in areas.levels:
-                areas = areas.cross(*(level_of.get(name, name) for name in own), name=level)
-        return areas
-
-    def _size(self, name: str) -> tuple[int, str]:
-        return self.codes[name].len(), name
-
-    def _with_layer(self, areas: Areas, level: str, name: str) -> Areas:
-        column = self.frame[name]
-        if name in self.empty:
-            row = self.empty[name]
-            leaf = shown(self.frame[self.leaf][int((self.rows == row).argmax())])
-            raise ValueError(
-                f"areas: leaf {leaf}, row {row}, has no {name!r}: give its code, or {NOWHERE!r} if it lies in none"
-            )
-        if not column.null_count():
-            return areas.with_layer(level, column.to_list())
-        codes = self.codes[name]
-        number = column.replace_strict(codes, pl.Series(range(codes.len())), default=None, return_dtype=pl.Int64)
-        inside = number.is_not_null().to_numpy()
-        entries = np.ones(inside.sum()), (number.drop_nulls().to_numpy(), np.flatnonzero(inside))
-        return areas.with_layer(level, sparse.csr_array(entries, shape=(codes.len(), column.len())), codes.to_list())
 
 
 @dataclass(frozen=True)
@@ -257,9 +69,10 @@ class TableAreas:
 def in_areas(
     table: Source, given: Any, names: Mapping[str, str], totals: Sequence[str]
 ) -> tuple[Source, TableAreas, list[str]]:
-    """A table whose rows have ``geolevel`` and ``geocode``, those of areas; the areas; the totals that are none of them.
+    """A table whose rows have the level and the code of an area; the areas; those of the totals that count no areas.
 
-    A row says where it counts in two columns, or by a column for each partition: the intersection of those that it does not sum out.
+    A row says where it counts in two columns, or by a column for each partition: where those meet that it does not sum
+    out.
 
     Parameters
     ----------
@@ -385,7 +198,12 @@ def _by_partitions(table: Source, leaves: LeafTable, partitions: Mapping[str, st
         columns[level] = [partitions[name] for name in finest]
         levels[here] = level
         codes[here] = [BETWEEN.join(own) for own in zip(*(there[name] for name in finest), strict=True)]
-    return _Said(pl.Series(levels, dtype=pl.String), pl.Series(codes, dtype=pl.String), columns, tuple(partitions))
+    return _Said(
+        pl.Series(levels.tolist(), dtype=pl.String),
+        pl.Series(codes.tolist(), dtype=pl.String),
+        columns,
+        tuple(partitions),
+    )
 
 
 def _finest(leaves: LeafTable, partitions: Mapping[str, str], kept: Sequence[str]) -> list[str]:

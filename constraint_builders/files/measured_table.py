@@ -74,7 +74,7 @@ class MeasuredTable:
         For every variable the labels whose rows say nothing, not even that nothing was measured, and their first rows.
     doubts : tuple of str
         What is doubtful about the numbers.
-    places : str
+    spine : str
         Which geolevels were understood to lie in which, and by what, or what areas; empty without a geography.
     """
 
@@ -85,7 +85,7 @@ class MeasuredTable:
     totals: tuple[str, ...]
     silent: Mapping[str, Mapping[str, int]]
     doubts: tuple[str, ...]
-    places: str
+    spine: str
 
 
 def measured(

@@ -237,7 +237,9 @@ def spine_by_codes(units: Sequence[Geounit]) -> Spine:
             )
         above.append(parent)
     _refuse_lost_zeros(nested, above)
-    return _rooted(units, above, f"neither code begins with the other: say by a column 'parent' in what each lies{CROSSING}")
+    return _rooted(
+        units, above, f"neither code begins with the other: say by a column 'parent' in what each lies{CROSSING}"
+    )
 
 
 def _nested_codes(units: Sequence[Geounit]) -> list[Geounit]:

@@ -133,3 +133,23 @@ def test_absent_rows_of_every_table_geolevel_and_group_were_not_published() -> N
         assert measured.sum() == kept.sum()
         np.testing.assert_array_equal(y[measured], expected[measured])
         assert np.isnan(y[~measured]).all()
+
+
+def test_most_rows_of_a_grid_may_be_absent() -> None:
+    """Of 60 by 60 cells one in thirty was published; a name beside a code is asked about, and what is too large."""
+    rng = np.random.default_rng(5)
+    place = pl.Series("a", [f"a{number}" for number in rng.permutation(60)] * 2)
+    other = pl.Series("b", [f"b{number}" for number in np.concatenate([np.arange(60), np.roll(np.arange(60), 1)])])
+    margin = pl.DataFrame({"a": [f"a{number}" for number in range(60)], "b": "*", "value": 300})
+    frame = pl.concat([pl.DataFrame([place, other]).with_columns(value=pl.lit(30)), margin.cast({"value": pl.Int32})])
+    problem, _ = read_tables(frame, noise=RandomRounding(3))
+    assert problem.observed.names == ("a", "a * b")
+    assert (~problem.unmeasured).sum() == 120 + 60
+    named = margin.head(9).with_columns(name=pl.col("a") + " Street").with_columns(sex=pl.lit("*")).drop("b")
+    both = pl.concat([named, named.with_columns(sex=pl.lit("f"))])
+    with pytest.raises(ValueError, match=r"columns 'a' and 'name' say the same, 'a.' is 'a. Street': keep one"):
+        read_tables(both, noise=RandomRounding(3))
+    codes = [f"c{number}" for number in range(300)]
+    large = pl.DataFrame({name: rng.permutation(codes * 3) for name in "abc"}).with_columns(value=pl.lit(6))
+    with pytest.raises(ValueError, match="'a \\* b \\* c' has 900 rows of 27,000,000 cells, which would all be held"):
+        read_tables(large, noise=RandomRounding(3), total=["*"])

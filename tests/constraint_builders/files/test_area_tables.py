@@ -44,11 +44,14 @@ ROWS = pl.DataFrame(
     orient="row",
 ).with_columns(kind=pl.lit("total"))
 FOOD = ROWS.with_columns(kind=pl.lit("food"), value=pl.col("value") // 6 * 3)
+TWO = {"CHAIN": "C_1", "City": "C_2"}
 TABLE = pl.concat([ROWS, FOOD, FOOD.with_columns(kind=pl.lit("other"))])
+OTHER = TABLE[5:6].with_columns(value=pl.col("value") + 3)
+NOWHERE = TABLE.drop("level", "code").with_columns(CHAIN=pl.lit("x"), City=pl.lit("C"))
 
 
 class Invented(NamedTuple):
-    """Leaves with their areas, rows by level and code, and which of the leaves' cells each row counts, (rows, cells)."""
+    """Leaves with their areas, rows by level and code, and which cells of leaves each row counts, (rows, cells)."""
 
     leaves: pl.DataFrame
     rows: pl.DataFrame
@@ -261,12 +264,12 @@ def _with(frame: pl.DataFrame, **changes: Any) -> pl.DataFrame:
         (TABLE, LEAVES[:0], "there are no rows"),
         (TABLE.drop("code"), LEAVES, "in which area does a row count?"),
         (TABLE.drop("level", "code"), LEAVES, "in which area does a row count?"),
-        (TABLE.with_columns(CHAIN=pl.lit("x")), LEAVES, "column 'CHAIN' is one of the areas beside 'level' and 'code'"),
+        (TABLE.with_columns(CHAIN=pl.lit("x")), LEAVES, "column 'CHAIN' is one of the areas beside 'level'"),
         (TABLE.with_columns(parent=pl.lit("x")), LEAVES, "column 'parent' says in what areas lie"),
-        (_with(TABLE, level="C"), LEAVES.rename({"CHAIN": "C_1", "City": "C_2"}), "level 'C' may be column 'C_1' or 'C_2'"),
-        (pl.concat([TABLE, TABLE[5:6].with_columns(value=pl.col("value") + 3)]), LEAVES, "is given twice, in rows 6 and 19"),
+        (_with(TABLE, level="C"), LEAVES.rename(TWO), "level 'C' may be column 'C_1' or 'C_2'"),
+        (pl.concat([TABLE, OTHER]), LEAVES, "is given twice, in rows 6 and 19"),
         (pl.concat([TABLE, TABLE[:1]]), LEAVES, "is given twice, in rows 1 and 19"),
-        (TABLE.drop("level", "code").with_columns(CHAIN=pl.lit("x"), City=pl.lit("C")), LEAVES, "no leaf lies in CHAIN 'x' and City 'C'"),
+        (NOWHERE, LEAVES, "row 1: no leaf lies in CHAIN 'x' and City 'C'"),
         (TABLE, LEAVES.with_columns(CHAIN=pl.Series([1.5] * 5)), "level 'chain' is no column of the areas"),
         (TABLE, 7, "a table is a path or a data frame"),
     ],

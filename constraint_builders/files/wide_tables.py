@@ -1,0 +1,146 @@
+"""Wide tables, one column a cell, as the long ones that they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from constraint_builders.files.columns import (
+    SUMMED_OUT,
+    VALUES,
+    holds_numbers,
+    is_role,
+    plain_name,
+    spreads_by_stem,
+)
+from constraint_builders.files.labels import is_total, plain_label
+from constraint_builders.files.source import Source
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell's columns: its value, and what says how precise it is, with the name that this has by itself."""
+
+    stem: str
+    value: str
+    spread: str | None
+    kind: str | None
+
+
+def with_rows_for_cells(
+    table: Source,
+    names_to: str | Sequence[str],
+    names_sep: str = "_",
+    cells: str | Sequence[str] | None = None,
+    totals: Sequence[str] = (),
+) -> Source:
+    """Give every cell of a wide table a row of its own.
+
+    Parameters
+    ----------
+    table : Source
+        A column ``female`` and, unless one column says of whole rows how precise they are, a column ``female_se``,
+        ``female_moe_90`` and so on beside it.
+    names_to : str or sequence of str
+        The variables of which names of cells are levels: ``"sex"``, or ``["sex", "age"]`` where ``female_0`` is a cell.
+    names_sep : str
+        What stands between the levels of several variables.
+    cells : sequence of str, optional
+        The columns that are cells, by default those that have one of their own for their precision.
+    totals : sequence of str
+        The names that count everybody, by default those that say so.
+
+    Raises
+    ------
+    ValueError
+        If it is not said which columns are cells, one is missing, a name does not fall into the levels of `names_to`,
+        or cells say differently how precise they are.
+    """
+    variables = [names_to] if isinstance(names_to, str) else list(names_to)
+    taken = [name for name in variables if name in table.frame.columns]
+    if taken or not variables:
+        raise ValueError(
+            f"names_to {names_to!r}: name the variables, which are no columns yet, of which cells are levels"
+        )
+    found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
+    used = {column for cell in found for column in (cell.value, cell.spread)}
+    kept = [name for name in table.frame.columns if name not in used]
+    left = next((name for name in kept if is_total(name) or plain_label(name) in map(plain_label, totals)), None)
+    if left is not None:
+        raise ValueError(
+            f"column {left!r} has no other for its precision beside it, as cells have: give one, or leave it out"
+        )
+    levels = [_levels(cell.stem, variables, names_sep, totals) for cell in found]
+    parts = [_rows(table.frame, kept, cell, variables, own) for cell, own in zip(found, levels, strict=True)]
+    try:
+        frame = pl.concat(parts, how="vertical")
+    except pl.exceptions.SchemaError:
+        frame = pl.concat(parts, how="vertical_relaxed")
+    return replace(table, frame=frame, rows=np.tile(table.rows, len(parts)))
+
+
+def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
+    spreads = spreads_by_stem(frame.columns, "columns")
+    found = []
+    for name in frame.columns if wanted is None else wanted:
+        if name not in frame.columns:
+            raise ValueError(f"cell {name!r} is no column: there are {', '.join(map(repr, frame.columns))}")
+        stem = _stem(name)
+        own = spreads.get(plain_name(stem)) or spreads.get(plain_name(name))
+        if own is not None or wanted is not None:
+            found.append(_Cell(stem, name, own and own[1].column, own and own[0]))
+    found = [cell for cell in found if cell.value not in {other.spread for other in found}]
+    if not found:
+        raise ValueError(
+            "which columns are cells? none has another for its precision beside it, such as 'female_se' beside "
+            "'female': give cells=['female', 'male'] by name"
+        )
+    kinds = {cell.kind: cell for cell in found}
+    if len(kinds) > 1:
+        one, other = list(kinds.values())[:2]
+        says = " and ".join(f"{cell.value!r} has {cell.spread!r}" if cell.spread else f"{cell.value!r} has none"
+                            for cell in (one, other))  # fmt: skip
+        raise ValueError(f"cells must say in one way how precise they are: {says}")
+    return found
+
+
+def _stem(name: str) -> str:
+    """The name of a cell: that of its column, without a last word that says it is a value."""
+    for word in VALUES:
+        if plain_name(name).endswith(f"_{word}"):
+            return name[: -len(word)].rstrip("_ -.")
+    return name
+
+
+def _rows(
+    frame: pl.DataFrame, kept: Sequence[str], cell: _Cell, variables: Sequence[str], levels: Sequence[str]
+) -> pl.DataFrame:
+    said = [pl.lit(level).alias(variable) for variable, level in zip(variables, levels, strict=True)]
+    said.append(pl.col(cell.value).alias("value"))
+    if cell.spread is not None and cell.kind is not None:
+        said.append(pl.col(cell.spread).alias(cell.kind))
+    return frame.select(*kept, *said)
+
+
+def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequence[str]) -> list[str]:
+    if len(variables) == 1:
+        return [stem]
+    if plain_label(stem) in map(plain_label, totals) or (is_total(stem) and SUMMED_OUT not in totals):
+        return [SUMMED_OUT] * len(variables)
+    levels = stem.split(names_sep)
+    if len(levels) != len(variables):
+        raise ValueError(
+            f"column {stem!r} falls into {len(levels)} levels at {names_sep!r}, names_to has {len(variables)} "
+            f"variables: give names_sep, or rename it with columns={{{stem!r}: ...}}"
+        )
+    return levels
+
+
+def columns_of_numbers(frame: pl.DataFrame) -> list[str] | None:
+    """The columns of numbers that are nothing else by their names, where none says how precise another is."""
+    if spreads_by_stem(frame.columns, "columns"):
+        return None
+    return [name for name in frame.columns if holds_numbers(frame[name]) and not is_role(name)] or None
