@@ -1,12 +1,23 @@
-"""Files to try the command on: one noisy measurement of `gallery.berkeley`, and a real census that was rounded."""
+"""Files to try the command on: noisy measurements of `gallery.berkeley`, and real censuses, rounded and perturbed."""
 
 from blue_solvers.examples.files import (
     AUCKLAND_2013,
     BERKELEY,
     BERKELEY_SCHEMA,
+    SYDNEY_2021,
     berkeley,
     write_auckland,
     write_berkeley,
+    write_sydney,
 )
 
-__all__ = ["AUCKLAND_2013", "BERKELEY", "BERKELEY_SCHEMA", "berkeley", "write_auckland", "write_berkeley"]
+__all__ = [
+    "AUCKLAND_2013",
+    "BERKELEY",
+    "BERKELEY_SCHEMA",
+    "SYDNEY_2021",
+    "berkeley",
+    "write_auckland",
+    "write_berkeley",
+    "write_sydney",
+]

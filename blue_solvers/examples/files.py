@@ -6,11 +6,16 @@ total known exactly, and three small cells of the detailed table suppressed. `BE
 `AUCKLAND_2013` is a real one: residents of the electorate Auckland Central by age and sex, as seven tables of New
 Zealand's census of 2013 published them, each figure rounded randomly to base 3 by itself. Stats NZ, CC BY 4.0, from the
 package nzcensus2013 by P. Ellis; `write_auckland` makes it from the table that this has.
+
+`SYDNEY_2021` is another: residents of the areas (SA4) of Sydney by age and sex, Australia's census of 2021, each figure
+perturbed by itself with noise that the bureau does not describe. Australian Bureau of Statistics, CC BY 4.0, from the
+package Census2021.DataPack; `write_sydney` makes it from the tables that this has.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +27,10 @@ from noise_mechanisms import add_noise
 BERKELEY = Path(__file__).with_name("berkeley.csv")
 BERKELEY_SCHEMA = Path(__file__).with_name("berkeley.toml")
 AUCKLAND_2013 = Path(__file__).with_name("auckland_2013.csv")
+SYDNEY_2021 = Path(__file__).with_name("sydney_2021.csv")
 
 ELECTORATE = "Auckland Central"
+CITY = "Sydney - "
 SEED = 1973
 SUPPRESSED_BELOW = 20
 
@@ -69,3 +76,25 @@ def write_auckland(published: str | os.PathLike[str], folder: str | os.PathLike[
         sex=pl.col("sex").replace({"T": "*", "Female": "female", "Male": "male"}),
     )
     frame.sort("source", "age", "sex").write_csv(Path(folder) / AUCKLAND_2013.name)
+
+
+def write_sydney(published: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str]) -> None:
+    """Make `SYDNEY_2021` anew, in `folder`.
+
+    Parameters
+    ----------
+    published : sequence of paths
+        CSV files of all areas, with columns ``SA4_NAME21``, ``persons`` and, where they are told apart, ``Age`` and
+        ``Sex``.
+    folder : path
+    """
+    import polars as pl
+
+    area, written = pl.col("SA4_NAME21"), []
+    for path in published:
+        frame = pl.read_csv(Path(path)).filter(area.str.starts_with(CITY))
+        absent = [pl.lit("*").alias(own) for own in ("Age", "Sex") if own not in frame.columns]
+        frame = frame.with_columns(area.str.strip_prefix(CITY), *absent)
+        written.append(frame.select(area="SA4_NAME21", age="Age", sex="Sex", value="persons"))
+    frame = pl.concat(written).with_columns(sex=pl.col("sex").replace({"F": "female", "M": "male"}))
+    frame.sort("area", "sex", maintain_order=True).write_csv(Path(folder) / SYDNEY_2021.name)
