@@ -4,10 +4,13 @@ from blue_solvers.examples.files import (
     AUCKLAND_2013,
     BERKELEY,
     BERKELEY_SCHEMA,
+    OTAGO_2018,
+    OTAGO_AREAS,
     SYDNEY_2021,
     berkeley,
     write_auckland,
     write_berkeley,
+    write_otago,
     write_sydney,
 )
 
@@ -15,9 +18,12 @@ __all__ = [
     "AUCKLAND_2013",
     "BERKELEY",
     "BERKELEY_SCHEMA",
+    "OTAGO_2018",
+    "OTAGO_AREAS",
     "SYDNEY_2021",
     "berkeley",
     "write_auckland",
     "write_berkeley",
+    "write_otago",
     "write_sydney",
 ]

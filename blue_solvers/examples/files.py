@@ -10,6 +10,11 @@ package nzcensus2013 by P. Ellis; `write_auckland` makes it from the table that 
 `SYDNEY_2021` is another: residents of the areas (SA4) of Sydney by age and sex, Australia's census of 2021, each figure
 perturbed by itself with noise that the bureau does not describe. Australian Bureau of Statistics, CC BY 4.0, from the
 package Census2021.DataPack; `write_sydney` makes it from the tables that this has.
+
+`OTAGO_2018` is a third, of areas that cross: households by motor vehicles in the small areas (SA2) of the region of
+Otago and of its districts, one of which lies in two regions; New Zealand's census of 2018, each figure rounded randomly
+to base 3 by itself. `OTAGO_AREAS` says in which district and region every small area lies. Stats NZ, CC BY 4.0, from
+db-censusnz; `write_otago` makes both from the tables that this has.
 """
 
 from __future__ import annotations
@@ -28,9 +33,16 @@ BERKELEY = Path(__file__).with_name("berkeley.csv")
 BERKELEY_SCHEMA = Path(__file__).with_name("berkeley.toml")
 AUCKLAND_2013 = Path(__file__).with_name("auckland_2013.csv")
 SYDNEY_2021 = Path(__file__).with_name("sydney_2021.csv")
+OTAGO_2018 = Path(__file__).with_name("otago_2018.csv")
+OTAGO_AREAS = Path(__file__).with_name("otago_areas.csv")
 
 ELECTORATE = "Auckland Central"
 CITY = "Sydney - "
+REGION, ELSEWHERE = "14", "999"
+VEHICLES = {
+    "0_no": "none", "1_one": "one", "2_two": "two", "3_three": "three", "4_four": "four", "5_five": "five or more",
+    "9_not": "not stated", "total_hh": "total",
+}  # fmt: skip
 SEED = 1973
 SUPPRESSED_BELOW = 20
 
@@ -98,3 +110,35 @@ def write_sydney(published: Sequence[str | os.PathLike[str]], folder: str | os.P
         written.append(frame.select(area="SA4_NAME21", age="Age", sex="Sex", value="persons"))
     frame = pl.concat(written).with_columns(sex=pl.col("sex").replace({"F": "female", "M": "male"}))
     frame.sort("area", "sex", maintain_order=True).write_csv(Path(folder) / SYDNEY_2021.name)
+
+
+def write_otago(
+    vehicles: str | os.PathLike[str], areas: str | os.PathLike[str], folder: str | os.PathLike[str]
+) -> None:
+    """Make `OTAGO_2018` and `OTAGO_AREAS` anew, in `folder`.
+
+    Parameters
+    ----------
+    vehicles : path
+        A CSV file of all areas, with columns ``level``, ``code`` and one for each category; empty: not published.
+    areas : path
+        A CSV file with a row for each of the smallest areas, and the codes of those that hold it.
+    folder : path
+    """
+    import polars as pl
+
+    names = {"SA2_2018_CODE": "SA2", "TA_2018_CODE": "district", "RC_2018_CODE": "region"}
+    held = pl.read_csv(Path(areas), infer_schema_length=0).select(*names).rename(names).unique().sort("SA2")
+    here = pl.col("region") == REGION
+    districts = held.filter(here, pl.col("district") != ELSEWHERE)["district"].unique()
+    held = held.filter(here | pl.col("district").is_in(districts.implode())).with_columns(
+        pl.when(pl.col("district") == ELSEWHERE).then(pl.lit("-")).otherwise("district").alias("district"),
+        pl.when(here).then("region").otherwise(pl.lit("-")).alias("region"),
+    )
+    level = pl.col("level").replace({"TA": "district", "RC": "region"})
+    frame = pl.read_csv(Path(vehicles), schema_overrides={"code": pl.String}).with_columns(level)
+    known = [held.select(level=pl.lit(own), code=own).unique() for own in names.values()]
+    frame = frame.join(pl.concat(known), on=["level", "code"], how="semi")
+    figures = [pl.col(own).cast(pl.Int64).alias(called) for own, called in VEHICLES.items()]
+    frame.sort("level", "code").select("level", "code", *figures).write_csv(Path(folder) / OTAGO_2018.name)
+    held.write_csv(Path(folder) / OTAGO_AREAS.name)
