@@ -27,7 +27,7 @@ from bench.measuring import is_quick, print_table, timed
 from blue_solvers import Estimate, counts_posterior, estimate
 from blue_solvers.nonnegative import nnls
 from blue_solvers.rounded import estimated_noise, possible_counts
-from constraint_builders import Areas, Problem, Schema, read_tables
+from constraint_builders import Problem, Schema, read_tables
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import Gaussian, RandomRounding, Rounding
 
@@ -70,28 +70,8 @@ def new_zealand_2013() -> Measured:
 
 def new_zealand_2018() -> Measured:
     """Households by motor vehicles in small areas, and in areas of these that cross."""
-    areas = pl.read_csv(DATA / "nz2018_areas.csv.gz", infer_schema_length=0)
-    frame = pl.read_csv(DATA / "nz2018_vehicles.csv.gz", schema_overrides={"code": pl.String})
-    cars = [name for name in frame.columns if name[0].isdigit()]
-    codes = {"SA2": "SA2_2018_CODE", "TA": "TA_2018_CODE", "RC": "RC_2018_CODE", "Leaf": "SA1_2018_NAME"}
-    layers, orders = {}, {}
-    for layer, column in codes.items():
-        orders[layer] = areas[column].unique().sort().to_list() if layer != "Leaf" else areas[column].to_list()
-        numbers = {code: number for number, code in enumerate(orders[layer])}
-        layers[layer] = [numbers[code] for code in areas[column]]
-    observed: dict[str, dict] = {}
-    values: dict = {}
-    for layer, order in orders.items():
-        own = frame.filter(pl.col("level") == ("SA1" if layer == "Leaf" else layer))
-        own = pl.DataFrame({"code": order}).join(own, on="code", how="left", maintain_order="left")
-        tables = {"cars": own[cars].to_numpy(), "total": own["total_hh"].to_numpy()}
-        observed[layer] = {name: np.where(np.isnan(own), np.inf, LAW.variance) for name, own in tables.items()}
-        values |= {(layer, name): own for name, own in tables.items()}
-    del layers["Leaf"]
-    problem = Problem(
-        Schema({"cars": cars}), observed, areas=Areas(areas.height, layers), noise=LAW, undetermined="nan"
-    )
-    return problem, problem.observed.vector(values)
+    said = {"names_to": "vehicles", "total": ["total_hh"], "columns": {"total_stated": "note"}}
+    return read_tables(DATA / "nz2018_vehicles.csv.gz", areas=DATA / "nz2018_areas.csv.gz", noise=LAW, **said)
 
 
 def australia(level: str) -> Measured:
