@@ -278,7 +278,10 @@ class Problem(Record):
         """
         desired, desired_tables, levels = tables
         wanted = {"desired": desired, "desired_tables": desired_tables, "desired_levels": levels}
-        return self.replace(**wanted, **NOTHING_ASSUMED)
+        found = self.replace(**wanted, **NOTHING_ASSUMED)
+        if "relations" in vars(self):  # which are of the measurements alone
+            vars(found)["relations"] = self.relations
+        return found
 
     def with_variances(self, variances: ArrayLike) -> Problem:
         """The same problem with other variances of its noise, which is then uncorrelated.

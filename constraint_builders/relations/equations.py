@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 Equations = tuple[sparse.csr_array, Float]
+MOST_KEPT = 5_000_000  # entries of equations that are not worked out again
 
 
 class UnsolvableError(ValueError):
@@ -52,6 +53,7 @@ class Relations(ABC):
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
+        self._eliminations: dict[str, Elimination] = {}
 
     @cached_property
     def tree(self) -> NodeTree:
@@ -106,8 +108,13 @@ class Relations(ABC):
         return self.elimination(rows).remaining if self.partly_measured else self._of_all_cells(rows)
 
     def elimination(self, rows: str) -> Elimination:
-        """Elimination of the cells that were not measured."""
-        return eliminate(self._of_all_cells(rows), np.flatnonzero(self._measured.unmeasured))
+        """Elimination of the cells that were not measured; kept where it is small, since many ask for it."""
+        if rows in self._eliminations:
+            return self._eliminations[rows]
+        found = eliminate(self._of_all_cells(rows), np.flatnonzero(self._measured.unmeasured))
+        if found.remaining.nnz + found.solved.nnz <= MOST_KEPT:
+            self._eliminations[rows] = found
+        return found
 
     def _of_all_cells(self, rows: str) -> sparse.csr_array:
         """``[A, -b]``, so that b takes part in eliminations."""

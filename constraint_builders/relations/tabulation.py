@@ -84,6 +84,9 @@ class SumsOfMeasured:
             If nothing measured determines a cell, which is named.
         """
         layout, tables, levels = self._wanted
+        completed = self._completed()
+        if completed is not None:
+            return completed
         found = [self._of_one_table(level, table) for level, table in zip(levels, tables, strict=True)]
         missing = [i for i, block in enumerate(found) if block is None]
         if missing:
@@ -101,6 +104,15 @@ class SumsOfMeasured:
                     raise ValueError(f"{cell} is not estimable: nothing measured determines it")
                 found[i] = block
         return sparse.csr_array(sparse.vstack([block for block in found if block is not None], format="csr"))
+
+    def _completed(self) -> sparse.csr_array | None:
+        """The observed tables themselves, where all cells that were not measured follow from the others and no more."""
+        m, relations = self._measured, self._measured.relations
+        if self._wanted.layout.names != m.observed.names or self._wanted.tables != m.observed_tables:
+            return None
+        if m.has_equalities or m.has_zeros or not relations.must_be_completed:
+            return None
+        return None if relations.elimination("independent").free_columns.size else relations.completion[0]
 
     def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
         own = self._at_level(level, table)
