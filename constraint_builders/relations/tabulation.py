@@ -110,9 +110,16 @@ class SumsOfMeasured:
         m, relations = self._measured, self._measured.relations
         if self._wanted.layout.names != m.observed.names or self._wanted.tables != m.observed_tables:
             return None
-        if m.has_equalities or m.has_zeros or not relations.must_be_completed:
+        if m.has_equalities or m.has_zeros or not m.has_unmeasured:
             return None
-        return None if relations.elimination("independent").free_columns.size else relations.completion[0]
+        elimination, n = relations.open_elimination, m.observed.size
+        if elimination.free_columns.size:
+            return None
+        cells, count = elimination.solved_columns, elimination.solved_columns.size
+        placed = sparse.csr_array((np.ones(count), (cells, np.arange(count))), shape=(n, count))
+        others = sparse.diags_array((~m.unmeasured).astype(float))
+        follow = placed @ elimination.solved - sparse.diags_array(m.unmeasured.astype(float))
+        return sparse.csr_array(others - follow)
 
     def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
         own = self._at_level(level, table)
