@@ -51,11 +51,12 @@ NOWHERE = TABLE.drop("level", "code").with_columns(CHAIN=pl.lit("x"), City=pl.li
 
 
 class Invented(NamedTuple):
-    """Leaves with their areas, rows by level and code, and which cells of leaves each row counts, (rows, cells)."""
+    """Leaves with their areas, rows by level and code, and which cells of leaves each row and each other one counts."""
 
     leaves: pl.DataFrame
     rows: pl.DataFrame
-    counted: np.ndarray
+    counted: np.ndarray  # (rows, cells)
+    absent: dict[tuple[str, ...], np.ndarray]  # by level, code and labels, (cells,)
 
 
 @st.composite
@@ -79,7 +80,7 @@ def invented(draw: Any) -> Invented:
         places += [(level, code, own == code) for code in dict.fromkeys(names[column]) if code != "-"]
     cells = list(product(("*", *SCHEMA.labels_of("kind")), ("*", *SCHEMA.labels_of("size"))))
     counts = rng.poisson(9, (count, 2, 3))
-    rows, counted = [], []
+    rows, counted, absent = [], [], {}
     for level, code, inside in places:
         for kind, size in cells:
             cell = [
@@ -91,9 +92,11 @@ def invented(draw: Any) -> Invented:
                 figure = counts[here].sum()
                 rows.append((level, code, kind, size, float(figure - figure % 3 + 3 * (rng.random() < figure % 3 / 3))))
                 counted.append(here.ravel())
+            else:
+                absent["Whole" if level == "All" else level, "*" if level == "All" else code, kind, size] = here.ravel()
     order = rng.permutation(len(rows))
     frame = pl.DataFrame(rows, ["level", "code", "kind", "size", "value"], orient="row")
-    return Invented(leaves, frame[order.tolist()], np.array(counted, dtype=float)[order])
+    return Invented(leaves, frame[order.tolist()], np.array(counted, dtype=float)[order], absent)
 
 
 def by_hand(leaves: pl.DataFrame, levels: dict[str, str]) -> Areas:
@@ -141,6 +144,11 @@ def test_estimates_from_files_are_those_of_dense_algebra(case: Invented, by_part
         np.testing.assert_allclose((values.pop(key), errors.pop(key)), (value, np.sqrt(variance)), atol=1e-7)
         assert measured.pop(key) == LAW.variance
     assert np.isinf(list(measured.values())).all()  # what has no row was not published
+    D = np.array([case.absent[key] for key in values], dtype=float).reshape(len(values), M.shape[1])
+    told = np.linalg.matrix_rank(M) == [np.linalg.matrix_rank(np.vstack([M, row])) for row in D]
+    expected, variances = least_squares(M, np.full(len(M), LAW.variance), case.rows["value"].to_numpy(), D)
+    np.testing.assert_allclose(list(values.values()), np.where(told, expected, np.nan), atol=1e-7)
+    np.testing.assert_allclose(list(errors.values()), np.where(told, np.sqrt(variances), np.nan), atol=1e-7)
 
 
 @examples(30, usual=5)
