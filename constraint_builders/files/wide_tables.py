@@ -143,4 +143,8 @@ def columns_of_numbers(frame: pl.DataFrame) -> list[str] | None:
     """The columns of numbers that are nothing else by their names, where none says how precise another is."""
     if spreads_by_stem(frame.columns, "columns"):
         return None
+    names = {plain_name(name): name for name in frame.columns}
+    if "level" in names and "code" in names:
+        both = f"{names['level']!r} and {names['code']!r}"
+        raise ValueError(f"columns {both} say where a row counts: give areas=, or call them geolevel and geocode")
     return [name for name in frame.columns if holds_numbers(frame[name]) and not is_role(name)] or None

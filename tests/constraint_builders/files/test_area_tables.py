@@ -298,6 +298,13 @@ def test_columns_of_neither_are_refused() -> None:
         read_tables(TABLE, areas=LEAVES, noise=LAW, columns={"CHAIN": "City"})
 
 
+def test_levels_and_codes_without_areas_are_asked_about() -> None:
+    """Codes are numbers too, and no cells."""
+    wide = TABLE.pivot(on="kind", index=["level", "code"], values="value")
+    with pytest.raises(ValueError, match="columns 'level' and 'code' say where a row counts: give areas="):
+        read_tables(wide, noise=LAW, names_to="kind")
+
+
 def test_without_a_law_every_area_needs_a_row() -> None:
     frame = TABLE.with_columns(variance=pl.lit(2.0))
     with pytest.raises(ValueError, match="table 'total' of shop 's2' is missing"):
