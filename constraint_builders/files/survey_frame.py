@@ -21,7 +21,6 @@ from constraint_builders.files.columns import (
     VARIANCE,
     Columns,
     find_columns,
-    is_role,
     plain_name,
     read_spread,
 )
@@ -159,11 +158,11 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
 def _columns_apart(
     frame: pl.DataFrame, columns: Mapping[str, str], areas: Any
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What is said of columns of the table, and of those of its areas."""
+    """What is said of columns of the table, and of others, which are those of its areas."""
     if areas is None or not isinstance(columns, Mapping):
         return columns, {}
     own = {name: role for name, role in columns.items() if name in frame.columns}
-    return own, {name: role for name, role in columns.items() if name not in own or not is_role(role)}
+    return own, {name: role for name, role in columns.items() if name not in own}
 
 
 def _with_names_of_tables(table: Source, schema: Schema | None, variables: Mapping[str, str]) -> Source:
