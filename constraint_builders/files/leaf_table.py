@@ -19,7 +19,7 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import SUMMED_OUT, plain_name
 from constraint_builders.files.naming import shown
-from constraint_builders.files.numbers import read_labels
+from constraint_builders.files.numbers import TEXT, read_labels
 from constraint_builders.files.source import open_source
 
 NOWHERE = "-"
@@ -78,7 +78,7 @@ class LeafTable:
         if twice is not None or len(set(own.values())) < len(own):
             raise ValueError(f"columns calls two columns of the areas {twice or next(iter(own.values()))!r}: keep one")
         frame = frame.rename(own)
-        labels = [name for name in frame.columns if name in own.values() or not frame[name].dtype.is_float()]
+        labels = [name for name in frame.columns if name in own.values() or _may_be_labels(frame[name].dtype)]
         if not labels:
             raise ValueError("no column holds the names of leaves, as text or whole numbers")
         frame = frame.select(read_labels(frame[name]).str.strip_chars().replace("", None) for name in labels)
@@ -206,3 +206,7 @@ class LeafTable:
         inside = number.is_not_null().to_numpy()
         entries = np.ones(inside.sum()), (number.drop_nulls().to_numpy(), np.flatnonzero(inside))
         return areas.with_layer(level, sparse.csr_array(entries, shape=(codes.len(), column.len())), codes.to_list())
+
+
+def _may_be_labels(dtype: pl.DataType) -> bool:
+    return dtype.is_integer() or dtype in TEXT
