@@ -216,7 +216,7 @@ def _finest(leaves: LeafTable, partitions: Mapping[str, str], kept: Sequence[str
 
 
 def _refuse_apart(table: Source, leaves: LeafTable, labels: Mapping[str, pl.Series], here: Flags) -> None:
-    """Refuse a row of which no leaf lies in all areas, by the columns of the leaves."""
+    """Refuse a row, of those flagged in (rows,), of which no leaf lies in all areas, by the columns of the leaves."""
     if len(labels) == 1:
         return
     rows = pl.DataFrame([own.alias(name) for name, own in labels.items()]).with_row_index(POSITION)
