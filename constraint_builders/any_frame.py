@@ -22,6 +22,7 @@ def read_tables(
     suppressed: str | float | Sequence[str | float] = (),
     exact: str | float | Sequence[str | float] = (),
     total: str | Sequence[str] = (),
+    style: Literal["acs"] | None = None,
     desired: Sequence[str] | str | None = None,
     noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
@@ -68,6 +69,9 @@ def read_tables(
     total : str or sequence of str
         The labels that count everybody, each in whatever column it is: there no others do; ``"*"``, that none but these
         does in any column, nor is asked about.
+    style : "acs", optional
+        A table of the American Community Survey as data.census.gov gives it, with a second row of labels or with
+        indented ones: lines, places, margins and marks are known, and `names_to` names the variables.
     desired, noise, undetermined
         As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why. Where `noise`
         is a law, such as ``RandomRounding(3)``, no column need say how precise values are, and then cells without a row
@@ -103,9 +107,9 @@ def read_tables(
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
     if is_dataset(frame):
-        if columns or names_to or cells or suppressed or exact or total:
+        if columns or names_to or cells or suppressed or exact or total or style:
             raise TypeError("a dataset says its tables by its dimensions: columns, names_to and marks are for frames")
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
-    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total)
+    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, style=style)
     table = measured_as_said(open_source(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y

@@ -15,6 +15,7 @@ import polars as pl
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.absent_rows import with_absent_rows
+from constraint_builders.files.acs_table import measured_in_style
 from constraint_builders.files.columns import (
     GEOCODE,
     GEOLEVEL,
@@ -171,6 +172,7 @@ class Said:
     exact: str | float | Sequence[str | float] = ()
     total: str | Sequence[str] = ()
     law: NoiseLaw | None = None
+    style: str | None = None  # of a publisher
 
 
 def tables_as_said(
@@ -218,6 +220,8 @@ def measured_as_said(
     undetermined: Literal["error", "nan"] = "nan",
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
+    if said.style is not None:
+        return measured_in_style(table, schema, said, desired=desired, noise=noise, undetermined=undetermined)
     with naming(table.what):
         table, marks = replace(table, frame=_renamed(table.frame, said.columns)), list(map(str, _several(said.total)))
         if said.names_to is not None:
