@@ -23,6 +23,7 @@ def read_tables(
     exact: str | float | Sequence[str | float] = (),
     total: str | Sequence[str] = (),
     areas: Any = None,
+    style: Literal["acs"] | None = None,
     desired: Sequence[str] | str | None = None,
     noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
@@ -74,6 +75,9 @@ def read_tables(
         tables name a partition and an area in columns ``level`` and ``code``, or have a column for each partition,
         ``*`` where it is summed out. A level is the column of its name, or whose name it begins, or that has its codes;
         ``columns`` may say so. Leaves that lie in no area of a column have ``-`` there.
+    style : "acs", optional
+        A table of the American Community Survey as data.census.gov gives it, with a second row of labels or with
+        indented ones: lines, places, margins and marks are known, and `names_to` names the variables.
     desired, noise, undetermined
         As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why. Where `noise`
         is a law, such as ``RandomRounding(3)``, no column need say how precise values are, and then cells without a row
@@ -109,11 +113,11 @@ def read_tables(
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
     if is_dataset(frame):
-        if columns or names_to or cells or suppressed or exact or total or areas is not None:
+        if columns or names_to or cells or suppressed or exact or total or style or areas is not None:
             raise TypeError(
                 "a dataset says its tables by its dimensions: columns, names_to, marks and areas are for frames"
             )
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
-    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, areas)
+    said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, areas, style=style)
     table = measured_as_said(open_source(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y

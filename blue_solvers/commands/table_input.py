@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OF_TABLES = (
     "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total",
-    "--areas", "--rounded", "--cell-key", "--variance", "--write-schema",
+    "--areas", "--acs", "--rounded", "--cell-key", "--variance", "--write-schema",
 )  # fmt: skip
 
 
@@ -79,6 +79,13 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         type=_pair,
         help="what a column is: moe=moe_90, FIPS=geocode, remark=note; may be repeated; of several inputs with the "
         "name of the input, first:moe=moe_90",
+    )
+    said.add_argument(
+        "--acs",
+        action="store_true",
+        default=None,
+        help="a table of the American Community Survey as data.census.gov gives it: columns, places, margins and marks "
+        "are known; --names-to names its variables",
     )
     said.add_argument(
         "--names-to",
@@ -199,9 +206,8 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
         file = None if path is None else read_schema_file(path)
         table = tables_as_said(args.input, file, said, desired=desired, undetermined=undetermined)
     if path is None:
-        say(
-            f"Schema inferred from {args.input}; where it is wrong, correct it in a file and pass that as --schema:", ""
-        )
+        wrong = "" if args.acs else "; where it is wrong, correct it in a file and pass that as --schema"
+        say(f"Schema inferred from {args.input}{wrong}:", "")
         say(*textwrap.indent(format_schema(table.problem.domain.schema), "    ").split("\n"))
     for column in table.ignored:
         say(f"ignored    column {column!r}, of notes")
@@ -226,7 +232,7 @@ def read_table(
 
     Of all of them `args` say how they were rounded, and the areas.
     """
-    own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None)
+    own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None, acs=None)
     own.rounded, own.cell_key, own.variance, own.areas = args.rounded, args.cell_key, args.variance, args.areas
     for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
         setattr(own, option, marks.get(option))
@@ -247,6 +253,7 @@ def said_of(args: argparse.Namespace) -> Said | None:
         "total": args.total,
         "areas": args.areas,
         "law": _law(args),
+        "style": "acs" if args.acs else None,
     }
     given = {name: value for name, value in given.items() if value is not None}
     if args.names_sep is not None and args.names_to is None:

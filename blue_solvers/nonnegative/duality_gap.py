@@ -25,12 +25,14 @@ from scipy.sparse.linalg import lsqr
 
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, kkt_residual
+from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders.arrays import Float
 
 EPSILON = float(np.finfo(float).eps)
 INFLATION = 1e-9  # relative, of bounds that were worked out in floating point
 SHARP = 1e-12  # of 1 and the objective: sums are within 1.4e-6 of their standard errors
-MOST_DENSE = 400
+MOST_PAIRS = 1e8  # of entries in one row, up to which what balances multipliers is factorised
+DAMPING, PROXIMAL_STEPS = 1e-9, 3
 LSQR_STEPS = 2000
 
 
@@ -196,8 +198,22 @@ def _balanced(p: QuadraticProgram, x: Float, multipliers: Float, priced: NDArray
     taken_up = sparse.csr_array(own, shape=(inner.size, tied.size))
     matrix = sparse.csr_array(sparse.hstack([p.M[:, inner].T @ sparse.diags_array(inverse), taken_up]))
     unbalanced = (p.weight * (x - p.target))[inner] + p.M[:, inner].T @ multipliers
-    if max(matrix.shape) <= MOST_DENSE:
-        change = np.linalg.lstsq(matrix.toarray(), unbalanced, rcond=1e-13)[0]
+    if float((np.diff(matrix.indptr).astype(float) ** 2).sum()) <= MOST_PAIRS:
+        change = _least_change(matrix, unbalanced)
     else:
         change = lsqr(matrix, unbalanced, atol=1e-15, btol=1e-15, iter_lim=LSQR_STEPS)[0]
     return multipliers - inverse * change[: inverse.size]
+
+
+def _least_change(matrix: sparse.csr_array, unbalanced: Float) -> Float:
+    """The least solution of least squares, (columns,), by steps of a proximal point method that begin at 0."""
+    gram = sparse.csc_array(matrix.T @ matrix)
+    diagonal = gram.diagonal()
+    largest = diagonal.max(initial=0.0)
+    if not largest:
+        return np.zeros(diagonal.size)
+    factor = factorise(gram + sparse.diags_array(DAMPING * np.maximum(diagonal, DAMPING * largest)))
+    change = np.zeros(diagonal.size)
+    for _ in range(PROXIMAL_STEPS):
+        change += factor.solve(matrix.T @ (unbalanced - matrix @ change))
+    return change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -87,8 +87,8 @@ class NonnegativeFit:
 
     problem: Problem
     method: str
-    detail: Float
-    observed: Float
+    detail: Float = field(repr=False)
+    observed: Float = field(repr=False)
     kkt_residual: float
     margin_residual: float
     iterations: int

@@ -12,6 +12,7 @@ import polars as pl
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.absent_rows import with_absent_rows
+from constraint_builders.files.acs_table import measured_in_style
 from constraint_builders.files.area_tables import in_areas
 from constraint_builders.files.columns import (
     GEOCODE,
@@ -50,6 +51,7 @@ class Said:
     total: str | Sequence[str] = ()
     areas: Any = None
     law: NoiseLaw | None = None
+    style: str | None = None  # of a publisher
 
 
 def tables_as_said(
@@ -97,6 +99,8 @@ def measured_as_said(
     undetermined: Literal["error", "nan"] = "nan",
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
+    if said.style is not None:
+        return measured_in_style(table, schema, said, desired=desired, noise=noise, undetermined=undetermined)
     with naming(table.what):
         marks, areas = list(map(str, _several(said.total))), None
         own, others = _columns_apart(table.frame, said.columns, said.areas)

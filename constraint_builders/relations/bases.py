@@ -9,7 +9,7 @@ numerically.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from heapq import heapify, heappop, heappush
@@ -34,7 +34,8 @@ class FactorBasis:
     Attributes
     ----------
     modes : tuple of int
-        For each group of consecutive rows its mode, an identifier within the variable. Mode 0 is the sum over all.
+        For each group of consecutive rows its mode, an identifier within the variable. Mode 0 is the sum over all, or
+        of a variable of all tables the sums over groups that all of them tell apart.
     counts : tuple of int
         Number of rows of each of `modes`.
     matrix : csr_array, (size, size)
@@ -46,7 +47,7 @@ class FactorBasis:
     matrix: sparse.csr_array
 
 
-def factor_bases(schema: Schema, factors: Iterable[str]) -> dict[str, FactorBasis]:
+def factor_bases(schema: Schema, factors: Iterable[str], common: Collection[int] = ()) -> dict[str, FactorBasis]:
     """Adapted bases for all factors in use.
 
     Parameters
@@ -54,6 +55,8 @@ def factor_bases(schema: Schema, factors: Iterable[str]) -> dict[str, FactorBasi
     schema : Schema
     factors : iterable of str
         Variables and recodes that appear in some table.
+    common : collection of int
+        Axes of which every table has a factor, so that none sums over all.
 
     Returns
     -------
@@ -69,8 +72,8 @@ def factor_bases(schema: Schema, factors: Iterable[str]) -> dict[str, FactorBasi
     for factor in dict.fromkeys(factors):
         by_axis.setdefault(schema.axis_of(factor), []).append(factor)
     bases: dict[str, FactorBasis] = {}
-    for names in by_axis.values():
-        bases |= _bases_of_variable(schema, names)
+    for axis, names in by_axis.items():
+        bases |= _bases_of_variable(schema, names, axis not in common)
     return bases
 
 
@@ -86,8 +89,8 @@ def factors_cross(schema: Schema, tables: Iterable[Table]) -> bool:
     return False
 
 
-def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBasis]:
-    bases = _bases_of_groupings(tuple(schema.groups_of(factor) for factor in factors))
+def _bases_of_variable(schema: Schema, factors: list[str], has_total: bool) -> dict[str, FactorBasis]:
+    bases = _bases_of_groupings(tuple(schema.groups_of(factor) for factor in factors), has_total)
     if bases is None:
         variable = schema.names[schema.axis_of(factors[0])]
         raise NotImplementedError(
@@ -98,13 +101,15 @@ def _bases_of_variable(schema: Schema, factors: list[str]) -> dict[str, FactorBa
 
 
 @lru_cache(maxsize=128)
-def _bases_of_groupings(groupings: tuple[tuple[int, ...], ...]) -> tuple[FactorBasis, ...] | None:
+def _bases_of_groupings(groupings: tuple[tuple[int, ...], ...], has_total: bool) -> tuple[FactorBasis, ...] | None:
     """For the group of every level by each factor the factor's basis; None where no basis serves all.
+
+    With a total it serves the sum over all levels too.
 
     They are remembered: every problem and every solver of a schema asks for the same ones.
     """
     partitions = [np.array(groups, dtype=np.intp) for groups in groupings]
-    closed = _closed_under_joins(partitions)
+    closed = _closed_under_joins(partitions, has_total)
     chosen: list[Index] = []  # for every mode, the groups whose indicators are its functionals
     for partition in closed:
         coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if _coarsens(other, partition)]
@@ -122,10 +127,10 @@ def _bases_of_groupings(groupings: tuple[tuple[int, ...], ...]) -> tuple[FactorB
     return tuple(bases)
 
 
-def _closed_under_joins(partitions: list[Index]) -> list[Index]:
-    """The partitions, (levels,) each, all their joins and the trivial one, coarse to fine."""
+def _closed_under_joins(partitions: list[Index], has_total: bool) -> list[Index]:
+    """The partitions, (levels,) each, all their joins and with a total the trivial one, coarse to fine."""
     trivial = np.zeros_like(partitions[0])
-    closed = {trivial.tobytes(): trivial}
+    closed = {trivial.tobytes(): trivial} if has_total else {}
     for partition in partitions:
         for other in (*closed.values(), partition):
             joined = _join(partition, other)
@@ -272,8 +277,9 @@ class FunctionalRows:
         self.repeats = tuple(repeats)
         sizes = [table.size * count for table, count in zip(tables, repeats, strict=True)]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        common = set.intersection(*(set(table.axes) for table in tables)) if tables else set()
         self._bases: dict[str, FactorBasis] = factor_bases(
-            schema, (*(f for t in tables for f in t.factors), *other_factors)
+            schema, (*(f for t in tables for f in t.factors), *other_factors), common
         )
         self._kinds = _kinds(self._bases)
         self._row_cache: dict[tuple[tuple[int, ...], ...], NDArray[np.int64]] = {}
@@ -339,7 +345,8 @@ class FunctionalRows:
         """Cells of a table that one functional of a component sums over, were its modes single levels."""
         table = self.tables[index]
         kept = {axis for axis, _ in component}
-        return prod(length for axis, length in zip(table.axes, table.shape, strict=True) if axis not in kept)
+        told = [(axis, self._bases[factor]) for axis, factor in zip(table.axes, table.factors, strict=True)]
+        return prod(sum(basis.counts) // basis.counts[0] for axis, basis in told if axis not in kept)
 
 
 def _kinds(bases: dict[str, FactorBasis]) -> dict[str, int]:

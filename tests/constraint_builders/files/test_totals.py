@@ -105,8 +105,10 @@ def test_a_hierarchy_in_one_column_is_asked_about(sizes: list[int], other: int, 
     for whole, parts in enumerate(sizes):
         counts = rng.integers(400, 900, (parts, other))
         named = [("ABCD"[whole], counts.sum(axis=0)), *((f"{'ABCD'[whole]}{i}", own) for i, own in enumerate(counts))]
-        for label, own in named:
-            rows += [(label, f"b{j}", float(n + 2 * rng.standard_normal()), 2.0) for j, n in enumerate(own)]
+        noise = 2 * rng.standard_normal((len(named), other))
+        assume((abs(noise[0] - noise[1:].sum(axis=0)) < 3 * 2 * np.sqrt(len(named))).all())  # else they do not add up
+        for (label, own), errors in zip(named, noise, strict=True):
+            rows += [(label, f"b{j}", float(n + e), 2.0) for j, (n, e) in enumerate(zip(own, errors, strict=True))]
     frame = pl.DataFrame(rows, ["v", "w", "value", "std_error"], orient="row")
     with pytest.raises(ValueError, match=r"column 'v': 'A' counts as many as 'A0' and \d more together"):
         read_tables(frame.sample(fraction=1, shuffle=True, seed=seed))
