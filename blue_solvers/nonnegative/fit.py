@@ -106,7 +106,7 @@ class NonnegativeFit:
     @property
     def desired(self) -> Float:
         """The fitted values over the desired layout, (m,) or (m, K); NaN where nothing measured determines a cell."""
-        columns = self.problem.tabulate(self.observed.reshape(self.observed.shape[0], -1))
+        columns = self.problem.determined.tabulate(self.observed.reshape(self.observed.shape[0], -1))
         columns = np.where(self.problem.lost[:, None], np.nan, columns)
         return columns.reshape(-1, *self.observed.shape[1:])
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blue_solvers import Areas, Problem, Schema, estimate, read_tables
+from blue_solvers import Areas, Problem, Schema, estimate, nnls, read_tables
 from blue_solvers.cli import main
 from constraint_builders.files import measurements_frame
 from noise_mechanisms.laws import RandomRounding
@@ -193,7 +193,10 @@ def test_the_command_takes_what_the_library_does_long_and_wide(tmp_path: Path) -
     problem, y = read_tables(TABLE, areas=LEAVES, noise=LAW)
     assert problem.areas.levels == ("Whole", "chain", "Region", "shop", "Leaf")
     est = estimate(problem, y)
-    for name, flags in (("long", []), ("wide", ["--names-to", "kind", "--columns", "stated=note"])):
+    fitted = nnls(problem, y).desired
+    assert np.isnan(fitted).any()
+    wide_flags = ["--names-to", "kind", "--columns", "stated=note", "--nonnegative", "nnls"]
+    for name, flags in (("long", []), ("wide", wide_flags)):
         out = tmp_path / f"{name}_estimates.csv"
         said = ["--areas", str(tmp_path / "leaves.csv"), "--rounded", "3", "--digits", "all", *flags]
         assert main(["estimate", str(tmp_path / f"{name}.csv"), *said, "--out", str(out)]) == 0
@@ -201,6 +204,8 @@ def test_the_command_takes_what_the_library_does_long_and_wide(tmp_path: Path) -
         assert found["geolevel"].unique().sort().to_list() == ["Region", "Whole", "chain", "shop"]
         np.testing.assert_allclose(found["estimate"], est.values, equal_nan=True)
         np.testing.assert_allclose(found["std_error"], est.std_errors, equal_nan=True)
+        if flags:
+            np.testing.assert_allclose(found["nonnegative"], fitted, atol=1e-6, equal_nan=True)
         assert (
             found.filter(pl.col("geolevel") == "shop", pl.col("geocode") == "s1", pl.col("kind") == "food").height == 1
         )
