@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OF_TABLES = (
     "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total",
-    "--areas", "--acs", "--rounded", "--cell-key", "--variance", "--write-schema",
+    "--areas", "--acs", "--sdmx", "--rounded", "--cell-key", "--variance", "--write-schema",
 )  # fmt: skip
 
 
@@ -86,6 +86,13 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="a table of the American Community Survey as data.census.gov gives it: columns, places, margins and marks "
         "are known; --names-to names its variables",
+    )
+    said.add_argument(
+        "--sdmx",
+        action="store_true",
+        default=None,
+        help="a table of SDMX-CSV, or Eurostat's TSV: dimensions, totals and flags are known; --rounded and the like "
+        "say how precise values are",
     )
     said.add_argument(
         "--names-to",
@@ -233,7 +240,8 @@ def read_table(
     Of all of them `args` say how they were rounded, and the areas.
     """
     own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None, acs=None)
-    own.rounded, own.cell_key, own.variance, own.areas = args.rounded, args.cell_key, args.variance, args.areas
+    for option in ("sdmx", "rounded", "cell_key", "variance", "areas"):
+        setattr(own, option, getattr(args, option))
     for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
         setattr(own, option, marks.get(option))
     return read_input(own)
@@ -253,12 +261,18 @@ def said_of(args: argparse.Namespace) -> Said | None:
         "total": args.total,
         "areas": args.areas,
         "law": _law(args),
-        "style": "acs" if args.acs else None,
+        "style": _style(args),
     }
     given = {name: value for name, value in given.items() if value is not None}
     if args.names_sep is not None and args.names_to is None:
         raise ValueError("--names-sep stands between levels in the names of cells: give --names-to too")
     return Said(**given) if given else None
+
+
+def _style(args: argparse.Namespace) -> Literal["acs", "sdmx"] | None:
+    if args.acs and args.sdmx:
+        raise ValueError("--acs and --sdmx are two styles: a table has one")
+    return "acs" if args.acs else "sdmx" if args.sdmx else None
 
 
 def once(pairs: list[tuple[str, str]], option: str) -> dict[str, str]:

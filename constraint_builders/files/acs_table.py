@@ -27,6 +27,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE, VARIANCE
 from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.sdmx_table import SDMX
 from constraint_builders.files.source import Source
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def measured_in_style(
         If there is no such style, something is said beside it, or as `read_acs`.
     """
     if said.style != ACS:
-        raise ValueError(f"style must be {ACS!r}: got {said.style!r}")
+        raise ValueError(f"style must be {ACS!r} or {SDMX!r}: got {said.style!r}")
     beside = said.areas is not None or said != type(said)(names_to=said.names_to, style=said.style)
     if schema or beside or noise != "gaussian":
         raise ValueError(

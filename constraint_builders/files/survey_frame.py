@@ -29,6 +29,7 @@ from constraint_builders.files.labels import LabelNumbers, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
+from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.wide_tables import columns_of_numbers, with_rows_for_cells
 
@@ -99,9 +100,10 @@ def measured_as_said(
     undetermined: Literal["error", "nan"] = "nan",
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
-    if said.style is not None:
+    if said.style not in (None, SDMX):
         return measured_in_style(table, schema, said, desired=desired, noise=noise, undetermined=undetermined)
     with naming(table.what):
+        table = plain_sdmx(table) if said.style else table
         marks, areas = list(map(str, _several(said.total))), None
         own, others = _columns_apart(table.frame, said.columns, said.areas)
         table = replace(table, frame=_renamed(table.frame, own))

@@ -41,6 +41,7 @@ AT_ONCE = 1 << 20  # bytes
 ROWS_WRITTEN = 1 << 18  # at once
 LONGEST_HEADER = 4 << 20  # bytes: the library that reads it copies names some forty times
 _HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
+ACROSS = b"\\"
 DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
 _START = r"(^|[,;|\t\r\n])"
 _FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
@@ -73,7 +74,7 @@ def read_text_table(data: bytes) -> TextTable:
 
     Lines before the header that are empty or begin with ``#`` are skipped, as are rows in the midst of which the first
     cell begins with ``#`` and all others are empty, or with ``# `` and the last is empty and no two others are numbers.
-    The delimiter is what occurs most in the header.
+    The delimiter is what occurs most in the header, or a tab where a backslash stands before the first.
 
     Raises
     ------
@@ -222,6 +223,8 @@ def _end_of_line(text: bytes, start: int) -> int:
 
 
 def _delimiter(header: bytes) -> str:
+    if ACROSS in header.partition(b"\t")[0]:  # of Eurostat, whose first column joins names by commas
+        return "\t"
     unquoted = QUOTED.sub(b"", header)
     return max(DELIMITERS, key=lambda delimiter: unquoted.count(delimiter.encode()))
 

@@ -159,7 +159,7 @@ REFUSED = {
     ),
     "a part": (PARTED, {}, "line 'Total > Male' has one part alone"),
     "names": (GOOD, {"names_to": ["sex", "age"]}, "lines lie 1 deep below 'Total': name as many variables"),
-    "a style": (GOOD, {"style": "sdmx"}, "style must be 'acs'"),
+    "a style": (GOOD, {"style": "eurostat"}, "style must be 'acs' or 'sdmx'"),
     "marks": (GOOD, {"suppressed": ["N"]}, "give nothing beside it but names_to"),
     "a law": (GOOD, {"noise": "laplace"}, "give nothing beside it but names_to"),
     "a schema": (GOOD, {"schema": Schema({"sex": 2})}, "give nothing beside it but names_to"),
