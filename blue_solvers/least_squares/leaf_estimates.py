@@ -1,0 +1,310 @@
+"""Least squares whose leaves are the answer: values, errors, fit and proof."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from blue_solvers.contract.solver import plain_problem
+from blue_solvers.errors import UnsupportedProblemError
+from blue_solvers.estimates import Estimate, is_exact
+from blue_solvers.least_squares.leaf_basis import LeafBasis, Rank
+from blue_solvers.least_squares.through_leaves import Estimable, ThroughLeaves
+from blue_solvers.operator import ESTIMATES_A_PROOF, PROOF_SECONDS, BlueOperator
+from blue_solvers.over_layouts import read_weights
+from blue_solvers.uncertainty import Functionals, covariance_block, covariance_columns
+from blue_solvers.verification.certificate import Certificate, Certifier
+from blue_solvers.verification.matrices import MOST_FIGURES
+from blue_solvers.verification.weighed_noise import at_most
+from constraint_builders import Problem
+from constraint_builders.arrays import Float
+from constraint_builders.description.layout import Layout
+from constraint_builders.description.noise import IndependentNoise
+from constraint_builders.memory import require_memory
+from constraint_builders.reading import read_leaves
+from constraint_builders.relations.equations import UnsolvableError
+from constraint_builders.relations.summing import SummingMatrix
+from constraint_builders.tied_together import TiedTogether
+from constraint_builders.vectors import CONTRADICTION_TOLERANCE, refuse_unreadable
+
+UNITS = 64  # columns of an operator found at once
+
+
+def least_squares(
+    S: Any, y: Any, variances_or_covariance: Any, names: Any = None, certify: bool = True
+) -> LeafEstimate:
+    """The best linear unbiased estimate of leaves, y = S leaves + noise, with exact errors, a test and a proof.
+
+    Parameters
+    ----------
+    S : sparse array, array_like, data frame or LinearOperator, (n, k)
+        How each measured row weighs the leaves, by any real numbers; of any rank. A frame's index names the rows, its
+        columns the leaves. The entries of an operator are found by applying it to all unit vectors.
+    y : array_like, (n,)
+        What was measured; NaN where nothing was.
+    variances_or_covariance : array_like () or (n,), or sparse array, ndarray (n, n) or LowRankPlusDiagonal
+        Of the noise. A variance of 0 says that a row is known exactly, ``inf`` that it was not measured.
+    names : sequence of str, (k,), optional
+        Of the leaves.
+    certify : bool
+        Whether to prove, without the solver, how far the values are from the best ones, where that is possible.
+
+    Returns
+    -------
+    LeafEstimate
+        Its values are the leaves, NaN where rows do not determine them.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, a value is no usable number, names are repeated, or exact rows contradict one another.
+    UnsupportedProblemError
+        If the covariance is singular or an operator without entries, or rounding decides the rank of very many leaves.
+    MemoryError
+        If the factor would not fit.
+
+    See Also
+    --------
+    blue_solvers.blue : The same for tables, areas and hierarchies, whose sums are the answer.
+
+    Examples
+    --------
+    Three heights above a benchmark by four levelled differences, in metres, and how well each is known.
+
+    >>> found = least_squares(
+    ...     [[1, 0, 0], [-1, 1, 0], [0, -1, 1], [0, 0, -1]], [1.02, 0.49, -0.48, -1.0], 1e-4, ["a", "b", "c"]
+    ... )
+    >>> found.values.round(4), found.std_errors.round(5)
+    (array([1.0125, 1.495 , 1.0075]), array([0.00866, 0.01   , 0.00866]))
+    >>> found.goodness_of_fit().degrees_of_freedom
+    1
+    """
+    if isinstance(S, LinearOperator):
+        S = entries_of(S)
+    problem = Problem(read_leaves(S, variances_or_covariance, names))
+    return operator_of_leaves(problem).estimate(y, certify=certify)
+
+
+def entries_of(S: LinearOperator) -> sparse.csr_array:
+    """The entries of an operator, (n, k), by applying it to all unit vectors."""
+    rows, leaves = S.shape
+    blocks = []
+    for start in range(0, leaves, UNITS):
+        units = np.zeros((leaves, min(UNITS, leaves - start)))
+        units[np.arange(start, start + units.shape[1]), np.arange(units.shape[1])] = 1
+        blocks.append(sparse.csc_array(np.asarray(S @ units)))
+        require_memory(
+            12.0 * sum(own.nnz for own in blocks) * leaves / (start + units.shape[1]),
+            f"the entries of an operator of shape ({rows:,}, {leaves:,})",
+            "give a sparse matrix, or fewer leaves at a time",
+        )
+    return sparse.csr_array(sparse.hstack(blocks, format="csc"))
+
+
+def operator_of_leaves(problem: Problem) -> LeafOperator:
+    """The estimate of the leaves of a problem of rows, as an operator, (leaves, rows)."""
+    solver = ThroughLeaves()
+    plain = plain_problem(problem)
+    try:
+        if (reason := solver._reason(plain, problem.noise.is_shared)) is not None:
+            raise UnsupportedProblemError(reason)
+        basis = LeafBasis.of(plain)
+    except UnsolvableError as error:
+        raise UnsupportedProblemError(str(error)) from None
+    lost = basis.lost
+    return LeafOperator(problem.replace(undetermined=lost if lost.any() else None), basis)
+
+
+class LeafOperator(BlueOperator):
+    """The estimate of leaves from rows, (k, n), or of fitted rows; see `BlueOperator`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of rows and leaves.
+    basis : LeafBasis
+        What its rows determine.
+    """
+
+    _prepared: Estimable
+
+    def __init__(self, problem: Problem, basis: LeafBasis) -> None:
+        start, solver = time.thread_time(), ThroughLeaves(basis)
+        super().__init__(problem, solver, Estimable(problem, solver.prepare(problem), basis))
+        self.basis, self._seconds = basis, time.thread_time() - start
+
+    def estimate(self, y: Any, certify: bool | None = None) -> LeafEstimate:
+        """The estimate from one set of measurements, with its errors and its proof.
+
+        Parameters
+        ----------
+        y : array_like, (n,)
+            By its labels where it has some.
+        certify : bool, optional
+            Whether to prove the values while they are made, which is the default.
+
+        Returns
+        -------
+        LeafEstimate
+        """
+        y, start = self._measurements(y), time.perf_counter()
+        anything, info = self._prepared.anything(y[:, None])
+        values = self._prepared.where_estimable(anything)[:, 0]
+        observed = self.over_observed._prepared.where_estimable(self.problem.summing.matrix @ anything)[:, 0]
+        proof = None
+        if certify is not False:
+            with at_most(max(ESTIMATES_A_PROOF * (time.perf_counter() - start), PROOF_SECONDS)):
+                proof = self.certificate(y, values, observed)
+            exact = is_exact(proof)
+            reason = info.reason if exact else f"{info.reason}; not proved"
+            info = replace(info, exact=exact, reason=reason, error_bound=proof.bound)
+        values.flags.writeable = observed.flags.writeable = False
+        return LeafEstimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof, observed)
+
+    def certificate(self, y: Float, values: Float, observed: Float | None = None) -> Certificate:
+        """How far leaves, and the rows that belong to them, are from the best ones at most, whoever made them.
+
+        Parameters
+        ----------
+        y : array_like, (n,)
+        values : array_like, (k,)
+        observed : array_like, (n,), optional
+            By default the rows that belong to the leaves, as far as these are numbers.
+
+        Returns
+        -------
+        Certificate
+        """
+        y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
+        if observed is None:
+            observed = self.problem.summing.matrix @ values
+        if np.add(*self.problem.summing.matrix.shape) * float(values.size) > MOST_FIGURES and not self._is_nested:
+            return Certificate(None, f"{y.size:,} rows of {values.size:,} leaves are too many for dense algebra")
+        if self.problem.is_correlated:
+            return self._certifier.certify(y, observed)
+        return self._certifier.certify(np.concatenate([0 * self.offset, y]), np.concatenate([values, observed]))
+
+    @property
+    def _is_nested(self) -> bool:
+        """Whether rows are sums of leaves that nest, whose proof takes no dense algebra."""
+        matrix = self.problem.summing.matrix
+        return bool((matrix.data == 1).all()) and self.over_observed.problem.is_tree_of_sums
+
+    @cached_property
+    def _certifier(self) -> Certifier:
+        """Of leaves that were not measured, and after them the rows."""
+        problem = self.over_observed.problem
+        if problem.is_correlated:
+            return Certifier(problem)
+        leaves, (rows, size) = problem.summing.matrix, problem.summing.matrix.shape
+        both = Layout(["leaves", "rows"], [(size,), (rows,)])
+        variances = np.concatenate([np.full(size, np.inf), problem.variances])
+        every = SummingMatrix(sparse.vstack([sparse.eye_array(size), leaves], format="csr"))
+        noise = IndependentNoise(problem.noise.law, variances)
+        return Certifier(problem.replace(observed=both, desired=both, noise=noise, summing=every))
+
+    @cached_property
+    def over_observed(self) -> LeafOperator:
+        """The operator whose answers are the fitted rows."""
+        if self._is_over_observed:
+            return self
+        return LeafOperator(self.problem.replace(undetermined=None).observing(), self.basis)
+
+    def _measurements(self, y: Any) -> Float:
+        """One vector over the rows, refused where exact rows contradict one another."""
+        vector = np.array(self.problem.observed.flat(y, "y"))
+        if vector.shape != (self.shape[1],):
+            raise ValueError(f"y must have shape ({self.shape[1]},), one number for every row of S: got {vector.shape}")
+        refuse_unreadable(self.problem, vector)
+        vector[self.problem.unmeasured] = 0.0
+        off, sizes = abs(self.basis.between @ vector), abs(self.basis.between) @ abs(vector)
+        wrong = np.flatnonzero(off > CONTRADICTION_TOLERANCE * sizes)
+        if wrong.size:
+            row = self.basis.between[[wrong[0]]].tocoo().col
+            told = ", ".join(self.problem.observed.labels(int(i)) for i in row[:4])
+            raise ValueError(f"exact rows {told} contradict one another by {off[wrong[0]]:.3g}: correct their values")
+        vector.flags.writeable = False
+        return vector
+
+    def __reduce__(self) -> tuple:
+        return operator_of_leaves, (self.problem.replace(undetermined=None),)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeafEstimate(Estimate):
+    """What `least_squares` returns: an `Estimate` of leaves.
+
+    Everything that an `Estimate` has is of the leaves, in the order of the columns of S; its test of the fit, with
+    outliers, redundancy and smallest detectable errors, is of the rows.
+    """
+
+    operator: LeafOperator
+
+    @property
+    def rows(self) -> Float:
+        """The fitted rows, S times the leaves, (n,); NaN where a row that was not measured is not estimable."""
+        return self.observed
+
+    @property
+    def rank(self) -> Rank:
+        """How many combinations of leaves the rows determine, and how clearly."""
+        return self.operator.basis.rank
+
+    def functionals(self, W: Any) -> Functionals:
+        """Combinations of leaves with their covariance, also estimable ones of leaves that are not.
+
+        Parameters
+        ----------
+        W : array_like or sparse array, (k, K) or (k,)
+            A combination in every column.
+
+        Returns
+        -------
+        Functionals
+            NaN where a combination is not estimable.
+        """
+        weights = read_weights(self.problem.desired, W)
+        of_rows = self.operator.T @ weights.toarray()
+        return Functionals(of_rows.T @ self.y, self.operator.functional_covariance(weights))
+
+    def covariance_block(self, rows: ArrayLike, columns: ArrayLike) -> Float:
+        """Covariance between two sets of leaves.
+
+        Parameters
+        ----------
+        rows, columns : sequence of int, (R,) and (C,)
+            Positions of leaves.
+
+        Returns
+        -------
+        ndarray, (R, C)
+        """
+        return covariance_block(self.operator, rows, columns)
+
+    def covariance_columns(self, leaves: ArrayLike) -> Float:
+        """Covariance of every leaf with some of them.
+
+        Parameters
+        ----------
+        leaves : sequence of int, (K,)
+            Their positions.
+
+        Returns
+        -------
+        ndarray, (k, K)
+        """
+        return covariance_columns(self.operator, leaves)
+
+    @cached_property
+    def tied(self) -> TiedTogether:
+        """What ties the numbers together; as text it is one line."""
+        problem = self.problem
+        measured = int(np.count_nonzero(~problem.unmeasured))
+        return TiedTogether(measured - self.rank.rank, 1, understood=problem.understood)
