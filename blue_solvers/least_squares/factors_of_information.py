@@ -13,8 +13,8 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from blue_solvers.normal_equations.factorisation import Factor, factorise, norm_of_inverse
 from blue_solvers.least_squares.selected_entries import EntriesOfInverse
+from blue_solvers.normal_equations.factorisation import Factor, factorise, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
@@ -138,7 +138,9 @@ class OrthogonalFactor(InformationFactor):
         root = R[:rank, :rank]
         moved = np.zeros((B.shape[1], B.shape[1] - rank))
         basic = solve_triangular(root, R[:rank, rank:])
-        moved[order[:rank]] = np.where(abs(basic) > NOTHING * np.maximum(abs(basic).max(axis=0, initial=0.0), 1), -basic, 0)
+        moved[order[:rank]] = np.where(
+            abs(basic) > NOTHING * np.maximum(abs(basic).max(axis=0, initial=0.0), 1), -basic, 0
+        )
         moved[order[rank:]] = np.eye(B.shape[1] - rank)
         kept = np.sort(order[:rank])
         turn = np.argsort(order[:rank])

@@ -110,7 +110,7 @@ class LeafBasis:
         UnsupportedProblemError
             If exact rows contradict one another, or correlated noise cannot be whitened.
         """
-        S = problem.summing.matrix
+        S = problem.leaves_of(0)
         T = whitening_of(problem)
         R, N, between, solved_rank = _of_exact_rows(problem, S)
         B = sparse.csr_array(T @ (S @ N))
@@ -252,7 +252,7 @@ def _by_pivots(B: sparse.csr_array) -> tuple[Index, sparse.csr_array, Informatio
         nothing = vectors[:, values <= NOTHING_MOVES**2 * max(1.0, float(values[-1]))]
         pins = pins[_pivot_rows(nothing / lengths[:, None])]
     raise UnsupportedProblemError(
-        "which leaves its rows determine is decided by rounding: give weights, or units of leaves, nearer to one another"
+        "rounding decides which leaves its rows determine: give weights, or units of leaves, nearer to one another"
     )
 
 

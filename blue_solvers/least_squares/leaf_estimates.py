@@ -110,8 +110,12 @@ def entries_of(S: LinearOperator) -> sparse.csr_array:
 
 def operator_of_leaves(problem: Problem) -> LeafOperator:
     """The estimate of the leaves of a problem of rows, as an operator, (leaves, rows)."""
-    solver = ThroughLeaves()
-    plain = plain_problem(problem)
+    solver, plain = ThroughLeaves(), plain_problem(problem)
+    if plain.noise.is_singular:
+        raise UnsupportedProblemError(
+            "the covariance is singular, so that combinations of rows are known exactly: give every combination "
+            "noise, or state in rows of variance 0 what is exact"
+        )
     try:
         if (reason := solver._reason(plain, problem.noise.is_shared)) is not None:
             raise UnsupportedProblemError(reason)
@@ -157,7 +161,7 @@ class LeafOperator(BlueOperator):
         y, start = self._measurements(y), time.perf_counter()
         anything, info = self._prepared.anything(y[:, None])
         values = self._prepared.where_estimable(anything)[:, 0]
-        observed = self.over_observed._prepared.where_estimable(self.problem.summing.matrix @ anything)[:, 0]
+        observed = self.over_observed._prepared.where_estimable(self.problem.leaves_of(0) @ anything)[:, 0]
         proof = None
         if certify is not False:
             with at_most(max(ESTIMATES_A_PROOF * (time.perf_counter() - start), PROOF_SECONDS)):
@@ -184,8 +188,8 @@ class LeafOperator(BlueOperator):
         """
         y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
         if observed is None:
-            observed = self.problem.summing.matrix @ values
-        if np.add(*self.problem.summing.matrix.shape) * float(values.size) > MOST_FIGURES and not self._is_nested:
+            observed = self.problem.leaves_of(0) @ values
+        if np.add(*self.problem.leaves_of(0).shape) * float(values.size) > MOST_FIGURES and not self._is_nested:
             return Certificate(None, f"{y.size:,} rows of {values.size:,} leaves are too many for dense algebra")
         if self.problem.is_correlated:
             return self._certifier.certify(y, observed)
@@ -194,7 +198,7 @@ class LeafOperator(BlueOperator):
     @property
     def _is_nested(self) -> bool:
         """Whether rows are sums of leaves that nest, whose proof takes no dense algebra."""
-        matrix = self.problem.summing.matrix
+        matrix = self.problem.leaves_of(0)
         return bool((matrix.data == 1).all()) and self.over_observed.problem.is_tree_of_sums
 
     @cached_property
@@ -203,10 +207,11 @@ class LeafOperator(BlueOperator):
         problem = self.over_observed.problem
         if problem.is_correlated:
             return Certifier(problem)
-        leaves, (rows, size) = problem.summing.matrix, problem.summing.matrix.shape
+        leaves, (rows, size) = problem.leaves_of(0), problem.leaves_of(0).shape
         both = Layout(["leaves", "rows"], [(size,), (rows,)])
         variances = np.concatenate([np.full(size, np.inf), problem.variances])
-        every = SummingMatrix(sparse.vstack([sparse.eye_array(size), leaves], format="csr"))
+        whole = sparse.csr_array(sparse.vstack([sparse.eye_array(size), leaves], format="csr"))
+        every = SummingMatrix.of_areas(whole, crossing=bool(self.basis.free.shape[1]))  # nothing is said of a tree then
         noise = IndependentNoise(problem.noise.law, variances)
         return Certifier(problem.replace(observed=both, desired=both, noise=noise, summing=every))
 
@@ -250,7 +255,7 @@ class LeafEstimate(Estimate):
     @property
     def rows(self) -> Float:
         """The fitted rows, S times the leaves, (n,); NaN where a row that was not measured is not estimable."""
-        return self.observed
+        return np.asarray(self.observed)
 
     @property
     def rank(self) -> Rank:
@@ -299,8 +304,13 @@ class LeafEstimate(Estimate):
         Returns
         -------
         ndarray, (k, K)
+            NaN for those that are not estimable.
         """
-        return covariance_columns(self.operator, leaves)
+        positions = self.problem.desired.positions(leaves)
+        found = np.full((self.values.size, positions.size), np.nan)
+        known = np.flatnonzero(~self.problem.lost[positions])
+        found[:, known] = covariance_columns(self.operator, positions[known])
+        return found
 
     @cached_property
     def tied(self) -> TiedTogether:

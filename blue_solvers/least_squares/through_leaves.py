@@ -70,7 +70,7 @@ class Leaves(Prepared):
         self.offset = np.zeros(problem.desired.size)
         reason = f"normal equations of the leaves, {basis.rank}"
         self.info = Info(f"least_squares ({basis.factor.label})", basis.rank.is_clear, reason)
-        self._S = problem.summing.matrix
+        self._S = problem.leaves_of(0)
 
     @one_blas_thread()
     def apply(self, Y: Float) -> tuple[Float, Info]:
@@ -152,7 +152,7 @@ class Estimable(Prepared):
         self.problem, self.info, self.offset = problem, prepared.info, prepared.offset
         self._prepared, self._basis = prepared, basis
         over_leaves = problem.desired is not problem.observed
-        self._sums = sparse.eye_array(problem.desired.size, format="csr") if over_leaves else problem.summing.matrix
+        self._sums = sparse.eye_array(problem.desired.size, format="csr") if over_leaves else problem.leaves_of(0)
         moved = abs(self._sums @ basis.free)
         sizes = abs(self._sums) @ abs(basis.free)
         self.lost = np.flatnonzero((moved > NOTHING_MOVES * sizes).sum(axis=1))

@@ -119,7 +119,9 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
 
     def triangle() -> Triangle:
         with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'
-            return factor.L().sorted_indices(), factor.P().astype(np.int64)
+            L = factor.L()
+        L.sort_indices()  # in place: of a large factor a copy takes as long as its selected inverse
+        return L, factor.P().astype(np.int64)
 
     return Factor(factor.solve_A, label, triangle)
 
@@ -209,8 +211,7 @@ def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
         raise UnsupportedProblemError(INDEFINITE) from None
-    label = f"SuperLU, scipy {version_of('scipy')}"
-    return Factor(factors.solve, label, lambda: _triangle_of_superlu(matrix, factors))
+    return Factor(factors.solve, f"SuperLU, scipy {version_of('scipy')}", lambda: _triangle_of_superlu(matrix, factors))
 
 
 def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangle:
