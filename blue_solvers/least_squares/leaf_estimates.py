@@ -34,11 +34,12 @@ from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.tied_together import TiedTogether
 from constraint_builders.vectors import CONTRADICTION_TOLERANCE, refuse_unreadable
 
+SOON = 1e9  # operations of dense algebra for a proof that is made with an estimate
 UNITS = 64  # columns of an operator found at once
 
 
 def least_squares(
-    S: Any, y: Any, variances_or_covariance: Any, names: Any = None, certify: bool = True
+    S: Any, y: Any, variances_or_covariance: Any, names: Any = None, certify: bool | None = None
 ) -> LeafEstimate:
     """The best linear unbiased estimate of leaves, y = S leaves + noise, with exact errors, a test and a proof.
 
@@ -53,8 +54,9 @@ def least_squares(
         Of the noise. A variance of 0 says that a row is known exactly, ``inf`` that it was not measured.
     names : sequence of str, (k,), optional
         Of the leaves.
-    certify : bool
-        Whether to prove, without the solver, how far the values are from the best ones, where that is possible.
+    certify : bool, optional
+        Whether to prove, without the solver, how far the values are from the best ones; by default where dense algebra
+        takes about a second for that. ``certificate()`` of what is returned proves more.
 
     Returns
     -------
@@ -152,7 +154,7 @@ class LeafOperator(BlueOperator):
         y : array_like, (n,)
             By its labels where it has some.
         certify : bool, optional
-            Whether to prove the values while they are made, which is the default.
+            Whether to prove the values while they are made, by default where that takes about a second.
 
         Returns
         -------
@@ -163,7 +165,7 @@ class LeafOperator(BlueOperator):
         values = self._prepared.where_estimable(anything)[:, 0]
         observed = self.over_observed._prepared.where_estimable(self.problem.leaves_of(0) @ anything)[:, 0]
         proof = None
-        if certify is not False:
+        if certify or (certify is None and self._is_soon_proved):
             with at_most(max(ESTIMATES_A_PROOF * (time.perf_counter() - start), PROOF_SECONDS)):
                 proof = self.certificate(y, values, observed)
             exact = is_exact(proof)
@@ -194,6 +196,12 @@ class LeafOperator(BlueOperator):
         if self.problem.is_correlated:
             return self._certifier.certify(y, observed)
         return self._certifier.certify(np.concatenate([0 * self.offset, y]), np.concatenate([values, observed]))
+
+    @property
+    def _is_soon_proved(self) -> bool:
+        """Whether dense algebra proves answers in about a second."""
+        rows, leaves = map(float, self.problem.leaves_of(0).shape)
+        return (rows + leaves) * leaves**2 <= SOON or self._is_nested
 
     @property
     def _is_nested(self) -> bool:

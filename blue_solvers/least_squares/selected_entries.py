@@ -13,6 +13,8 @@ from blue_solvers.normal_equations.inverses import inverse_on_factor
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import compiled
 
+FEW_SUPERNODES = 5_000  # up to which loading what is compiled takes longer than the loop in Python
+
 
 class EntriesOfInverse:
     """Entries of N^-1 on the pattern of its factor L, N[order][:, order] = L L'.
@@ -30,7 +32,9 @@ class EntriesOfInverse:
         self._place[order] = np.arange(order.size)
         starts = starts_of_supernodes(self._pointers, self._rows)
         self._entries = np.empty_like(L.data)
-        entries_by_supernode(self._pointers, self._rows, L.data, starts, self._entries)
+        self._many = starts.size > FEW_SUPERNODES
+        by_supernode = entries_by_supernode if self._many else entries_by_supernode.reference
+        by_supernode(self._pointers, self._rows, L.data, starts, self._entries)
 
     @property
     def diagonal(self) -> Float:
@@ -42,7 +46,8 @@ class EntriesOfInverse:
         lower = sparse.tril(pattern, format="coo")
         low, high = np.sort([self._place[lower.row], self._place[lower.col]], axis=0)
         values = np.empty(low.size)
-        read_entries(self._pointers, self._rows, self._entries, low, high, values)
+        read = read_entries if self._many else read_entries.reference
+        read(self._pointers, self._rows, self._entries, low, high, values)
         half = sparse.csr_array((values, (lower.row, lower.col)), shape=pattern.shape)
         return sparse.csr_array(half + sparse.tril(half, -1).T)
 
