@@ -156,6 +156,10 @@ class LeafBasis:
         """Leaves that are not estimable, (k,)."""
         return np.diff(sparse.csr_array(self.free).indptr) > 0
 
+    def touched(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """What free directions change of combinations of leaves, (m, k), as (m, d), without what is rounding."""
+        return without_rounding(sparse.csr_array(rows @ self.free), sparse.csr_array(abs(rows) @ abs(self.free)))
+
     def is_estimable(self, W: Float) -> Flags:
         """Which combinations of leaves, (k, K), change with nothing that is free, (K,)."""
         if not self.free.shape[1] or not W.shape[1]:

@@ -174,6 +174,19 @@ class LeafOperator(BlueOperator):
         values.flags.writeable = observed.flags.writeable = False
         return LeafEstimate(self, y, values, replace(info, seconds=time.perf_counter() - start), proof, observed)
 
+    def anything(self, Y: Float) -> Float:
+        """As the operator gives it, (n, K) to (k, K), with any of the values that fit in place of NaN.
+
+        Parameters
+        ----------
+        Y : ndarray, (n, K)
+
+        Returns
+        -------
+        ndarray, (k, K)
+        """
+        return self._prepared.anything(Y)[0]
+
     def certificate(self, y: Float, values: Float, observed: Float | None = None) -> Certificate:
         """How far leaves, and the rows that belong to them, are from the best ones at most, whoever made them.
 

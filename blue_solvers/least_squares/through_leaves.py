@@ -15,7 +15,7 @@ from scipy import sparse
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import Info, Prepared, Refusal, Solver
-from blue_solvers.least_squares.leaf_basis import NOTHING_MOVES, LeafBasis
+from blue_solvers.least_squares.leaf_basis import LeafBasis
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Long
 
@@ -153,9 +153,7 @@ class Estimable(Prepared):
         self._prepared, self._basis = prepared, basis
         over_leaves = problem.desired is not problem.observed
         self._sums = sparse.eye_array(problem.desired.size, format="csr") if over_leaves else problem.leaves_of(0)
-        moved = abs(self._sums @ basis.free)
-        sizes = abs(self._sums) @ abs(basis.free)
-        self.lost = np.flatnonzero((moved > NOTHING_MOVES * sizes).sum(axis=1))
+        self.lost = np.flatnonzero(np.diff(basis.touched(sparse.csr_array(self._sums)).indptr))
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
         X, info = self.anything(Y)
