@@ -294,7 +294,7 @@ def read_summing_matrix(S: Any, variances: Any, covariance: Any) -> Record:
     return _of_nodes(size, variances, "variances", labels, summing=summing)
 
 
-def read_leaves(S: Any, covariance: Any, names: Any) -> Record:
+def read_leaves(S: Any, covariance: Any, names: Any, row_names: Any) -> Record:
     """A problem of measured rows that are sums of leaves, and of the leaves, which are wanted.
 
     Parameters
@@ -303,8 +303,8 @@ def read_leaves(S: Any, covariance: Any, names: Any) -> Record:
         An index names the rows, columns the leaves.
     covariance : array_like () or (n,), or a covariance (n, n)
         Of the noise of the rows.
-    names : sequence of str, (k,), or None
-        Of the leaves.
+    names, row_names : sequence of str, (k,) and (n,), or None
+        Of the leaves and of the rows.
 
     Returns
     -------
@@ -320,14 +320,23 @@ def read_leaves(S: Any, covariance: Any, names: Any) -> Record:
     labels, S = row_labels(S, "S")
     summing = SummingMatrix(S)
     size, leaves = summing.matrix.shape
-    called = columns if names is None else tuple(map(str, read_names(names, "names")))
-    if called is not None and len(called) != leaves:
-        raise ValueError(f"names must be those of the {leaves} leaves, one for every column of S: got {len(called)}")
-    if called is not None and len(set(called)) < len(called):
-        twice = next(name for name in called if called.count(name) > 1)
-        raise ValueError(f"two leaves are called {twice!r}: names of leaves are unique")
+    called = _names_of("leaves", "column", columns if names is None else names, leaves)
+    labels = _names_of("rows", "row", labels if row_names is None else row_names, size)
     measured = _nodes_with_noise("rows", size, covariance, "variances", labels, summing=summing)
     return Record.of(measured, NamedTables(Layout(["leaves"], [(leaves,)], Nodes(leaves, called)), (), ()))
+
+
+def _names_of(what: str, of: str, names: Any, size: int) -> tuple[str, ...] | None:
+    """Names of leaves, or of rows, (size,); None without any."""
+    if names is None:
+        return None
+    called = tuple(map(str, read_names(names, f"names of {what}")))
+    if len(called) != size:
+        raise ValueError(f"names of {what} must be {size}, one for every {of} of S: got {len(called)}")
+    if len(set(called)) < size:
+        twice = next(name for name in called if called.count(name) > 1)
+        raise ValueError(f"two {what} are called {twice!r}: their names are unique")
+    return called
 
 
 def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any) -> Record:

@@ -39,7 +39,12 @@ UNITS = 64  # columns of an operator found at once
 
 
 def least_squares(
-    S: Any, y: Any, variances_or_covariance: Any, names: Any = None, certify: bool | None = None
+    S: Any,
+    y: Any,
+    variances_or_covariance: Any,
+    names: Any = None,
+    row_names: Any = None,
+    certify: bool | None = None,
 ) -> LeafEstimate:
     """The best linear unbiased estimate of leaves, y = S leaves + noise, with exact errors, a test and a proof.
 
@@ -52,8 +57,8 @@ def least_squares(
         What was measured; NaN where nothing was.
     variances_or_covariance : array_like () or (n,), or sparse array, ndarray (n, n) or LowRankPlusDiagonal
         Of the noise. A variance of 0 says that a row is known exactly, ``inf`` that it was not measured.
-    names : sequence of str, (k,), optional
-        Of the leaves.
+    names, row_names : sequence of str, (k,) and (n,), optional
+        Of the leaves and of the rows.
     certify : bool, optional
         Whether to prove, without the solver, how far the values are from the best ones; by default where dense algebra
         takes about a second for that. ``certificate()`` of what is returned proves more.
@@ -90,7 +95,7 @@ def least_squares(
     """
     if isinstance(S, LinearOperator):
         S = entries_of(S)
-    problem = Problem(read_leaves(S, variances_or_covariance, names))
+    problem = Problem(read_leaves(S, variances_or_covariance, names, row_names))
     return operator_of_leaves(problem).estimate(y, certify=certify)
 
 

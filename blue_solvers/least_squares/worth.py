@@ -27,12 +27,14 @@ from blue_solvers.over_layouts import read_weights
 from blue_solvers.uncertainty.functionals import as_operator
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.labelled import row_labels
 from constraint_builders.description.reals import checked_variances, read_matrix, whole_number
 from constraint_builders.memory import require_memory
 
 NOTHING = 1e-12  # of what a candidate's covariance with a target sums: less is rounding
+LITTLE = 1e-4  # redundancy that rounding may have changed in its tenth digit
+BLOCK = 64
 Answer = BlueOperator | Estimate | Problem
 
 
@@ -176,11 +178,10 @@ def worth_dropping(P: Answer, target: Any) -> Float:
     if problem.is_correlated:
         left = _left_of_precision(operator)
     else:
-        noise = problem.variances
         measured = ~problem.exact & ~problem.unmeasured
-        share = np.divide(operator.over_observed.variances(), noise, out=np.ones_like(noise), where=measured)
-        left = np.where(measured & (1 - share > LEAST_CHECKED), 1 - share, 0.0)
-        left = np.divide(left, noise, out=np.zeros_like(noise), where=measured)
+        left = np.divide(
+            _redundancy(operator, measured), problem.variances, out=np.zeros(measured.size), where=measured
+        )
     alone = np.where(weights > NOTHING**2 * weights.max(initial=0.0), np.inf, 0.0)
     loss = np.divide(weights, left, out=alone, where=left > 0)
     loss[problem.exact] = np.nan
@@ -229,6 +230,24 @@ def _columns(operator: BlueOperator, W: sparse.csc_array) -> Float:
     """V W, (m, K), any of those that fit where leaves are not estimable: two applies a column."""
     moved = operator.problem.noise_covariance @ np.asarray(operator.T @ W.toarray())
     return operator.anything(moved) if isinstance(operator, LeafOperator) else np.nan_to_num(operator @ moved)
+
+
+def _redundancy(operator: BlueOperator, measured: Flags) -> Float:
+    """Of uncorrelated measurements, (n,): 0 where nothing checks them, and where nothing was measured with noise.
+
+    Where that is little, so that 1 less a share has lost digits, it is the squared length of what an estimate leaves of
+    a unit error.
+    """
+    noise = np.where(measured, operator.problem.variances, 1.0)
+    found = np.where(measured, 1 - np.nan_to_num(operator.over_observed.variances()) / noise, 0.0)
+    found[found < LEAST_CHECKED / 2] = 0.0
+    little = np.flatnonzero((found > 0) & (found < LITTLE))
+    for rows in np.array_split(little, np.arange(BLOCK, little.size, BLOCK)):
+        units = np.zeros((noise.size, rows.size))
+        units[rows, np.arange(rows.size)] = np.sqrt(noise[rows])
+        left = (units - np.nan_to_num(operator.over_observed @ units)) / np.sqrt(noise)[:, None]
+        found[rows] = np.square(left[measured]).sum(axis=0)
+    return np.where(found > LEAST_CHECKED, found, 0.0)
 
 
 def _left_of_precision(operator: BlueOperator) -> Float:

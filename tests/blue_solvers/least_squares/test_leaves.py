@@ -199,6 +199,8 @@ def test_names_are_those_of_frames_or_given() -> None:
     assert found.to_frame()["node"].to_list() == plain.to_frame()["node"].to_list() == ["l", "r"]
     assert found.goodness_of_fit().describe(1) == "table 'rows', cell (node=left)"
     np.testing.assert_array_equal(found.tables["leaves"], found.values)
+    named = least_squares(frame.to_numpy(), y, 1.0, row_names=frame.index)
+    np.testing.assert_array_equal(named.y, [6, 1, 4])
 
 
 def test_operators_are_read_and_the_estimate_is_one() -> None:
@@ -233,7 +235,7 @@ REFUSED: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
     ([[1.0], [2.0]], [1, 1], [1, -1], {}, r"variances is negative \(-1.0\)"),
     ([[1.0], [2.0]], [1, 1], [1, np.nan], {}, "variances is NaN"),
     ([[1.0], [2.0]], [1, 1], [1, 1, 1], {}, r"variances must be a number or have shape \(2,\) or \(2, 2\)"),
-    ([[1.0, 2.0]], [1], 1.0, {"names": ["a"]}, "names must be those of the 2 leaves"),
+    ([[1.0, 2.0]], [1], 1.0, {"names": ["a"]}, "names of leaves must be 2, one for every column of S: got 1"),
     ([[1.0, 2.0]], [1], 1.0, {"names": ["a", "a"]}, "two leaves are called 'a'"),
     (
         [[1.0], [2.0]],
