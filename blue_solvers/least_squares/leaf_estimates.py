@@ -25,10 +25,10 @@ from blue_solvers.verification.matrices import MOST_FIGURES
 from blue_solvers.verification.weighed_noise import at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.description.labelled import Dimension
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.memory import require_memory
-from constraint_builders.reading import read_leaves
 from constraint_builders.relations.equations import UnsolvableError
 from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.tied_together import TiedTogether
@@ -36,67 +36,6 @@ from constraint_builders.vectors import CONTRADICTION_TOLERANCE, refuse_unreadab
 
 SOON = 1e9  # operations of dense algebra for a proof that is made with an estimate
 UNITS = 64  # columns of an operator found at once
-
-
-def least_squares(
-    S: Any,
-    y: Any,
-    variances_or_covariance: Any,
-    names: Any = None,
-    row_names: Any = None,
-    certify: bool | None = None,
-) -> LeafEstimate:
-    """The best linear unbiased estimate of leaves, y = S leaves + noise, with exact errors, a test and a proof.
-
-    Parameters
-    ----------
-    S : sparse array, array_like, data frame or LinearOperator, (n, k)
-        How each measured row weighs the leaves, by any real numbers; of any rank. A frame's index names the rows, its
-        columns the leaves. The entries of an operator are found by applying it to all unit vectors.
-    y : array_like, (n,)
-        What was measured; NaN where nothing was.
-    variances_or_covariance : array_like () or (n,), or sparse array, ndarray (n, n) or LowRankPlusDiagonal
-        Of the noise. A variance of 0 says that a row is known exactly, ``inf`` that it was not measured.
-    names, row_names : sequence of str, (k,) and (n,), optional
-        Of the leaves and of the rows.
-    certify : bool, optional
-        Whether to prove, without the solver, how far the values are from the best ones; by default where dense algebra
-        takes about a second for that. ``certificate()`` of what is returned proves more.
-
-    Returns
-    -------
-    LeafEstimate
-        Its values are the leaves, NaN where rows do not determine them.
-
-    Raises
-    ------
-    ValueError
-        If a shape does not fit, a value is no usable number, names are repeated, or exact rows contradict one another.
-    UnsupportedProblemError
-        If the covariance is singular or an operator without entries, or rounding decides the rank of very many leaves.
-    MemoryError
-        If the factor would not fit.
-
-    See Also
-    --------
-    blue_solvers.blue : The same for tables, areas and hierarchies, whose sums are the answer.
-
-    Examples
-    --------
-    Three heights above a benchmark by four levelled differences, in metres, and how well each is known.
-
-    >>> found = least_squares(
-    ...     [[1, 0, 0], [-1, 1, 0], [0, -1, 1], [0, 0, -1]], [1.02, 0.49, -0.48, -1.0], 1e-4, ["a", "b", "c"]
-    ... )
-    >>> found.values.round(4), found.std_errors.round(5)
-    (array([1.0125, 1.495 , 1.0075]), array([0.00866, 0.01   , 0.00866]))
-    >>> found.goodness_of_fit().degrees_of_freedom
-    1
-    """
-    if isinstance(S, LinearOperator):
-        S = entries_of(S)
-    problem = Problem(read_leaves(S, variances_or_covariance, names, row_names))
-    return operator_of_leaves(problem).estimate(y, certify=certify)
 
 
 def entries_of(S: LinearOperator) -> sparse.csr_array:
@@ -131,6 +70,43 @@ def operator_of_leaves(problem: Problem) -> LeafOperator:
         raise UnsupportedProblemError(str(error)) from None
     lost = basis.lost
     return LeafOperator(problem.replace(undetermined=lost if lost.any() else None), basis)
+
+
+@dataclass(frozen=True)
+class LeavesAndRows:
+    """What leaves and rows are called in a layout of both.
+
+    Attributes
+    ----------
+    leaves, rows : Layout
+        Their own.
+    """
+
+    leaves: Layout
+    rows: Layout
+
+    def canonical(self, name: Any) -> Any:
+        """Names as they are."""
+        return name
+
+    def dimensions(self, name: Any) -> tuple[Dimension, ...]:
+        """The one dimension of either."""
+        own = self.leaves if name == "leaves" else self.rows
+        return own.naming.dimensions(name) if own.naming else ()
+
+
+def leaves_and_rows(operator: LeafOperator) -> Problem:
+    """The problem whose observed cells are the leaves, which were not measured themselves, and after them the rows."""
+    problem, matrix = operator.over_observed.problem, operator.problem.leaves_of(0)
+    if problem.is_correlated:
+        raise ValueError("noise of the rows is correlated: this needs variances of independent noise")
+    rows, size = matrix.shape
+    both = Layout(["leaves", "rows"], [(size,), (rows,)], LeavesAndRows(operator.problem.desired, problem.observed))
+    variances = np.concatenate([np.full(size, np.inf), problem.variances])
+    whole = sparse.csr_array(sparse.vstack([sparse.eye_array(size), matrix], format="csr"))
+    every = SummingMatrix.of_areas(whole, crossing=bool(operator.basis.free.shape[1]))  # nothing is said of a tree then
+    noise = IndependentNoise(problem.noise.law, variances)
+    return problem.replace(observed=both, desired=both, noise=noise, summing=every)
 
 
 class LeafOperator(BlueOperator):
@@ -229,17 +205,9 @@ class LeafOperator(BlueOperator):
 
     @cached_property
     def _certifier(self) -> Certifier:
-        """Of leaves that were not measured, and after them the rows."""
+        """Of leaves and rows together, where noise is uncorrelated."""
         problem = self.over_observed.problem
-        if problem.is_correlated:
-            return Certifier(problem)
-        leaves, (rows, size) = problem.leaves_of(0), problem.leaves_of(0).shape
-        both = Layout(["leaves", "rows"], [(size,), (rows,)])
-        variances = np.concatenate([np.full(size, np.inf), problem.variances])
-        whole = sparse.csr_array(sparse.vstack([sparse.eye_array(size), leaves], format="csr"))
-        every = SummingMatrix.of_areas(whole, crossing=bool(self.basis.free.shape[1]))  # nothing is said of a tree then
-        noise = IndependentNoise(problem.noise.law, variances)
-        return Certifier(problem.replace(observed=both, desired=both, noise=noise, summing=every))
+        return Certifier(problem if problem.is_correlated else leaves_and_rows(self))
 
     @cached_property
     def over_observed(self) -> LeafOperator:

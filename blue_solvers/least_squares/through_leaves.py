@@ -79,16 +79,21 @@ class Leaves(Prepared):
 
     def leaves(self, Y: Float) -> tuple[Long, Info]:
         """Of rows (n, K) the leaves, (k, K), in extended precision."""
+        u, known, settled = self.combinations(Y)
+        info = Info(self.info.solver, self.info.exact and settled <= EXACT, self.info.reason, violation=0.0)
+        return self.basis.F @ u + known, info
+
+    def combinations(self, Y: Float) -> tuple[Long, Long, float]:
+        """u, (r, K), and R Y, (k, K), of rows (n, K), and how far u may be from the best, in standard errors."""
         (B, T, S), basis = self.basis.extended, self.basis
         known = basis.R @ Y.astype(np.longdouble)
         target = T @ (Y - S @ known)
 
         def left(u: Long) -> Long:
-            return self.basis.extended_transpose @ (target - B @ u)
+            return basis.extended_transpose @ (target - B @ u)
 
         u, settled = self._corrected(left, Y.shape[1])
-        info = Info(self.info.solver, self.info.exact and settled <= EXACT, self.info.reason, violation=0.0)
-        return basis.F @ u + known, info
+        return u, known, settled
 
     def _corrected(self, left: Callable[[Long], Long], columns: int) -> tuple[Long, float]:
         """u, (r, K), of which nothing is left, and how far the last correction moved anything, in standard errors."""
