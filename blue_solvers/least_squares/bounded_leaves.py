@@ -16,19 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import nnls
 
 from blue_solvers.blas_threads import one_blas_thread
-from blue_solvers.least_squares.leaf_estimates import LeafEstimate, leaves_and_rows
+from blue_solvers.least_squares.leaf_estimates import LeafEstimate
 from blue_solvers.least_squares.through_leaves import Leaves
-from blue_solvers.nonnegative import ols
-from blue_solvers.nonnegative.bounded_sums import read_bounds
+from blue_solvers.nonnegative.bounded_sums import read_bounds, refuse_exact_outside, solved_in_own_units, with_bounds_on
+from blue_solvers.nonnegative.cell_bounds import Ranges
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
 from constraint_builders.arrays import Flags, Float
 
 AT_BOUND = 1e-6  # standard errors: nearer than that to a bound is perhaps at it
 MEETS = 1e-10  # of the sizes that a sum is made of, and of its standard error: by which rounding may miss a bound
 MOST_ENTRIES = 3e7  # of combinations that are polished
 INDEPENDENT = 1e-12  # of the largest eigenvalue: combinations at bounds that follow from others
-EPSILON = float(np.finfo(float).eps)
+MOST_STEPS = 10_000  # of finding multipliers where several say the same
+EPSILON, EXTENDED = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 
 
 class Point(NamedTuple):
@@ -113,7 +116,8 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     (array([10.,  2.]), array([ True,  True]), True)
     """
     problem, operator = estimate.problem, estimate.operator
-    both = leaves_and_rows(operator)
+    if problem.is_correlated:
+        raise ValueError("bounds are met by independent noise of the rows: give variances, not a covariance")
     given = bounds if isinstance(bounds, dict) else {"leaves": bounds}
     if not given or not set(given) <= {"leaves", "rows"}:
         raise ValueError(f"bounds of 'leaves' and 'rows' may be given: got {', '.join(map(repr, given)) or 'none'}")
@@ -122,19 +126,61 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     lower, upper = np.concatenate([one.low for one in read]), np.concatenate([one.high for one in read])
     best = np.concatenate([estimate.values, estimate.rows])
     limited = np.isfinite(lower) | np.isfinite(upper)
+    rows = slice(problem.desired.size, None)
+    refuse_exact_outside(problem, estimate.y, Ranges(lower[rows], upper[rows]))
     if ((best >= lower) & (best <= upper))[limited].all():
         settled = operator.basis.extended[0].shape[0] * EPSILON**2
         point = Point(best, settled, _objective(estimate, estimate.rows))
     else:
-        y = np.concatenate([np.full(problem.desired.size, np.nan), np.where(problem.unmeasured, np.nan, estimate.y)])
-        found = ols(both, y, (lower, upper))
-        point = Point(np.clip(found.observed, lower, upper), found.gap, float(found.objective))
+        point = by_program(estimate, lower, upper)
         point = min(point, polished(estimate, point, lower, upper) or point, key=lambda one: one.gap)
     room = MEETS * (abs(point.values) + _errors(estimate))
     at = (point.values - lower <= room) | (upper - point.values <= room)
-    values, rows = np.split(np.where(np.isnan(best), np.nan, point.values), [problem.desired.size])
+    values, fitted = np.split(np.where(np.isnan(best), np.nan, point.values), [problem.desired.size])
     of_leaves, of_rows = np.split(at, [problem.desired.size])
-    return BoundedLeaves(estimate, values, rows, of_leaves, of_rows, point.gap, point.objective)
+    return BoundedLeaves(estimate, values, fitted, of_leaves, of_rows, point.gap, point.objective)
+
+
+def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
+    """What the quadratic program finds within bounds, (k + n,) each, over the combinations that rows determine.
+
+    Rows of a combination by itself are measurements of it. Where leaves have bounds that rows do not determine, what is
+    free takes part.
+    """
+    basis = estimate.operator.basis
+    H = sparse.csr_array(sparse.vstack([basis.F, basis.S @ basis.F], format="csr"))
+    if (np.isfinite(lower) | np.isfinite(upper))[: basis.S.shape[1]][basis.lost].any():
+        free = sparse.vstack([basis.free, sparse.csc_array((basis.S.shape[0], basis.free.shape[1]))])
+        H = sparse.csr_array(sparse.hstack([H, free], format="csr"))
+    y = estimate.y
+    fixed = np.concatenate([basis.R @ y, basis.S @ (basis.R @ y)])
+    right, size, leaves = basis.T @ (y - fixed[basis.S.shape[1] :]), H.shape[1], basis.S.shape[1]
+    noisy = basis.T.indices  # of whitened rows the row, one each
+    counts = np.diff(basis.B.indptr)
+    alone = np.flatnonzero(counts == 1)
+    entries, of = basis.B.data[basis.B.indptr[alone]], basis.B.indices[basis.B.indptr[alone]]
+    weight = np.bincount(of, entries**2, minlength=size).astype(float)
+    target = np.bincount(of, entries * right[alone], minlength=size)
+    limited = (np.isfinite(lower) | np.isfinite(upper)) & (np.diff(H.indptr) > 0)
+    rest = np.flatnonzero((counts > 1) & ~limited[leaves + noisy])
+    moved = np.flatnonzero((counts > 1) & limited[leaves + noisy])
+    precision = np.zeros(H.shape[0])
+    precision[leaves + noisy[moved]] = basis.T.data[moved] ** 2
+    wanted = np.concatenate([np.zeros(leaves), y]) - fixed
+    program = QuadraticProgram(
+        M=csc(sparse.hstack([basis.B[rest], sparse.csr_array((rest.size, size - basis.B.shape[1]))])),
+        target=np.divide(target, weight, out=np.zeros(size), where=weight > 0),
+        weight=weight,
+        lower=np.full(size, -np.inf),
+        upper=np.full(size, np.inf),
+        answer=right[rest],
+        variance=np.ones(rest.size),
+        radius=np.full(rest.size, np.inf),
+    )
+    held, ends = np.flatnonzero(limited), Ranges((lower - fixed)[limited], (upper - fixed)[limited])
+    cells, found = solved_in_own_units(with_bounds_on(program, H[held], ends, wanted[held], precision[held]))
+    values = np.clip(H @ cells[:size] + fixed, lower, upper)
+    return Point(values, found.gap, _objective(estimate, values[leaves:]))
 
 
 @one_blas_thread()
@@ -150,7 +196,8 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
     low, high = (abs(point.values - own) <= AT_BOUND * errors + MEETS * sizes for own in (lower, upper))
     told = (np.diff(H.indptr) > 0) & ~np.isnan(np.concatenate([estimate.values, estimate.rows]))
     at = np.flatnonzero((low | high) & told)
-    if H.shape[1] * float(at.size) > MOST_ENTRIES:
+    at_free = (low | high)[: basis.S.shape[1]] & basis.lost
+    if at_free.any() or H.shape[1] * float(at.size) > MOST_ENTRIES:
         return None
     D, ends = H[at], np.where(low[at], lower[at], upper[at])
     moving = basis.factor.solve(D.T.toarray())
@@ -166,9 +213,16 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
         mu, u = mu + step, u - (moving @ step)[:, None]
     small = AT_BOUND * abs(mu * errors[at]).max(initial=0.0)
     both = lower[at] == upper[at]
-    wrong = np.where(low[at], mu, -mu) * errors[at]
-    if (wrong[~both] > small).any():
-        return None
+    side = np.where(low[at], -1.0, 1.0)
+    if ((side * mu * errors[at])[~both] < -small).any():
+        if kept.all():
+            return None
+        half = (np.sqrt(eigenvalues[kept])[:, None] * vectors[:, kept].T) / scale
+        signed, free = side * errors[at], np.flatnonzero(both)
+        columns = np.hstack([half * (side / errors[at]), -half[:, free] * (side / errors[at])[free]])
+        found = nnls(columns, half @ mu, maxiter=MOST_STEPS)[0]
+        mu = found[: at.size] / signed
+        mu[free] -= found[at.size :] / signed[free]
     mu = np.where(both, mu, np.where(low[at], np.minimum(mu, 0.0), np.maximum(mu, 0.0)))
     values = (H @ u[:, 0] + fixed).astype(float)
     room = MEETS * (sizes + errors)
@@ -178,7 +232,7 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
     left = B @ u[:, 0] - T @ (y - S @ known[:, 0])
     r = (basis.extended_transpose @ left + D.T @ mu).astype(float)
     doubt = 4 * EPSILON * (abs(D).T @ abs(mu))
-    off = abs(D @ u[:, 0] + fixed[at] - ends).astype(float) + EPSILON * sizes[at]
+    off = abs(D @ u[:, 0] + fixed[at] - ends).astype(float) + EXTENDED * sizes[at]
     sharp = float(abs(mu) @ off + r @ basis.factor.solve(r[:, None])[:, 0] / 2 + doubt @ doubt / basis.factor.least**2)
     values[at] = ends
     return Point(np.where(told, np.clip(values, lower, upper), point.values), sharp, float(left @ left) / 2)

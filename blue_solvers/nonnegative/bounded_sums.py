@@ -16,10 +16,10 @@ from scipy import sparse
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.layout import Layout
 
 MEETS = 1e-9  # relative: by which rounding may put an exact value outside of its bounds
@@ -72,65 +72,100 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
     Raises
     ------
     ValueError
-        If an exact value is outside of its bounds, or bounds on one cell leave it nothing.
+        If an exact value is outside of its bounds.
     NotConvergedError
         If no cells meet all of them, or none are proved to be near the optimum.
     """
-    _refuse_exact_outside(model.problem, y, bounds)
+    refuse_exact_outside(model.problem, y, bounds)
     p = _with_bounds(model, y, bounds)
     if model.problem.is_tabular:
         found = solve(p)
         return found.cells[: model.possible.size], found
-    scaled, units = _standardised(p)
-    found = solve(scaled)
-    return np.clip(found.cells * units, p.lower, p.upper)[: model.possible.size], found
+    cells, found = solved_in_own_units(p)
+    return cells[: model.possible.size], found
 
 
 def _with_bounds(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
     """The model's program with bounds on observed cells, (n,) each."""
-    p, M = model.program(y, signed=True), model.M
-    counts = np.diff(M.indptr)
-    limited = np.isfinite(bounds.low) | np.isfinite(bounds.high)
-    alone, sums = np.flatnonzero(limited & (counts == 1)), np.flatnonzero(limited & (counts > 1) & ~model.problem.exact)
-    weights, cells = M.data[M.indptr[alone]], M.indices[M.indptr[alone]]
+    p, problem = model.program(y, signed=True), model.problem
+    limited = (np.isfinite(bounds.low) | np.isfinite(bounds.high)) & ~problem.exact & (np.diff(model.M.indptr) > 0)
+    sums = np.flatnonzero(limited & model.measured & (np.diff(model.M.indptr) > 1))
+    row_of = np.full(problem.observed.size, -1)
+    row_of[model.sum_rows] = np.arange(model.sum_rows.size)
+    rows, weight = np.flatnonzero(limited), np.zeros(problem.observed.size)
+    weight[sums] = 1 / problem.variances[sums]
+    less = without_rows(p, row_of[sums]) if sums.size else p
+    return with_bounds_on(less, model.M[rows], Ranges(bounds.low[rows], bounds.high[rows]), y[rows], weight[rows])
+
+
+def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
+    """The same program without some of its rows, (k,)."""
+    kept = np.setdiff1d(np.arange(p.answer.size), rows)
+    own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
+    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, **own)
+
+
+def with_bounds_on(
+    p: QuadraticProgram, rows: sparse.csr_array, bounds: Ranges, target: Float, weight: Float
+) -> QuadraticProgram:
+    """The same program with bounds on combinations of cells.
+
+    Parameters
+    ----------
+    p : QuadraticProgram
+    rows : csr_array, (k, d)
+        None of them empty.
+    bounds : Ranges
+        Of each, (k,).
+    target, weight : ndarray, (k,)
+        What measured each that has several cells, and its precision; 0 of what nothing did.
+
+    Raises
+    ------
+    NotConvergedError
+        If bounds on one cell leave it nothing.
+    """
+    counts = np.diff(rows.indptr)
+    alone, sums = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+    weights, cells = rows.data[rows.indptr[alone]], rows.indices[rows.indptr[alone]]
     ends = np.sort([bounds.low[alone] / weights, bounds.high[alone] / weights], axis=0)
     lower, upper = p.lower.copy(), p.upper.copy()
     held = lower == upper  # known exactly, and found within its bounds
     np.maximum.at(lower, cells, ends[0])
     np.minimum.at(upper, cells, ends[1])
     lower[held], upper[held] = p.lower[held], p.upper[held]
-    crossed = np.flatnonzero(lower > upper)
-    if crossed.size:
-        rows = alone[cells == crossed[0]][:2]
-        told = " and ".join(model.problem.observed.describe(int(row)) for row in rows)
-        raise ValueError(f"bounds of {told} leave nothing: they are one cell, with other weights")
-    p = replace(p, lower=lower, upper=upper)
-    return _with_cells(model, p, y, sums, bounds) if sums.size else p
-
-
-def _with_cells(model: FittingModel, p: QuadraticProgram, y: Float, sums: Any, bounds: Ranges) -> QuadraticProgram:
-    """The same with a cell for each of some observed sums, (k,), which takes its bounds and its measurement."""
-    variances, count = model.problem.variances[sums], sums.size
-    measured = np.isfinite(variances)
-    row_of = np.full(model.problem.observed.size, -1)
-    row_of[model.sum_rows] = np.arange(model.sum_rows.size)
-    taken = row_of[sums[measured]]
-    kept = np.ones(p.answer.size, dtype=bool)
-    kept[taken] = False
-    rows = np.flatnonzero(kept)
-    tied = sparse.hstack([model.M[sums], -sparse.eye_array(count)])
-    others = sparse.hstack([p.M.tocsr()[rows], sparse.csr_array((rows.size, count))])
-    target = np.where(measured, y[sums], np.clip(0.0, bounds.low[sums], bounds.high[sums]))
+    crossed = lower > upper
+    if (lower - upper > MEETS * np.maximum(abs(lower), abs(upper)))[crossed].any():
+        raise NotConvergedError("no cells meet all bounds: those on one cell, in several rows, contradict one another")
+    lower[crossed] = upper[crossed] = (lower[crossed] + upper[crossed]) / 2
+    if not sums.size:
+        return replace(p, lower=lower, upper=upper)
+    low, high = bounds.low[sums], bounds.high[sums]
+    tied = sparse.hstack([rows[sums], -sparse.eye_array(sums.size)])
     return QuadraticProgram(
-        M=csc(sparse.vstack([others, tied])),
-        target=np.append(p.target, target),
-        weight=np.append(p.weight, np.where(measured, 1 / variances, 0.0)),
-        lower=np.append(p.lower, bounds.low[sums]),
-        upper=np.append(p.upper, bounds.high[sums]),
-        answer=np.append(p.answer[rows], np.zeros(count)),
-        variance=np.append(p.variance[rows], np.zeros(count)),
-        radius=np.full(rows.size + count, np.inf),
+        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.answer.size, sums.size))]), tied])),
+        target=np.append(p.target, np.where(weight[sums] > 0, target[sums], np.clip(0.0, low, high))),
+        weight=np.append(p.weight, weight[sums]),
+        lower=np.append(lower, low),
+        upper=np.append(upper, high),
+        answer=np.append(p.answer, np.zeros(sums.size)),
+        variance=np.append(p.variance, np.zeros(sums.size)),
+        radius=np.append(p.radius, np.full(sums.size, np.inf)),
     )
+
+
+def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
+    """The cells, (d,), of a program whose cells and rows may be in any units, and what is proved of them.
+
+    Raises
+    ------
+    NotConvergedError
+        As `solving.solve`.
+    """
+    scaled, units = _standardised(p)
+    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
+        found = solve(scaled)
+    return np.clip(found.cells * units, p.lower, p.upper), found
 
 
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
@@ -156,7 +191,7 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     return scaled, units
 
 
-def _refuse_exact_outside(problem: Problem, y: Float, bounds: Ranges) -> None:
+def refuse_exact_outside(problem: Problem, y: Float, bounds: Ranges) -> None:
     """Refuse exact values of y, (n,), that are outside of their bounds."""
     room = MEETS * np.maximum(1.0, abs(y))
     outside: Flags = problem.exact & ((y < bounds.low - room) | (y > bounds.high + room))
