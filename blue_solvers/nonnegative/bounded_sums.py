@@ -173,12 +173,12 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     noisy = p.variance > 0
     curvature = p.curvature
     units = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
-    M = p.M @ sparse.diags_array(units)
-    lengths = np.sqrt(np.asarray(M.power(2).sum(axis=1))).ravel()
+    entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
+    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
     scaled = replace(
         p,
-        M=csc(sparse.diags_array(rows) @ M),
+        M=sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape),
         target=p.target / units,
         weight=p.weight * units**2,
         lower=p.lower / units,
