@@ -79,9 +79,11 @@ class SparseFactor(InformationFactor):
         return cls(matrix, factorise(matrix, instead) if matrix.shape[0] else Factor(np.array, "none", _no_triangle))
 
     def solve(self, C: Float) -> Float:
+        """(B'B)^-1 C, (r, K)."""
         return self._factor.solve(C) if C.size else np.zeros(C.shape)
 
     def squares(self, rows: sparse.csr_array) -> Float:
+        """By entries of the inverse where those of a row, (m, r), are on its pattern."""
         if not rows.nnz:
             return np.zeros(rows.shape[0])
         if (np.diff(rows.indptr) == 1).all():
@@ -149,9 +151,11 @@ class OrthogonalFactor(InformationFactor):
         return kept, sparse.csr_array(moved), cls(root, least), least, dropped
 
     def solve(self, C: Float) -> Float:
+        """(B'B)^-1 C, (r, K)."""
         return solve_triangular(self._root, solve_triangular(self._root, C, trans="T"))
 
     def squares(self, rows: sparse.csr_array) -> Float:
+        """Of every row, (m, r)."""
         if not rows.shape[0]:
             return np.zeros(0)
         require_memory(8.0 * 2 * rows.shape[0] * rows.shape[1], f"{rows.shape[0]:,} variances", "ask for fewer")

@@ -234,7 +234,7 @@ def _well_determined(B: sparse.csr_array) -> SparseFactor | None:
 
 
 def _by_pivots(B: sparse.csr_array) -> tuple[Index, sparse.csr_array, InformationFactor, float, float]:
-    """As `_told_columns`, of many columns: those whose pivot is small may follow from others, and are looked at."""
+    """As `_told_columns`, of many columns, (N, q): those whose pivot is small may follow from others, and are looked at."""
     size = B.shape[1]
     L, order = factorise(sparse.csr_array(B.T @ B) + SHIFT * sparse.eye_array(size, format="csr")).triangle()
     pins = np.sort(order[L.diagonal() ** 2 < SMALL_PIVOT])

@@ -90,6 +90,7 @@ class Leaves(Prepared):
         target = T @ (Y - S @ known)
 
         def left(u: Long) -> Long:
+            """Of the normal equations, (r, K), by u, (r, K)."""
             return basis.extended_transpose @ (target - B @ u)
 
         u, settled = self._corrected(left, Y.shape[1])
@@ -113,6 +114,7 @@ class Leaves(Prepared):
         wanted = basis.F.T @ V.astype(np.longdouble)
 
         def left(g: Long) -> Long:
+            """The same of the adjoint, (r, K), by g, (r, K)."""
             return wanted - self.basis.extended_transpose @ (B @ g)
 
         weights = T.T @ (B @ self._corrected(left, V.shape[1])[0])
