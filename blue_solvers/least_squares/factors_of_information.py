@@ -20,16 +20,28 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 
 CLEAR = 1e4  # between singular values that count and others
-ILL = 1e-6  # least eigenvalue of an information matrix, unit diagonal, from which its factor keeps enough digits
-OPERATIONS = 2e10  # of orthogonal transformations that are made where digits are lost: some seconds
+WELL, FAIRLY, HARDLY = 1e-6, 1e-10, 1e-12  # least eigenvalues of an information matrix of unit diagonal
+SOON, OPERATIONS = 1e8, 2e10  # of orthogonal transformations: what takes a twentieth of a second, and some seconds
 NOTHING = 1e-9  # of the largest leaf in a free direction: less is rounding
 ROUNDING = 16 * float(np.finfo(float).eps)
+MANY, FEW_STEPS = 100_000, 2  # combinations from which an eigenvalue is told to its size alone
 
 
-def is_cheap_orthogonal(shape: tuple[int, ...]) -> bool:
-    """Whether orthogonal transformations of a matrix, (N, q), take some seconds at most."""
+def keeps_digits(least: float, shape: tuple[int, ...]) -> bool:
+    """Whether a factor of squares serves, by the least singular value of a matrix, (N, q), or nothing else can.
+
+    Squares cost digits: what they leave of standard errors is far better than the worst case for networks, but not for
+    columns that are nearly the same. So orthogonal transformations are made where these take little time.
+    """
+    if is_cheap_orthogonal(shape, SOON):
+        return least**2 >= WELL
+    return least**2 >= (FAIRLY if is_cheap_orthogonal(shape) else HARDLY)
+
+
+def is_cheap_orthogonal(shape: tuple[int, ...], most: float | None = None) -> bool:
+    """Whether orthogonal transformations of a matrix, (N, q), take so many operations at most."""
     rows, columns = shape
-    return float(rows) * columns * min(rows, columns) <= OPERATIONS
+    return float(rows) * columns * min(rows, columns) <= (OPERATIONS if most is None else most)
 
 
 class InformationFactor(ABC):
@@ -61,7 +73,8 @@ class SparseFactor(InformationFactor):
     def __init__(self, matrix: sparse.csr_array, factor: Factor) -> None:
         self._matrix, self._factor, self.label = matrix, factor, factor.label
         size = matrix.shape[0]
-        self.least = float(1 / np.sqrt(norm_of_inverse(factor.solve, size))) if size else np.inf
+        steps = {"steps": FEW_STEPS} if size > MANY else {}
+        self.least = float(1 / np.sqrt(norm_of_inverse(factor.solve, size, **steps))) if size else np.inf
 
     @classmethod
     def of(cls, B: sparse.csr_array) -> SparseFactor:

@@ -16,11 +16,11 @@ from scipy import sparse
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.least_squares.factors_of_information import (
     CLEAR,
-    ILL,
     InformationFactor,
     OrthogonalFactor,
     SparseFactor,
     is_cheap_orthogonal,
+    keeps_digits,
 )
 from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
@@ -230,11 +230,11 @@ def _well_determined(B: sparse.csr_array) -> SparseFactor | None:
         factor = SparseFactor.of(B)
     except UnsupportedProblemError:
         return None
-    return factor if factor.least**2 >= (ILL if is_cheap_orthogonal(B.shape) else SHIFT) else None
+    return factor if keeps_digits(factor.least, B.shape) else None
 
 
 def _by_pivots(B: sparse.csr_array) -> tuple[Index, sparse.csr_array, InformationFactor, float, float]:
-    """As `_told_columns`, of many columns, (N, q): those whose pivot is small may follow from others, and are looked at."""
+    """As `_told_columns`, of many columns, (N, q): those of small pivots may follow from others, and are looked at."""
     size = B.shape[1]
     L, order = factorise(sparse.csr_array(B.T @ B) + SHIFT * sparse.eye_array(size, format="csr")).triangle()
     pins = np.sort(order[L.diagonal() ** 2 < SMALL_PIVOT])

@@ -13,7 +13,7 @@ from blue_solvers.normal_equations.inverses import inverse_on_factor
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import compiled
 
-FEW_SUPERNODES = 5_000  # up to which loading what is compiled takes longer than the loop in Python
+FEW_SUPERNODES = 1_000  # up to which loading what is compiled takes longer than the loop in Python
 
 
 class EntriesOfInverse:

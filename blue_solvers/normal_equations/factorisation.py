@@ -78,10 +78,10 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead)
 
 
-def norm_of_inverse(solve: Solve, size: int) -> float:
+def norm_of_inverse(solve: Solve, size: int, steps: int = POWER_STEPS) -> float:
     """About the largest eigenvalue of the inverse of N, (size, size), by a few steps of the power method."""
     z = np.random.default_rng(0).standard_normal((size, 1))
-    for _ in range(POWER_STEPS):
+    for _ in range(steps):
         z = solve(z / np.linalg.norm(z))
     return float(np.linalg.norm(z))
 
