@@ -24,6 +24,7 @@ WELL, FAIRLY, HARDLY = 1e-6, 1e-10, 1e-12  # least eigenvalues of an information
 SOON, OPERATIONS = 1e8, 2e10  # of orthogonal transformations: what takes a twentieth of a second, and some seconds
 NOTHING = 1e-9  # of the largest leaf in a free direction: less is rounding
 ROUNDING = 16 * float(np.finfo(float).eps)
+BLOCK, FILL, SHARPENED = 64, 10.0, 5e9  # solutions at once; entries of a factor for one of its matrix; operations
 MANY, FEW_STEPS = 100_000, 2  # combinations from which an eigenvalue is told to its size alone
 
 
@@ -68,10 +69,14 @@ class InformationFactor(ABC):
 
 
 class SparseFactor(InformationFactor):
-    """By a sparse Cholesky factor, and its selected inverse."""
+    """By a sparse Cholesky factor, and its selected inverse.
 
-    def __init__(self, matrix: sparse.csr_array, factor: Factor) -> None:
-        self._matrix, self._factor, self.label = matrix, factor, factor.label
+    Where that has lost digits, and few squares are asked for, they are 2 a'g - |B g|^2 for nearly g = (B'B)^-1 a, which
+    is off by the square of what g is.
+    """
+
+    def __init__(self, B: sparse.csr_array, matrix: sparse.csr_array, factor: Factor) -> None:
+        self._B, self._matrix, self._factor, self.label = B, matrix, factor, factor.label
         size = matrix.shape[0]
         steps = {"steps": FEW_STEPS} if size > MANY else {}
         self.least = float(1 / np.sqrt(norm_of_inverse(factor.solve, size, **steps))) if size else np.inf
@@ -89,7 +94,7 @@ class SparseFactor(InformationFactor):
         """
         matrix = sparse.csr_array(B.T @ B)
         instead = "leave rows that weigh very many leaves out, or divide the problem"
-        return cls(matrix, factorise(matrix, instead) if matrix.shape[0] else Factor(np.array, "none", _no_triangle))
+        return cls(B, matrix, factorise(matrix, instead) if matrix.shape[0] else Factor(np.array, "none", _no_triangle))
 
     def solve(self, C: Float) -> Float:
         """(B'B)^-1 C, (r, K)."""
@@ -99,11 +104,22 @@ class SparseFactor(InformationFactor):
         """By entries of the inverse where those of a row, (m, r), are on its pattern."""
         if not rows.nnz:
             return np.zeros(rows.shape[0])
+        if self.least**2 < WELL and float(rows.shape[0]) * (FILL * self._matrix.nnz + self._B.nnz) <= SHARPENED:
+            return self._sharp_squares(rows)
         if (np.diff(rows.indptr) == 1).all():
             return self._inverse.diagonal[rows.indices] * rows.data**2
         if not self._holds(rows):
             return factor_and_squares(self._matrix, sparse.csc_array(rows.T))[1]
         return np.asarray((rows @ self._inverse.on(self._matrix)).multiply(rows).sum(axis=1)).ravel()
+
+    def _sharp_squares(self, rows: sparse.csr_array) -> Float:
+        """The same, of (m, r), by solutions for all of them."""
+        found = np.empty(rows.shape[0])
+        for start in range(0, rows.shape[0], BLOCK):
+            A = rows[start : start + BLOCK].T.toarray()
+            G = self._factor.solve(A)
+            found[start : start + BLOCK] = 2 * np.einsum("ij,ij->j", A, G) - np.square(self._B @ G).sum(axis=0)
+        return found
 
     def _holds(self, rows: sparse.csr_array) -> bool:
         """Whether all pairs of leaves in a row, (m, r), are entries of the matrix."""
