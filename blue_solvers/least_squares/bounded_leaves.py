@@ -129,8 +129,9 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     rows = slice(problem.desired.size, None)
     refuse_exact_outside(problem, estimate.y, Ranges(lower[rows], upper[rows]))
     if ((best >= lower) & (best <= upper))[limited].all():
-        settled = operator.basis.extended[0].shape[0] * EPSILON**2
-        point = Point(best, settled, _objective(estimate, estimate.rows))
+        settled = Leaves(problem, operator.basis).combinations(estimate.y[:, None])[2]
+        rounded = (settled + EPSILON * np.sqrt(estimate.y.size)) ** 2 / 2
+        point = Point(best, rounded, _objective(estimate, estimate.rows))
     else:
         point = by_program(estimate, lower, upper)
         point = min(point, polished(estimate, point, lower, upper) or point, key=lambda one: one.gap)
