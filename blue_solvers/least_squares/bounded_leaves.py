@@ -149,7 +149,7 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     free takes part.
     """
     basis = estimate.operator.basis
-    H = sparse.csr_array(sparse.vstack([basis.F, basis.S @ basis.F], format="csr"))
+    H = sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
     if (np.isfinite(lower) | np.isfinite(upper))[: basis.S.shape[1]][basis.lost].any():
         free = sparse.vstack([basis.free, sparse.csc_array((basis.S.shape[0], basis.free.shape[1]))])
         H = sparse.csr_array(sparse.hstack([H, free], format="csr"))
@@ -190,7 +190,7 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
     operator = estimate.operator
     basis, leaves = operator.basis, Leaves(operator.problem, operator.basis)
     u, known, _ = leaves.combinations(estimate.y[:, None])
-    H = sparse.csr_array(sparse.vstack([basis.F, basis.S @ basis.F], format="csr"))
+    H = sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
     fixed = np.concatenate([known, basis.extended[2] @ known])[:, 0]
     sizes = abs(H) @ abs(u[:, 0]).astype(float) + abs(fixed).astype(float)
     errors = _errors(estimate)

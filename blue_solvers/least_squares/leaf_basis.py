@@ -26,7 +26,7 @@ from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.elimination import RELATIVE_ZERO, eliminate
 from constraint_builders.relations.equations import UnsolvableError
 
 SHIFT = 1e-12  # of a unit diagonal, with which an information matrix of any rank has a factor
@@ -113,7 +113,10 @@ class LeafBasis:
         S = problem.leaves_of(0)
         T = whitening_of(problem)
         R, N, between, solved_rank = _of_exact_rows(problem, S)
-        B = sparse.csr_array(T @ (S @ N))
+        sums = sparse.csr_array(S @ N)
+        if solved_rank:
+            sums = without_rounding(sums, sparse.csr_array(abs(S) @ abs(N)), RELATIVE_ZERO)
+        B = sparse.csr_array(T @ sums)
         B.eliminate_zeros()
         lengths = np.sqrt(np.asarray(B.power(2).sum(axis=0)).ravel())
         told = lengths > 0
@@ -150,6 +153,13 @@ class LeafBasis:
     def extended_transpose(self) -> sparse.csr_array:
         """B' in extended precision, (r, N), in rows."""
         return self.extended[0].T.tocsr()
+
+    @cached_property
+    def sums(self) -> sparse.csr_array:
+        """S F, what rows have of combinations, (n, r), without what is rounding."""
+        return without_rounding(
+            sparse.csr_array(self.S @ self.F), sparse.csr_array(abs(self.S) @ abs(self.F)), RELATIVE_ZERO
+        )
 
     @property
     def lost(self) -> Flags:
@@ -306,9 +316,11 @@ def _of_leaves(N: sparse.csr_array, moved: sparse.csr_array) -> sparse.csc_array
     return sparse.csc_array(found @ sparse.diags_array(1 / np.where(most > 0, most, 1.0)))
 
 
-def without_rounding(values: sparse.csr_array, sizes: sparse.csr_array) -> sparse.csr_array:
+def without_rounding(
+    values: sparse.csr_array, sizes: sparse.csr_array, nothing: float = NOTHING_MOVES
+) -> sparse.csr_array:
     """Numbers, (k, d), without those that are nothing beside the sizes, (k, d), of what they are the sum of."""
-    kept = abs(values) > sparse.csr_array(NOTHING_MOVES * sizes)
+    kept = abs(values) > sparse.csr_array(nothing * sizes)
     found = sparse.csr_array(values.multiply(kept))
     found.eliminate_zeros()
     return found

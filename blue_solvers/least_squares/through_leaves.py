@@ -140,7 +140,7 @@ class RowsThroughLeaves(Leaves):
 
     @one_blas_thread()
     def variances(self) -> Float:
-        found = self.basis.factor.squares(sparse.csr_array(self._S @ self.basis.F))
+        found = self.basis.factor.squares(self.basis.sums)
         return np.where(self.problem.exact, 0.0, found)
 
 

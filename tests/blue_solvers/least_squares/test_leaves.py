@@ -162,6 +162,54 @@ def test_exact_and_unmeasured_rows_are_kept_and_predicted() -> None:
         least_squares([[1, 1], [2, 2], [1, 0]], [1, 3, 0], [0, 0, 1])
 
 
+@lengths("designs", 60, 600)
+def test_exact_and_unmeasured_rows_of_any_rank_are_those_of_dense_algebra(designs: int) -> None:
+    """Combinations that exact rows leave nothing of are rounding, and no information."""
+    kinds, proved = KINDS[1:6], 0
+    for seed in range(designs):
+        rng = np.random.default_rng([seed, 99])
+        S, variances = kinds[seed % 5](rng)
+        rows = S.toarray() if sparse.issparse(S) else S
+        n, k = rows.shape
+        exact = rng.random(n) < rng.choice([0, 0.1, 0.3])
+        open_ = ~exact & (rng.random(n) < rng.choice([0, 0.2]))
+        noisy, sd = ~exact & ~open_, np.sqrt(np.clip(variances, 1e-2, 1e2))
+        y = rows @ rng.normal(0, 5, k) + np.where(noisy, sd * rng.standard_normal(n), 0)
+        y[open_] = np.nan
+        found = least_squares(S, y, np.where(exact, 0.0, np.where(open_, np.inf, sd**2)))
+        units = np.linalg.norm(rows, axis=0)
+        units[units == 0] = 1.0
+        scaled = rows / units
+        fixed, free = np.zeros(k), np.eye(k)
+        if exact.any():
+            _, values, right = np.linalg.svd(scaled[exact])
+            free = right[int((values > 1e-9 * values.max(initial=0)).sum()) :].T
+            fixed = np.linalg.lstsq(scaled[exact], y[exact], rcond=1e-11)[0]
+        weighted = scaled[noisy] / sd[noisy, None]
+        told, rank = np.zeros((k, int(noisy.sum()))), 0
+        if noisy.any() and free.shape[1]:
+            U, values, right = np.linalg.svd(weighted @ free, full_matrices=False)
+            rank = int((values > 1e-10 * np.linalg.norm(weighted, 2)).sum())
+            told = free @ (right[:rank].T / values[:rank]) @ U[:, :rank].T
+        best = fixed + told @ (y[noisy] / sd[noisy] - weighted @ fixed)
+        lost = np.zeros(k, dtype=bool)
+        if (~open_).any():
+            _, values, right = np.linalg.svd(scaled[~open_])
+            lost = (abs(right[int((values > 1e-9).sum()) :]) > 1e-8).any(axis=0)
+        assert found.rank.rank == k - free.shape[1] + rank, seed
+        np.testing.assert_array_equal(np.isnan(found.values), lost)
+        errors = np.linalg.norm(told, axis=1)
+        np.testing.assert_allclose(
+            (found.values * units)[~lost], best[~lost], rtol=1e-7, atol=1e-8 * max(1, abs(best).max())
+        )
+        np.testing.assert_allclose((found.std_errors * units)[~lost], errors[~lost], rtol=1e-6, atol=1e-8)
+        redundancy = found.goodness_of_fit().redundancy
+        assert redundancy.sum() == pytest.approx(noisy.sum() - rank, abs=1e-6)
+        bound = found.certificate().bound
+        proved += bound is not None and bound <= PROVED
+    assert proved >= 0.94 * designs
+
+
 def test_fit_and_rows_are_those_of_the_sums_own_estimate() -> None:
     rng = np.random.default_rng(2)
     S = np.vstack([np.ones(6), np.repeat(np.eye(3), 2, axis=1), np.eye(6)])
