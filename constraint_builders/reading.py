@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.domain import StructuralZeros
-from constraint_builders.description.labelled import Nodes, aligned, row_labels
+from constraint_builders.description.labelled import Nodes, aligned, names_of_columns, read_names, row_labels
 from constraint_builders.description.layout import Layout, by_table
 from constraint_builders.description.noise import (
     IndependentNoise,
@@ -294,9 +294,64 @@ def read_summing_matrix(S: Any, variances: Any, covariance: Any) -> Record:
     return _of_nodes(size, variances, "variances", labels, summing=summing)
 
 
+def read_leaves(S: Any, covariance: Any, names: Any, row_names: Any) -> Record:
+    """A problem of measured rows that are sums of leaves, and of the leaves, which are wanted.
+
+    Parameters
+    ----------
+    S : sparse array, array_like or data frame, (n, k)
+        An index names the rows, columns the leaves.
+    covariance : array_like () or (n,), or a covariance (n, n)
+        Of the noise of the rows.
+    names, row_names : sequence of str, (k,) and (n,), or None
+        Of the leaves and of the rows.
+
+    Returns
+    -------
+    Record
+        Of the tables ``"rows"``, (n,), observed, and ``"leaves"``, (k,), desired. Which are estimable is not looked at.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, a value is no usable number, or a name is repeated.
+    """
+    columns = names_of_columns(S)
+    labels, S = row_labels(S, "S")
+    summing = SummingMatrix(S)
+    size, leaves = summing.matrix.shape
+    called = _names_of("leaves", "column", columns if names is None else names, leaves)
+    labels = _names_of("rows", "row", labels if row_names is None else row_names, size)
+    measured = _nodes_with_noise("rows", size, covariance, "variances", labels, summing=summing)
+    return Record.of(measured, NamedTables(Layout(["leaves"], [(leaves,)], Nodes(leaves, called)), (), ()))
+
+
+def _names_of(what: str, of: str, names: Any, size: int) -> tuple[str, ...] | None:
+    """Names of leaves, or of rows, (size,); None without any."""
+    if names is None:
+        return None
+    called = tuple(map(str, read_names(names, f"names of {what}")))
+    if len(called) != size:
+        raise ValueError(f"names of {what} must be {size}, one for every {of} of S: got {len(called)}")
+    if len(set(called)) < size:
+        twice = next(name for name in called if called.count(name) > 1)
+        raise ValueError(f"two {what} are called {twice!r}: their names are unique")
+    return called
+
+
 def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any) -> Record:
     """A problem of the one table "x", and its noise."""
-    layout = Layout(["x"], [(size,)], Nodes(size, labels))
+    measured = _nodes_with_noise("x", size, covariance, what, labels, **given)
+    record = Record.of(measured, NamedTables(measured.observed, (), ()))
+    refuse_unestimable(record)
+    return record
+
+
+def _nodes_with_noise(
+    name: str, size: int, covariance: Any, what: str, labels: tuple[str, ...] | None, **given: Any
+) -> Measured:
+    """One table of nodes that were measured, and its noise."""
+    layout = Layout([name], [(size,)], Nodes(size, labels))
     refuse_masked(covariance, what)
     if sparse.issparse(covariance) or isinstance(covariance, LinearOperator) or np.ndim(covariance) == 2:
         noise = read_noise(layout, np.full(size, np.nan), covariance)
@@ -307,7 +362,4 @@ def _of_nodes(size: int, covariance: Any, what: str, labels: tuple[str, ...] | N
         raise ValueError(
             f"{what} must be a number or have shape ({size},) or ({size}, {size}): got {np.shape(covariance)}"
         )
-    measured = Measured(observed=layout, noise=noise, **given)
-    record = Record.of(measured, NamedTables(layout, (), ()))
-    refuse_unestimable(record)
-    return record
+    return Measured(observed=layout, noise=noise, **given)

@@ -48,7 +48,8 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 
-gallery_order = ["../examples/tables", "../examples/census", "../examples/forecasts", "../examples/solvers"]
+rooms_of_gallery = ["tables", "census", "forecasts", "networks", "solvers"]
+gallery_order = [f"../examples/{room}" for room in rooms_of_gallery]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import pytest
 from scipy import sparse
 
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, READ, SUM, WRITE, look_at_gaps
+from blue_solvers.least_squares.selected_entries import starts_of_supernodes
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
+from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
@@ -47,6 +50,18 @@ def _lower_triangle(rng: np.random.Generator) -> tuple[Any, ...]:
 def _errors(rng: np.random.Generator) -> tuple[Any, ...]:
     keep, width = rng.integers(1, 9, 2)
     return np.sort(abs(rng.normal(size=(5000, keep)))), np.round(rng.normal(size=(5000, width)), 1)
+
+
+def _factor(rng: np.random.Generator, of_entries: bool) -> tuple[Any, ...]:
+    """A sparse factor with supernodes of one column and of dozens; or places in it."""
+    size = int(rng.integers(2, 90))
+    B = sparse.csr_array(rng.normal(size=(size, size)) * (rng.random((size, size)) < rng.choice([0.02, 0.1])))
+    L, _ = factorise(sparse.csr_array(B @ B.T + sparse.eye_array(size))).triangle()
+    pointers = L.indptr.astype(np.int64)
+    if not of_entries:
+        return pointers, L.indices, L.data, starts_of_supernodes(pointers, L.indices), np.empty(L.nnz)
+    entries, columns = rng.integers(0, L.nnz, 50), np.repeat(np.arange(size), np.diff(pointers))
+    return pointers, L.indices, L.data, columns[entries], L.indices[entries].astype(np.int64), np.empty(50)
 
 
 LATTICES = [Lattice(margins((4, 4), "a", "b")), Lattice(margins((3, 4, 2), "a * b", "c"))]
@@ -296,6 +311,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.components.orthogonal.reflect": (_systems, 1e-10),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
+    "blue_solvers.least_squares.selected_entries.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
+    "blue_solvers.least_squares.selected_entries.read_entries": (partial(_factor, of_entries=True), 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),

@@ -1,16 +1,20 @@
-"""Files to try the command on: noisy measurements of `gallery.berkeley`, and real censuses, rounded and perturbed."""
+"""Files to try things on: noisy measurements of `gallery.berkeley`, real censuses, and real networks."""
 
 from blue_solvers.examples.files import (
     AUCKLAND_2013,
     BERKELEY,
     BERKELEY_SCHEMA,
+    FREE_ENERGIES,
     OTAGO_2018,
     OTAGO_AREAS,
+    POWER_HOUR,
     SYDNEY_2021,
     berkeley,
     write_auckland,
     write_berkeley,
+    write_free_energies,
     write_otago,
+    write_power_hour,
     write_sydney,
 )
 
@@ -18,12 +22,16 @@ __all__ = [
     "AUCKLAND_2013",
     "BERKELEY",
     "BERKELEY_SCHEMA",
+    "FREE_ENERGIES",
     "OTAGO_2018",
     "OTAGO_AREAS",
+    "POWER_HOUR",
     "SYDNEY_2021",
     "berkeley",
     "write_auckland",
     "write_berkeley",
+    "write_free_energies",
     "write_otago",
+    "write_power_hour",
     "write_sydney",
 ]

@@ -15,6 +15,15 @@ package Census2021.DataPack; `write_sydney` makes it from the tables that this h
 Otago and of its districts, one of which lies in two regions; New Zealand's census of 2018, each figure rounded randomly
 to base 3 by itself. `OTAGO_AREAS` says in which district and region every small area lies. Stats NZ, CC BY 4.0, from
 db-censusnz; `write_otago` makes both from the tables that this has.
+
+`FREE_ENERGIES` are 51 relative binding free energies between 34 ligands of p38 with their standard deviations, in
+kcal/mol, computed by the Open Free Energy consortium (IndustryBenchmarks2024, MIT); `write_free_energies` takes them
+from its file of all networks.
+
+`POWER_HOUR` is one hour of the electricity balance of the United States, 2023-06-10 00:00 UTC: 805 series of form
+EIA-930 (U.S. Energy Information Administration, public domain), ``E_REGION_KIND``, of demand D, generation NG, by fuel
+too, interchange TI and flows ID between two regions, in MW, with weights and the consistent values that gridemissions
+(J. de Chalendar, MIT) published; `write_power_hour` takes it from its files of a day.
 """
 
 from __future__ import annotations
@@ -35,6 +44,8 @@ AUCKLAND_2013 = Path(__file__).with_name("auckland_2013.csv")
 SYDNEY_2021 = Path(__file__).with_name("sydney_2021.csv")
 OTAGO_2018 = Path(__file__).with_name("otago_2018.csv")
 OTAGO_AREAS = Path(__file__).with_name("otago_areas.csv")
+FREE_ENERGIES = Path(__file__).with_name("free_energies_p38.csv")
+POWER_HOUR = Path(__file__).with_name("power_hour_2023.csv")
 
 ELECTORATE = "Auckland Central"
 CITY = "Sydney - "
@@ -142,3 +153,24 @@ def write_otago(
     figures = [pl.col(own).cast(pl.Int64).alias(called) for own, called in VEHICLES.items()]
     frame.sort("level", "code").select("level", "code", *figures).write_csv(Path(folder) / OTAGO_2018.name)
     held.write_csv(Path(folder) / OTAGO_AREAS.name)
+
+
+def write_free_energies(networks: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    """Make `FREE_ENERGIES` anew, in `folder`, from a CSV file of all networks."""
+    import polars as pl
+
+    frame = pl.read_csv(Path(networks)).filter(pl.col("system group") == "jacs_set", pl.col("system name") == "p38")
+    columns = {"ligand_A": "from", "ligand_B": "to", "DDG_bind (kcal/mol)": "value", "stdev DDG_bind (kcal/mol)": "sd"}
+    frame.select(list(columns)).rename(columns).write_csv(Path(folder) / FREE_ENERGIES.name)
+
+
+def write_power_hour(day: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    """Make `POWER_HOUR` anew, in `folder`, from the first hour of three CSV files of a day in another."""
+    import polars as pl
+
+    columns = []
+    for name, column in (("rolling", "value"), ("weights", "weight"), ("opt", "published")):
+        hour = pl.read_csv(Path(day) / f"eia930_{name}.csv.gz").drop("period").head(1)
+        columns.append(hour.unpivot(variable_name="series", value_name=column))
+    frame = columns[0].join(columns[1], on="series").join(columns[2], on="series")
+    frame.sort("series").write_csv(Path(folder) / POWER_HOUR.name)

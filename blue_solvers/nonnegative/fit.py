@@ -62,7 +62,7 @@ class NonnegativeFit:
     ----------
     problem : Problem
     method : str
-        ``"ols"``, ``"nnls"``, ``"max"``, ``"sequential"``, ``"reweighted"`` or ``"anchored"``.
+        ``"ols"``, ``"bounded"``, ``"nnls"``, ``"max"``, ``"sequential"``, ``"reweighted"`` or ``"anchored"``.
     detail : ndarray, schema shape, with a trailing axis K for (n, K) measurements
         Fitted counts; with a spine those of every geounit without children, in its order, along the first axis; of a
         summing matrix its leaves, of equations the nodes.

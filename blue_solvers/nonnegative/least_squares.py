@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from numpy.typing import ArrayLike
 
+from blue_solvers.nonnegative.bounded_sums import fitted, read_bounds
+from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.own_objective import missed_exactly, require_own_objective
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 
-def ols(problem: Problem, y: ArrayLike) -> NonnegativeFit:
+def ols(problem: Problem, y: ArrayLike, bounds: Any = None) -> NonnegativeFit:
     """Fit cells of any sign by weighted least squares: the BLUE, the baseline of the non-negative methods.
 
-    Minimises ``sum_i (y_i - (M x)_i)^2 / variance_i`` subject to what is known exactly.
+    Minimises ``sum_i (y_i - (M x)_i)^2 / variance_i`` subject to what is known exactly, and to bounds.
 
     Parameters
     ----------
@@ -22,20 +28,35 @@ def ols(problem: Problem, y: ArrayLike) -> NonnegativeFit:
         With uncorrelated noise.
     y : array_like, (n,) or (n, K)
         Measurements over ``problem.observed``, in counts.
+    bounds : (lower, upper), optional
+        Between which observed cells are to be, single ones and sums, measured or not: each a number, an array (n,) or a
+        mapping of tables; of any sign, ``-inf`` and ``inf`` where there is none.
 
     Returns
     -------
     NonnegativeFit
-        Its sums equal ``blue(problem) @ y``. Where no table determines every cell, the cells are one solution of many.
+        Without bounds its sums equal ``blue(problem) @ y``. Where no table determines every cell, the cells are one
+        solution of many.
 
     Raises
     ------
     ValueError
-        If `y` does not fit the problem, or the noise is correlated.
+        If `y` or bounds do not fit the problem, the noise is correlated, or an exact value is outside of its bounds.
     NotConvergedError
-        If values known exactly contradict one another.
+        If values known exactly and bounds contradict one another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from constraint_builders import Problem, Schema
+    >>> problem = Problem(Schema({"age": 3}), {"total": 1.0, "age": 1.0})
+    >>> y = problem.vector({"total": 4.0, "age": [5.0, -1.0, -3.0]})
+    >>> ols(problem, y, bounds=(-2.0, {"total": 3.0, "age": [np.inf, np.inf, 0.0]})).observed
+    array([ 3. ,  5.5, -0.5, -2. ])
     """
-    return fit_columns(problem, y, "ols", _ols)
+    if bounds is None:
+        return fit_columns(problem, y, "ols", _ols)
+    return fit_columns(problem, y, "bounded", partial(_bounded, bounds=read_bounds(problem.observed, bounds)))
 
 
 def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
@@ -79,6 +100,14 @@ def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
 def _ols(model: FittingModel, y: Float) -> CellFit:
     """The fit of one vector, (n,), with any sign."""
     return _least_squares(model, y, signed=True)
+
+
+def _bounded(model: FittingModel, y: Float, bounds: Ranges) -> CellFit:
+    """The fit of one vector, (n,), within bounds on observed cells."""
+    cells, found = fitted(model, y, bounds)
+    require_own_objective(model, y, cells, found.objective, model.problem.variances, found.margin_residual)
+    missed = missed_exactly(model, y, cells)
+    return CellFit(cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
 
 
 def _nnls(model: FittingModel, y: Float) -> CellFit:

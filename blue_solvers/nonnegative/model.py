@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,7 @@ from constraint_builders.description.layout import Name
 ROUNDING = 1e-9  # of the largest exact value, and of 1
 FEW_ROWS = 700  # up to which systems are dense: a reweighted fit of 587 rows takes 2.2 times as long by tables
 DETERMINED = 1e-6  # by which a combination of rows may miss the sum of all cells
-
-_models: WeakKeyDictionary[Problem, FittingModel] = WeakKeyDictionary()
+KEPT_AS = "fitting_model"  # among what a problem has worked out
 
 
 class FittingModel:
@@ -76,9 +74,10 @@ class FittingModel:
                 "a non-negative fit needs uncorrelated noise: this problem has a covariance. Give variances, or use "
                 "blue()"
             )
-        if problem not in _models:
-            _models[problem] = cls(problem)
-        return _models[problem]
+        kept: dict[str, FittingModel] = vars(problem)  # nowhere else: a model holds its problem, which would never end
+        if KEPT_AS not in kept:
+            kept[KEPT_AS] = cls(problem)
+        return kept[KEPT_AS]
 
     def _find_cell_rows(self) -> tuple[NDArray[np.intp], Float]:
         alone = np.flatnonzero((np.diff(self.M.indptr) == 1) & self.measured)

@@ -232,7 +232,7 @@ def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
 def factored(p: QuadraticProgram, state: State, added: Float) -> Float:
     """The Newton direction, (rows,), by a sparse factorisation, for rows that nest as those of a tree do."""
     try:
-        return factorise(_gram(p, state) + sparse.diags_array(added)).solve(state.residual)
+        return factorise(p.grams.of_diagonals(np.where(state.free, 1 / p.weight, 0.0), added)).solve(state.residual)
     except UnsupportedProblemError as indefinite:
         raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite") from indefinite
 

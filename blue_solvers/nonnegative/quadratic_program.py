@@ -11,13 +11,57 @@ from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.nonnegative.tables import TabularRows
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 
 DENSE_ENTRIES = 1e5
 
 
 class NotConvergedError(ConvergenceError):
     """A fit did not reach its accuracy; the message names the residual and what to do."""
+
+
+@dataclass(frozen=True)
+class Grams:
+    """M diag(inverse) M' + diag(added) for changing diagonals, whose pattern is found once.
+
+    Of some hundreds of rows sparse products would take longer than all else of a Newton step.
+
+    Attributes
+    ----------
+    pairs : csr_array, (entries, d)
+        Products of two entries of a column of M, in rows the entries of the matrix.
+    indices, pointers : ndarray of int
+        Of the matrix, by columns.
+    diagonal : ndarray of int, (m,)
+        Where its diagonal is among the entries.
+    """
+
+    pairs: sparse.csr_array
+    indices: Integers
+    pointers: Integers
+    diagonal: Integers
+
+    @classmethod
+    def of(cls, M: sparse.csc_array) -> Grams:
+        """Of M, (m, d), by columns with sorted rows."""
+        rows, counts = M.shape[0], np.diff(M.indptr).astype(np.int64)
+        columns = np.repeat(np.arange(M.shape[1]), counts)
+        first = np.repeat(np.arange(M.nnz), counts[columns])
+        starts = np.repeat(M.indptr[:-1].astype(np.int64), counts**2)
+        within = np.arange(first.size) - np.repeat(np.cumsum(counts**2) - counts**2, counts**2)
+        second = starts + within % np.maximum(counts[columns[first]], 1)
+        keys = np.concatenate([M.indices[first] * np.int64(rows) + M.indices[second], np.arange(rows) * (rows + 1)])
+        found, place = np.unique(keys, return_inverse=True)
+        entries = M.data[first] * M.data[second], (place[: first.size], columns[first])
+        pairs = sparse.csr_array(entries, shape=(found.size, M.shape[1]))
+        pointers = np.searchsorted(found, np.arange(rows + 1) * rows)
+        return cls(pairs, (found % rows).astype(np.int32), pointers.astype(np.int32), place[first.size :])
+
+    def of_diagonals(self, inverse: Float, added: Float) -> sparse.csc_matrix:
+        """The matrix, (m, m), for diagonals (d,) and (m,)."""
+        data = self.pairs @ inverse
+        data[self.diagonal] += added
+        return sparse.csc_matrix((data, self.indices, self.pointers), shape=(added.size, added.size))
 
 
 @dataclass(frozen=True)
@@ -82,6 +126,11 @@ class QuadraticProgram:
         if isinstance(self.products, np.ndarray):
             return self.products**2
         return self.products if (self.M.data == 1).all() else self.M.power(2)
+
+    @cached_property
+    def grams(self) -> Grams:
+        """What makes M diag(inverse) M' for changing diagonals."""
+        return Grams.of(self.M)
 
     @cached_property
     def sizes(self) -> Any:

@@ -78,10 +78,10 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead)
 
 
-def norm_of_inverse(solve: Solve, size: int) -> float:
+def norm_of_inverse(solve: Solve, size: int, steps: int = POWER_STEPS) -> float:
     """About the largest eigenvalue of the inverse of N, (size, size), by a few steps of the power method."""
     z = np.random.default_rng(0).standard_normal((size, 1))
-    for _ in range(POWER_STEPS):
+    for _ in range(steps):
         z = solve(z / np.linalg.norm(z))
     return float(np.linalg.norm(z))
 
@@ -119,7 +119,9 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
 
     def triangle() -> Triangle:
         with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'
-            return factor.L().sorted_indices(), factor.P().astype(np.int64)
+            L = factor.L()
+        L.sort_indices()  # in place: of a large factor a copy takes as long as its selected inverse
+        return L, factor.P().astype(np.int64)
 
     return Factor(factor.solve_A, label, triangle)
 
@@ -209,8 +211,7 @@ def _by_scipy(matrix: sparse.csc_matrix) -> Factor:
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:
         raise UnsupportedProblemError(INDEFINITE) from None
-    label = f"SuperLU, scipy {version_of('scipy')}"
-    return Factor(factors.solve, label, lambda: _triangle_of_superlu(matrix, factors))
+    return Factor(factors.solve, f"SuperLU, scipy {version_of('scipy')}", lambda: _triangle_of_superlu(matrix, factors))
 
 
 def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangle:

@@ -186,8 +186,7 @@ def inverse_on_pattern(matrix: sparse.csr_array) -> sparse.csc_array:
     """
     pattern = sparse.csc_array(matrix, dtype=np.float64)
     pattern.sum_duplicates()
-    columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
-    entries = SelectedInverse(factorise(pattern, INSTEAD)).at(pattern.indices, columns)
+    entries = SelectedInverse(factorise(pattern, INSTEAD)).at(pattern.indices, pattern.tocoo().col)
     return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 

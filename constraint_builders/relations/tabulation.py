@@ -302,7 +302,8 @@ class Tabulation:
     @cached_property
     def _by_matrix(self) -> bool:
         """Whether some desired table may not be summed from one observed table."""
-        return self._measured.is_placed or len(self._sources) < len(self._wanted.tables)
+        needs_several = len(self._sources) < len(self._wanted.tables)
+        return self._measured.is_placed or needs_several or not (self._same or self._measured.is_tabular)
 
     @cached_property
     def _matrix(self) -> sparse.csr_array:

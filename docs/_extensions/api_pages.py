@@ -16,6 +16,7 @@ MODULES = [
     "constraint_builders",
     "noise_mechanisms",
     "constraint_builders.gallery",
+    "blue_solvers.least_squares",
     "blue_solvers.plots",
     "blue_solvers.pictures",
     "blue_solvers.streaming.cluster",

@@ -1,0 +1,165 @@
+"""Least squares for leaves: beside one factorisation, and within bounds beside general solvers.
+
+    python -m bench networks            all, a grid of a million leaves among them: a minute and some 4 GB
+    python -m bench networks --quick    small ones
+
+1. Grids of differences and power flows: CPU seconds of one sparse factorisation of the normal equations, of the leaves,
+   of all exact standard errors, both together as multiples of the factorisation; and how far scipy's lsqr leaves
+   variances from the exact ones, where dense algebra has these.
+2. What each of 10,000 further differences would tell of one leaf.
+3. The hour of the grid that ships, within its bounds: CPU seconds, and how far answers are from the published one, by
+   ours, by clarabel, and by cvxpy where it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import lsqr
+
+from bench.measuring import is_quick, print_table, timed
+from blue_solvers import Problem
+from blue_solvers.examples import POWER_HOUR
+from blue_solvers.least_squares import least_squares, worth_measuring
+from blue_solvers.nonnegative import ols
+from blue_solvers.normal_equations.factorisation import factorise
+
+DENSE = 4_000  # leaves up to which variances are compared
+CANDIDATES, ROUNDS = 10_000, 3
+Design = tuple[str, sparse.csr_array, NDArray]
+
+
+def main(argv: list[str]) -> None:
+    """Print the three."""
+    quick = is_quick(argv, "networks", __doc__, "small ones")
+    head = ["design", "rows", "leaves", "one factorisation", "leaves", "standard errors", "together", "lsqr is off by"]
+    print_table(head, [beside_a_factorisation(*own) for own in designs(quick)])
+    name, S, variances = next(designs(True))
+    found = least_squares(S, np.zeros(S.shape[0]), variances)
+    further = differences(np.random.default_rng(2).integers(0, S.shape[1], (CANDIDATES, 2)), S.shape[1])
+    target = np.eye(1, S.shape[1], S.shape[1] // 2)[0]
+    _, seconds = timed(lambda: worth_measuring(found, target, further, 1.0))
+    print_table(["design", "candidates", "CPU s"], [[name, f"{CANDIDATES:,}", f"{seconds:.2f}"]])
+    print_table(["by", "CPU ms", "megawatts from the published answer"], list(hour()))
+
+
+def differences(pairs: NDArray, nodes: int) -> sparse.csr_array:
+    """A row for every pair, (pairs, nodes)."""
+    entries = np.tile([1.0, -1.0], len(pairs)), (np.repeat(np.arange(len(pairs)), 2), pairs.ravel())
+    return sparse.csr_array(entries, shape=(len(pairs), nodes))
+
+
+def designs(quick: bool) -> Iterator[Design]:
+    """Their names, rows by leaves, and variances."""
+    rng = np.random.default_rng(1)
+    for side in (60, 300) if quick else (60, 300, 1_000):
+        number = np.arange(side * side).reshape(side, side)
+        pairs = [
+            np.stack([a.ravel(), b.ravel()], axis=1)
+            for a, b in ((number[:, 1:], number[:, :-1]), (number[1:], number[:-1]))
+        ]
+        S = sparse.vstack([differences(np.concatenate(pairs), side * side), np.eye(1, side * side)], format="csr")
+        yield f"grid, {side} x {side}", sparse.csr_array(S), rng.uniform(0.5, 2, S.shape[0])
+    for nodes in (2_000,) if quick else (2_000, 50_000):
+        above = np.maximum(np.arange(1, nodes) - rng.integers(1, 30, nodes - 1), 0)
+        near = rng.integers(0, nodes - 40, nodes // 2)
+        pairs = np.concatenate(
+            [np.stack([np.arange(1, nodes), above], 1), np.stack([near, near + rng.integers(1, 40, near.size)], 1)]
+        )
+        flows = sparse.csr_array(sparse.diags_array(rng.uniform(1, 50, len(pairs))) @ differences(pairs, nodes))
+        S = sparse.vstack([flows, differences(pairs, nodes).T @ flows, np.eye(1, nodes)], format="csr")
+        yield f"power flows, {nodes:,} nodes", sparse.csr_array(S), rng.uniform(0.5, 2, S.shape[0])
+
+
+def beside_a_factorisation(name: str, S: sparse.csr_array, variances: NDArray) -> list[str]:
+    """A row of the first table."""
+    y = np.random.default_rng(0).standard_normal(S.shape[0])
+    least_squares(S, y, variances, certify=False).std_errors  # noqa: B018  what is compiled, is
+    normal = sparse.csr_array(S.T @ sparse.diags_array(1 / variances) @ S)
+    times = []
+    for _ in range(ROUNDS):
+        _, once = timed(lambda: factorise(normal))
+        found, leaves = timed(lambda: least_squares(S, y, variances, certify=False))
+        times.append((once, leaves, timed(lambda found=found: found.std_errors)[1]))
+    once, leaves, errors = np.min(times, axis=0)
+    off = "-"
+    if S.shape[1] <= DENSE:
+        scaled = sparse.diags_array(1 / np.sqrt(variances)) @ S
+        theirs = lsqr(scaled, y / np.sqrt(variances), calc_var=True)[9]
+        off = f"{np.max(abs(theirs / found.variances - 1)):.0%}"
+    figures = [f"{own:.3g}" for own in (once, leaves, errors, (leaves + errors) / once)]
+    return [name, f"{S.shape[0]:,}", f"{S.shape[1]:,}", *figures, off]
+
+
+def hour() -> Iterator[list[str]]:
+    """Rows of the third table."""
+    data = pl.read_csv(POWER_HOUR)
+    names, published = data["series"].to_list(), data["published"].to_numpy()
+    y, weights = data["value"].to_numpy(), data["weight"].to_numpy()
+    A, lower = balances(names)
+    ways: dict[str, Callable[[], NDArray]] = {
+        "ours, proved": lambda: ols(Problem.from_matrix(A, 1 / weights), y, bounds=(lower, np.inf)).observed
+    }
+    for name, make in (("clarabel", by_clarabel), ("cvxpy", by_cvxpy)):
+        try:
+            ways[name] = make(A, weights, y, lower)
+        except ImportError:
+            continue
+    for name, work in ways.items():
+        work()
+        x, seconds = min((timed(work) for _ in range(10)), key=lambda own: own[1])
+        yield [name, f"{1e3 * seconds:.2g}", f"{abs(x - published).max():.1g}"]
+
+
+def balances(names: list[str]) -> tuple[sparse.csr_array, NDArray]:
+    """What must hold between series, (balances, n), and lower bounds, (n,)."""
+    place = {name: number for number, name in enumerate(names)}
+    region, kind = zip(*(name[2:].rsplit("_", 1) for name in names), strict=True)
+    rows: list[dict[int, float]] = []
+    for own in sorted({one for one, of in zip(region, kind, strict=True) if of == "D"}):
+        demand, made, sent = (place[f"E_{own}_{of}"] for of in ("D", "NG", "TI"))
+        flows = [i for i, one in enumerate(region) if one.startswith(f"{own}-")]
+        fuels = [i for i, one in enumerate(region) if one == own and kind[i] not in ("D", "NG", "TI")]
+        rows += [{demand: 1, sent: 1, made: -1}, {sent: 1, **dict.fromkeys(flows, -1.0)}]
+        rows.append({made: 1, **dict.fromkeys(fuels, -1.0)})
+    for i, one in enumerate(region):
+        there, _, back = one.partition("-")
+        if back and there < back:
+            rows.append({i: 1, place[f"E_{back}-{there}_ID"]: 1})
+    values, columns = (np.concatenate([list(own(row)) for row in rows]) for own in (dict.values, dict.keys))
+    number = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    A = sparse.csr_array((values.astype(float), (number, columns)), shape=(len(rows), len(names)))
+    return A, np.where(np.isin(kind, ["TI", "ID"]), -np.inf, 1.0)
+
+
+def by_clarabel(A: sparse.csr_array, weights: NDArray, y: NDArray, lower: NDArray) -> Callable[[], NDArray]:
+    """A quadratic program, to the tolerances that it comes with."""
+    import clarabel
+
+    settings: Any = clarabel.DefaultSettings()
+    settings.verbose = False
+    held = np.flatnonzero(np.isfinite(lower))
+    rows = sparse.csc_matrix(sparse.vstack([A, -sparse.eye_array(y.size, format="csr")[held]]))
+    ends, P = np.concatenate([np.zeros(A.shape[0]), -lower[held]]), sparse.csc_matrix(sparse.diags_array(weights))
+    cones = [clarabel.ZeroConeT(A.shape[0]), clarabel.NonnegativeConeT(held.size)]
+    return lambda: np.array(clarabel.DefaultSolver(P, -weights * y, rows, ends, cones, settings).solve().x)
+
+
+def by_cvxpy(A: sparse.csr_array, weights: NDArray, y: NDArray, lower: NDArray) -> Callable[[], NDArray]:
+    """The same as a model of vectors."""
+    import cvxpy
+
+    held = np.flatnonzero(np.isfinite(lower))
+
+    def work() -> NDArray:
+        x = cvxpy.Variable(y.size)
+        objective = cvxpy.sum_squares(cvxpy.multiply(np.sqrt(weights), x - y))
+        cvxpy.Problem(cvxpy.Minimize(objective), [A @ x == 0, x[held] >= lower[held]]).solve(solver="CLARABEL")
+        return x.value
+
+    return work

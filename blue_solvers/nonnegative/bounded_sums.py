@@ -1,0 +1,203 @@
+"""Bounds of any sign on any cells and sums: the same program as of counts that are not negative.
+
+A bound on a cell is one of the program. A sum s = m'x with bounds becomes a cell of its own, which an exact row ties to
+its parts, and takes along what measured it. Where cells have units of their own, as in any weighted sums, rows are in
+standard deviations and cells in units of what they change these by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.nonnegative.cell_bounds import Ranges
+from blue_solvers.nonnegative.duality_gap import Certified
+from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
+from blue_solvers.nonnegative.solving import solve
+from constraint_builders import Problem
+from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.description.layout import Layout
+
+MEETS = 1e-9  # relative: by which rounding may put an exact value outside of its bounds
+
+
+def read_bounds(layout: Layout, bounds: Any) -> Ranges:
+    """Bounds on all cells of a layout, (n,) each, infinite where there are none.
+
+    Parameters
+    ----------
+    layout : Layout
+    bounds : (lower, upper)
+        Each a number, an array (n,), by its labels where it has some, or a mapping of all tables by name.
+
+    Raises
+    ------
+    ValueError
+        If they are no pair, a shape does not fit, one is NaN, or a lower one exceeds its upper one.
+    """
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise ValueError("bounds are a pair (lower, upper), -inf and inf where there are none")
+    lower, upper = (_over(layout, own, f"{word} bounds") for own, word in zip(bounds, ("lower", "upper"), strict=True))
+    for own, word, wrong in ((lower, "lower", np.inf), (upper, "upper", -np.inf)):
+        strange = np.flatnonzero(np.isnan(own) | (own == wrong))
+        if strange.size:
+            where = layout.describe(int(strange[0]))
+            raise ValueError(f"the {word} bound of {where} is {own[strange[0]]}: give a number, or {-wrong} for none")
+    crossed = np.flatnonzero(lower > upper)
+    if crossed.size:
+        cell = int(crossed[0])
+        raise ValueError(
+            f"{layout.describe(cell)} is to be {lower[cell]:.6g} at least and {upper[cell]:.6g} at most: give a lower "
+            "bound below the upper one"
+        )
+    return Ranges(lower, upper)
+
+
+def _over(layout: Layout, values: Any, what: str) -> Float:
+    if isinstance(values, dict) and set(values) <= set(layout.names):
+        return layout.vector(values)
+    given = layout.flat(values, what)
+    if given.shape not in ((), (layout.size,)):
+        raise ValueError(f"{what} must be a number or have shape ({layout.size},): got {given.shape}")
+    return np.array(np.broadcast_to(given, (layout.size,)))
+
+
+def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certified]:
+    """The least squares of measurements, (n,), within bounds on observed cells, (n,), and its certificate.
+
+    Raises
+    ------
+    ValueError
+        If an exact value is outside of its bounds.
+    NotConvergedError
+        If no cells meet all of them, or none are proved to be near the optimum.
+    """
+    refuse_exact_outside(model.problem, y, bounds)
+    p = _with_bounds(model, y, bounds)
+    if model.problem.is_tabular:
+        found = solve(p)
+        return found.cells[: model.possible.size], found
+    cells, found = solved_in_own_units(p)
+    return cells[: model.possible.size], found
+
+
+def _with_bounds(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
+    """The model's program with bounds on observed cells, (n,) each."""
+    p, problem = model.program(y, signed=True), model.problem
+    limited = (np.isfinite(bounds.low) | np.isfinite(bounds.high)) & ~problem.exact & (np.diff(model.M.indptr) > 0)
+    sums = np.flatnonzero(limited & model.measured & (np.diff(model.M.indptr) > 1))
+    row_of = np.full(problem.observed.size, -1)
+    row_of[model.sum_rows] = np.arange(model.sum_rows.size)
+    rows, weight = np.flatnonzero(limited), np.zeros(problem.observed.size)
+    weight[sums] = 1 / problem.variances[sums]
+    less = without_rows(p, row_of[sums]) if sums.size else p
+    return with_bounds_on(less, model.M[rows], Ranges(bounds.low[rows], bounds.high[rows]), y[rows], weight[rows])
+
+
+def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
+    """The same program without some of its rows, (k,)."""
+    kept = np.setdiff1d(np.arange(p.answer.size), rows)
+    own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
+    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, **own)
+
+
+def with_bounds_on(
+    p: QuadraticProgram, rows: sparse.csr_array, bounds: Ranges, target: Float, weight: Float
+) -> QuadraticProgram:
+    """The same program with bounds on combinations of cells.
+
+    Parameters
+    ----------
+    p : QuadraticProgram
+    rows : csr_array, (k, d)
+        None of them empty.
+    bounds : Ranges
+        Of each, (k,).
+    target, weight : ndarray, (k,)
+        What measured each that has several cells, and its precision; 0 of what nothing did.
+
+    Raises
+    ------
+    NotConvergedError
+        If bounds on one cell leave it nothing.
+    """
+    counts = np.diff(rows.indptr)
+    alone, sums = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+    weights, cells = rows.data[rows.indptr[alone]], rows.indices[rows.indptr[alone]]
+    ends = np.sort([bounds.low[alone] / weights, bounds.high[alone] / weights], axis=0)
+    lower, upper = p.lower.copy(), p.upper.copy()
+    held = lower == upper  # known exactly, and found within its bounds
+    np.maximum.at(lower, cells, ends[0])
+    np.minimum.at(upper, cells, ends[1])
+    lower[held], upper[held] = p.lower[held], p.upper[held]
+    crossed = lower > upper
+    if (lower - upper > MEETS * np.maximum(abs(lower), abs(upper)))[crossed].any():
+        raise NotConvergedError("no cells meet all bounds: those on one cell, in several rows, contradict one another")
+    lower[crossed] = upper[crossed] = (lower[crossed] + upper[crossed]) / 2
+    if not sums.size:
+        return replace(p, lower=lower, upper=upper)
+    low, high = bounds.low[sums], bounds.high[sums]
+    tied = sparse.hstack([rows[sums], -sparse.eye_array(sums.size)])
+    return QuadraticProgram(
+        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.answer.size, sums.size))]), tied])),
+        target=np.append(p.target, np.where(weight[sums] > 0, target[sums], np.clip(0.0, low, high))),
+        weight=np.append(p.weight, weight[sums]),
+        lower=np.append(lower, low),
+        upper=np.append(upper, high),
+        answer=np.append(p.answer, np.zeros(sums.size)),
+        variance=np.append(p.variance, np.zeros(sums.size)),
+        radius=np.append(p.radius, np.full(sums.size, np.inf)),
+    )
+
+
+def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
+    """The cells, (d,), of a program whose cells and rows may be in any units, and what is proved of them.
+
+    Raises
+    ------
+    NotConvergedError
+        As `solving.solve`.
+    """
+    scaled, units = _standardised(p)
+    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
+        found = solve(scaled)
+    return np.clip(found.cells * units, p.lower, p.upper), found
+
+
+def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
+    """The same program in units of rows' noise and of what cells change, and the unit of every cell, (d,)."""
+    noisy = p.variance > 0
+    curvature = p.curvature
+    units = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
+    entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
+    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
+    rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
+    scaled = replace(
+        p,
+        M=sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape),
+        target=p.target / units,
+        weight=p.weight * units**2,
+        lower=p.lower / units,
+        upper=p.upper / units,
+        answer=p.answer * rows,
+        variance=noisy.astype(float),
+        radius=p.radius * rows,
+        tables=None,
+    )
+    return scaled, units
+
+
+def refuse_exact_outside(problem: Problem, y: Float, bounds: Ranges) -> None:
+    """Refuse exact values of y, (n,), that are outside of their bounds."""
+    room = MEETS * np.maximum(1.0, abs(y))
+    outside: Flags = problem.exact & ((y < bounds.low - room) | (y > bounds.high + room))
+    if outside.any():
+        cell = int(outside.argmax())
+        raise ValueError(
+            f"{problem.observed.describe(cell)} is known exactly as {y[cell]:.6g}, outside of its bounds "
+            f"{bounds.low[cell]:.6g} and {bounds.high[cell]:.6g}: correct either"
+        )

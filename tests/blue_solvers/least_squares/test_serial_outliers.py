@@ -1,0 +1,96 @@
+"""Outliers taken out one by one are those of solving anew after each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from blue_solvers import Problem, Schema, estimate
+from blue_solvers.least_squares import eliminate_outliers, least_squares
+from tests.helpers.designs import anchors, dense, graph, grid_of_differences, measured
+from tests.helpers.effort import lengths
+
+
+def one_by_one(S: Any, y: np.ndarray, variances: np.ndarray, level: float) -> list[tuple[int, float, float]]:
+    """Place, residual and probability of each, every estimate made anew."""
+    variances, found = variances.copy(), list[tuple[int, float, float]]()
+    while True:
+        values = np.where(np.isinf(variances), np.nan, y)
+        fit = least_squares(S, values, variances, certify=False).goodness_of_fit()
+        if not fit.checked:
+            return found
+        worst = fit.outliers(1)[0]
+        if worst.probability >= level:
+            return found
+        found.append((fit.furthest(1)[0], worst.residual, worst.probability))
+        variances[found[-1][0]] = np.inf
+
+
+@pytest.mark.parametrize("kind", [dense, graph], ids=lambda kind: kind.__name__)
+@lengths("designs", 15, 150)
+def test_steps_are_those_of_solving_anew(kind: Any, designs: int) -> None:
+    taken = 0
+    for seed in range(designs):
+        rng = np.random.default_rng([seed, 5])
+        S, variances = kind(rng)
+        y = measured(rng, S, variances)
+        wrong = rng.choice(y.size, min(3, y.size), replace=False)
+        y[wrong] += rng.choice([-1, 1], wrong.size) * rng.uniform(5, 20, wrong.size) * np.sqrt(variances[wrong])
+        found, expected = eliminate_outliers(least_squares(S, y, variances)), one_by_one(S, y, variances, 0.01)
+        told = [not others for others in found.not_told_apart]
+        certain = told.index(False) if False in told else len(told)  # after a tie either way is right
+        assert list(found.positions[:certain]) == [place for place, _, _ in expected[:certain]]
+        for own, (_, residual, probability) in zip(found.outliers[:certain], expected, strict=False):
+            np.testing.assert_allclose([own.residual, own.probability], [residual, probability], rtol=1e-6)
+        if certain == len(told):
+            assert len(expected) == certain
+            taken += certain
+        assert np.isinf(found.problem.variances[list(found.positions)]).all()
+    assert taken > designs // 10
+
+
+def test_planted_errors_are_found_and_named() -> None:
+    S = sparse.csr_array(sparse.vstack([grid_of_differences(12, 12), anchors(np.array([0]), 144)]))
+    rng = np.random.default_rng(2)
+    truth = rng.normal(0, 10, 144)
+    y = S @ truth + rng.standard_normal(S.shape[0])
+    planted = [30, 100, 170]
+    y[planted] += [12, -15, 13]
+    found = eliminate_outliers(least_squares(S, y, 1.0), level=0.01)
+    assert sorted(found.positions) == planted
+    np.testing.assert_allclose([own.expected for own in found.outliers], (S @ truth)[list(found.positions)], atol=4)
+    assert found.estimate.goodness_of_fit().p_value > 0.001
+    assert "table 'rows', cell (node=100) is" in str(found)
+    assert str(eliminate_outliers(found.estimate)) == "no outliers"
+
+
+def test_of_tables_and_their_published_values() -> None:
+    schema = Schema({"sex": ["f", "m"], "age": 4})
+    problem = Problem(schema, {"total": 1.0, "sex": 1.0, "age": 1.0, "detailed": 1.0})
+    truth = np.array([[30.0, 20, 10, 5], [28, 22, 12, 3]])
+    tables = {"total": truth.sum(), "sex": truth.sum(axis=1), "age": truth.sum(axis=0) + np.array([0, 40, 0, 0])}
+    y = problem.vector({**tables, "detailed": truth})
+    found = eliminate_outliers(problem, y, level=0.001)
+    assert [(own.table, own.cell) for own in found.outliers] == [("age", (1,))]
+    np.testing.assert_allclose(
+        found.estimate.values, problem.vector({**tables, "age": truth.sum(0), "detailed": truth})
+    )
+    np.testing.assert_allclose(estimate(found.problem, y).values, found.estimate.values)
+    assert found.outliers[0].expected == pytest.approx(42)
+
+
+def test_measurements_that_nothing_tells_apart_are_said_to_be() -> None:
+    found = eliminate_outliers(least_squares([[1.0], [1.0]], [0.0, 10.0], [1.0, 1.0]))
+    assert found.not_told_apart == ((1,),)
+    assert "or one of 1 others that nothing tells from it" in str(found)
+
+
+def test_what_is_not_judged_one_by_one_is_refused() -> None:
+    root = np.random.default_rng(0).standard_normal((3, 3))
+    with pytest.raises(ValueError, match="outliers are not taken out one by one where noise is correlated"):
+        eliminate_outliers(least_squares(np.ones((3, 1)), np.ones(3), root @ root.T + np.eye(3)))
+    with pytest.raises(ValueError, match=r"level is 1\.5: give a number between 0 and 1"):
+        eliminate_outliers(least_squares(np.ones((3, 1)), np.ones(3), 1.0), level=1.5)

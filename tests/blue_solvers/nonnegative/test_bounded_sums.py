@@ -1,0 +1,103 @@
+"""Bounds of any sign on observed cells and sums of tables, of a geography and of equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import LinearConstraint, minimize
+
+from blue_solvers import Problem, Schema, Spine
+from blue_solvers.nonnegative import NotConvergedError, nnls, ols
+
+SCHEMA = Schema({"sex": 2, "age": 4})
+
+
+def problems() -> dict[str, Problem]:
+    rng = np.random.default_rng(0)
+    spine = Spine([-1, 0, 0], geolevel=["State", "County", "County"])
+    A = np.array([[1, -1, -1, 0, 0], [0, 0, 1, -1, -1.0]])
+    return {
+        "tables": Problem(SCHEMA, {"total": 2.0, "age": 1.0, "detailed": rng.uniform(1, 3, (2, 4))}),
+        "no detail": Problem(SCHEMA, {"total": 2.0, "age": 1.0, "sex": 0.5}),
+        "not measured": Problem(SCHEMA, {"total": np.inf, "sex": [1.0, np.inf], "detailed": 2.0}),
+        "geography": Problem(SCHEMA, {"State": {"sex": 1.0}, "County": {"detailed": 2.0}}, spine=spine),
+        "equations": Problem.from_matrix(A, rng.uniform(1, 2, 5)),
+        "exact": Problem(SCHEMA, {"total": 0.0, "age": 1.0, "detailed": 1.0}),
+    }
+
+
+def measurements(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    y = rng.normal(0, 4, problem.observed.size)
+    return np.where(problem.unmeasured, np.nan, y)
+
+
+def matrix_of(problem: Problem) -> np.ndarray:
+    """From what is free to the observed cells, (n, d)."""
+    if problem.is_tabular:
+        return problem.marginal_matrix().toarray()
+    return np.linalg.svd(problem.constraint_matrix().toarray())[2][problem.rank :].T
+
+
+@pytest.mark.parametrize("name", problems())
+@pytest.mark.parametrize("seed", range(3))
+def test_no_sums_within_bounds_fit_better(name: str, seed: int) -> None:
+    problem, rng = problems()[name], np.random.default_rng(seed)
+    y, M = measurements(problem, rng), matrix_of(problem)
+    inside = M @ rng.normal(0, 1, M.shape[1])
+    if problem.exact.any():
+        inside = M @ np.linalg.lstsq(M[problem.exact], y[problem.exact], rcond=None)[0]
+    lower, upper = inside - rng.exponential(1, inside.size), inside + rng.exponential(1, inside.size)
+    lower[rng.random(inside.size) < 0.4], upper[rng.random(inside.size) < 0.4] = -np.inf, np.inf
+    found = ols(problem, y, (lower, upper))
+    x = found.observed
+    assert ((x >= lower - 1e-7) & (x <= upper + 1e-7)).all()
+    assert found.error_bound < 1e-3
+    noisy = ~problem.exact & ~problem.unmeasured
+    W = np.where(noisy, 1 / np.where(noisy, problem.variances, 1), 0)
+
+    def objective(cells: np.ndarray) -> tuple[float, np.ndarray]:
+        left = np.where(noisy, M @ cells - np.nan_to_num(y), 0)
+        return float(left @ (W * left)) / 2, M.T @ (W * left)
+
+    limited = np.isfinite(lower) | np.isfinite(upper)
+    limits = [LinearConstraint(M[limited], lower[limited], upper[limited])]
+    if problem.exact.any():
+        limits.append(LinearConstraint(M[problem.exact], y[problem.exact], y[problem.exact]))
+    start = np.linalg.lstsq(M, inside, rcond=None)[0]
+    options = {"maxiter": 2000, "ftol": 1e-15}
+    best = minimize(objective, start, jac=True, method="SLSQP", constraints=limits, options=options)
+    np.testing.assert_allclose(found.objective, best.fun, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(x[noisy], (M @ best.x)[noisy], atol=2e-3)
+
+
+def test_counts_that_are_not_negative_are_a_case_of_it() -> None:
+    problem = problems()["tables"]
+    y = measurements(problem, np.random.default_rng(3))
+    np.testing.assert_allclose(ols(problem, y, (0.0, np.inf)).observed, nnls(problem, y).observed, atol=1e-7)
+    np.testing.assert_allclose(ols(problem, -y, (-np.inf, 0.0)).observed, -nnls(problem, y).observed, atol=1e-7)
+    assert ols(problem, y, (0.0, np.inf)).method == "bounded"
+
+
+def test_bounds_are_laid_out_by_table_and_column() -> None:
+    problem = problems()["tables"]
+    y = measurements(problem, np.random.default_rng(4))
+    lower = {"detailed": np.full((2, 4), -1.0), "age": np.zeros(4), "total": 7.0}
+    flat = ols(problem, y, (problem.observed.vector(lower), np.inf))
+    np.testing.assert_array_equal(ols(problem, y, (lower, np.inf)).observed, flat.observed)
+    assert flat.observed[0] == pytest.approx(7.0)
+    columns = ols(problem, np.stack([y, y + 1], axis=1), (lower, np.inf))
+    np.testing.assert_allclose(columns.observed[:, 0], flat.observed, atol=1e-9)
+
+
+def test_what_cannot_hold_is_refused() -> None:
+    problem = problems()["exact"]
+    y = problem.vector({"total": 5.0, "age": np.ones(4), "detailed": np.ones((2, 4))})
+    with pytest.raises(ValueError, match="table 'total' is known exactly as 5, outside of its bounds 6 and inf"):
+        ols(problem, y, ({"total": 6.0, "age": np.zeros(4), "detailed": np.zeros((2, 4))}, np.inf))
+    with pytest.raises(NotConvergedError, match=r"no cells meet|leaves a cell between"):
+        ols(problem, y, (2.0, np.inf))
+    crossed: Any = ({"total": 0.0, "age": np.ones(4), "detailed": 0 * np.ones((2, 4))}, 0.5)
+    with pytest.raises(ValueError, match=r"is known exactly as 5|to be 1 at least and 0\.5 at most"):
+        ols(problem, y, crossed)
