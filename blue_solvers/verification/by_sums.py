@@ -210,5 +210,6 @@ def sum_up_part(
     tree = LevelledTree(parent, level_of - first, levels[first:])
     for placed in level_tables:
         placed.level -= first
-    proof = MovedResiduals(tree_places(schema, tree, finest[first:], level_tables, zeros, summaries), figures)
+    places = tree_places(schema, tree, finest[first:], level_tables, zeros, summaries)
+    proof = MovedResiduals(places, figures, of_part=not finish)
     return (proof.finish(), None) if finish else proof.hand_over()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
-from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, side_by_side, spread
-from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, NotCertifiedError, require_time
+from blue_solvers.verification.free_cells import FreeCells
+from blue_solvers.verification.placed_tables import Figures, LevelTable, PlacedTables
+from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side
+from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, require_time
 from constraint_builders.arrays import Float
 
 
@@ -29,19 +28,50 @@ class LeafCells:
         By how much a sum of any cells of a place may be off.
     """
 
-    def __init__(self, places: PlacedTables, figures: Figures) -> None:
+    def __init__(self, places: PlacedTables, figures: Figures, of_part: bool = False) -> None:
         self.places, self._figures = places, figures.tables
-        self._filled: dict[int, Cells] = {}
-        if self._sum_up() and places.nest:
-            self._fill_in()
+        self._lacking: FreeCells | None = None
+        self._values = np.zeros(0)
+        if self._lacks():
+            self._lacking = FreeCells(places, of_part, self._claimed)
+            self._values = np.zeros(self._lacking.size)
+        self._sum_up()
+        if self._lacking is not None and self._lacking.size:
+            self._values = self._lacking.solved(self._rest)
+            self._sum_up()
+
+    def _lacks(self) -> bool:
+        """Whether nothing is claimed of some leaves' cells."""
+        told = [some.told.total for some in self.places.leaves if some.told is not None]
+        levels = {some.level for some in self.places.leaves if some.told is None}
+        claimed = (self._claimed(own) for number in levels for own in self.places.levels[number].own)
+        return any(np.isnan(own.sum()) for own in (*told, *claimed))
+
+    def _claimed(self, placed: LevelTable) -> Float:
+        """What is claimed of a table, (G, cells); NaN of one of which nothing is."""
+        if placed.key:
+            return np.asarray(self._figures[placed.key][0][:], dtype=float)
+        return np.broadcast_to(np.nan, (self.places.levels[placed.level].rows, placed.table.size))
 
     def is_filled(self, number: int) -> bool:
         """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
-        return number in self._filled
+        return self._lacking is not None and number in self._lacking.cells
 
-    def _sum_up(self) -> bool:
-        """Whether nothing is said of some leaves' cells."""
-        levels, lacks = self.places.levels, False
+    def _rest(self, number: int, placed: LevelTable) -> Float:
+        """What is claimed of a table less what leaves' cells make of it, (G, cells)."""
+        level = self.places.levels[number]
+        vector, whole = level.vector(level.rows), np.zeros((level.rows, level.width))
+        if self.total[number].size:
+            whole += self.total[number].sum(axis=0)
+        for i, some in enumerate(self.places.leaves):
+            if some.level == number:
+                whole[some.rows] = self.of(i)[0].sum(axis=0)
+        level.held(vector, level.rows)[0] = whole
+        level.sum_up(vector, level.rows)
+        return self._claimed(placed) - level.of(placed, vector, level.rows).sum(axis=0)
+
+    def _sum_up(self) -> None:
+        levels = self.places.levels
         self.total = [
             level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.places.inner, strict=True)
         ]
@@ -59,28 +89,26 @@ class LeafCells:
             if number:
                 require_time()
             cells, error = self.of(number)
-            lacks |= bool(np.isnan(cells[0].sum()))
             if some.above:
                 hand_up(some.above, cells, error + rounding * sizes_of(cells))
         for number, total in reversed(list(enumerate(self.total))):
             hand_up(levels[number].above, total, self.error[number])
-        return lacks
 
     def of(self, number: int) -> tuple[Cells, Float]:
         """Those of some leaves, and how far all cells of a row may be off together."""
         some = self.places.leaves[number]
         if some.told is not None:
             cells = np.stack([high := some.told.total.astype(float), (some.told.total - high).astype(float)])
-            if number in self._filled:
-                return self._filled[number], some.told.error + sizes_of(cells[1:])
+            if self._lacking is not None and number in self._lacking.cells:
+                place = self._lacking.cells[number]
+                cells[0][place], cells[1][place] = self._values[self._lacking.parts[number]], 0.0
             return cells, some.told.error
-        if number in self._filled:
-            return self._filled[number], np.zeros(some.rows.size)
         level = self.places.levels[some.level]
-        if not all(placed.key for placed in level.own):
-            raise NotCertifiedError(f"no table at {level.name} holds all others")
-        claimed = [self._figures[placed.key][0][some.here] for placed in level.own]
+        claimed = [self._claimed(placed)[some.here] for placed in level.own]
         cells = side_by_side([np.asarray(own, dtype=float) for own in claimed], level.columns)
+        if self._lacking is not None and number in self._lacking.cells:
+            cells = np.array(cells)
+            cells[self._lacking.cells[number]] = self._values[self._lacking.parts[number]]
         if some.margins is not None:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
@@ -89,58 +117,6 @@ class LeafCells:
             cells = np.where(variance == 0, self._figures[level.own[0].key][1][some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
-
-    @cached_property
-    def _beside_others(self) -> list[Float]:
-        """By level the standard deviation of what areas say of one cell, all else in them taken off, (areas, cells).
-
-        Infinite where tables of the area do not measure it, or two cells or more in it were not measured.
-        """
-        found = list[Float]()
-        for number, level in enumerate(self.places.levels):
-            squares, lacking = level.room(), level.room()
-            for some in self.places.leaves:
-                if number in some.reach:
-                    own = self.places.levels[some.level].variances(some.here)
-                    own = own if some.told is None else np.broadcast_to(some.told.variance, own.shape)
-                    add(finite(own)[None], some.reach[number].to_power(2), squares)
-                    add(np.isinf(own)[None].astype(float), some.reach[number].to_power(0), lacking)
-            found.append(np.sqrt(np.where(lacking[0] > 1, np.inf, squares[0] + level.variances(slice(None)))))
-        return found
-
-    def moved_up(self, some: Leaves, cells: Float) -> float:
-        """What cells, (leaves, cells), that were not measured cost at most in areas above, in standard errors."""
-        least = np.where(cells == 0, 0.0, np.inf)
-        for above, reach in some.reach.items():
-            beside = self._beside_others[above][reach.areas]
-            beside = beside[:, reach.into] if reach.into.size else beside
-            np.minimum.at(least, reach.rows, beside / abs(reach.weights)[:, None])
-        return float((abs(cells) * least).sum())
-
-    def _fill_in(self) -> None:
-        """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
-        for above, level in reversed(list(enumerate(self.places.levels))):
-            total, placed = self.total[above], level.own[0]
-            if not total.size or not placed.key:
-                continue
-            x = self._figures[placed.key][0][:]
-            lacking = np.isnan(total[0]) & np.isfinite(x)
-            reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
-            some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}
-            counts, sums = level.room(), level.room()
-            for number, cells in some.items():
-                add(np.isnan(cells)[None].astype(float), reaches[number], counts)
-                add(np.where(np.isnan(cells), 0.0, cells)[None], reaches[number], sums)
-            shares = np.where(lacking, x - sums[0], np.nan) / np.where(lacking, counts[0], 1.0)
-            for number, cells in some.items():
-                found = np.zeros((2, *cells.shape))
-                spread(shares[None], reaches[number], found)
-                inside = np.diff(reaches[number].starts)[:, None] > 0
-                open_ = np.isnan(cells) & inside & np.isfinite(found[0])
-                if open_.any():
-                    self._filled[number] = np.where(np.isnan(cells) & inside, found[0], cells)[None]
-            if some:
-                self._sum_up()
 
 
 def sizes_of(cells: Cells) -> Float:

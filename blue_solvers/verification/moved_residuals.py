@@ -17,6 +17,7 @@ import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import sum_rounding
+from blue_solvers.verification.free_cells import FreeCells, Taken
 from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
@@ -29,7 +30,7 @@ from blue_solvers.verification.placed_tables import (
     PlacedTables,
     added,
 )
-from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, once, plus, spread
+from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, plus, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 
@@ -39,6 +40,7 @@ MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound an
 MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
 FEW = 500  # cells of leaves in a spine of which residuals are looked at before anything is moved back
 ROUNDS = 4  # of moving back, while that halves what is left
+Handed = tuple[Cells, Float]  # what is said of places of a level by all above, and how large it is, (rows,)
 
 
 class MovedResiduals:
@@ -50,6 +52,8 @@ class MovedResiduals:
     figures : Figures
     keep : int
         Number of figures, of which `sums` and `apart` are kept; 0 for none.
+    of_part : bool
+        Whether a tree stands above, which takes what sums of this one do not.
 
     Attributes
     ----------
@@ -58,12 +62,16 @@ class MovedResiduals:
         Of the leaves' cells, and how far figures are off them.
     """
 
-    def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0) -> None:
+    def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0, of_part: bool = False) -> None:
         self.places, self.figures = places, figures
-        self.totals, self.cells = CertificateSums(), LeafCells(places, figures)
+        if of_part not in places.kept:
+            places.kept[of_part] = FreeCells(places, of_part)
+        self._free: FreeCells = places.kept[of_part]
+        self._taken = Taken([])
+        self.totals, self.cells = CertificateSums(), LeafCells(places, figures, of_part)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
-        self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
+        self._handed = list[Handed]()
         self._kept: dict[int, Cells] = {}
         self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
         self._is_seldom_little = places.nest and len(places.levels) > 1 and self._leaves_cells > FEW
@@ -87,6 +95,9 @@ class MovedResiduals:
         """Of a part, with what the tree above has to know of its root."""
         below = self._below()
         self._move_back(1)
+        if self._taken.of_root.size:
+            below.share = below.share + self._taken.of_root
+        below.slack[:] = self._slack
         return self.totals, below
 
     def _look_at(
@@ -153,10 +164,10 @@ class MovedResiduals:
         if placed.combined is not None:
             self.totals.combined = added(self.totals.combined, placed.combined.sums(rows, x, off))
 
-    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float]:
+    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float, Float]:
         """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
 
-        If `sized`, it is worked out too what rounding may have added.
+        If `sized`, it is said too by how much a cell of each leaf may be off, (leaves, 1), by rounding.
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
@@ -164,38 +175,44 @@ class MovedResiduals:
             said, variance = np.stack([told.share, np.zeros(told.share.shape)]), told.variance
         else:
             said, variance = self._own(number), level.variances(some.here)
+        variance = self._free.filled(number, variance)
         if some.above:
             said = np.ascontiguousarray(said)
-        sizes = (lengths_of(said) if sized else np.zeros(some.rows.size)) + self._hand_down(some.above, said, sized)
-        sizes = sizes[:, None]
+        sizes = lengths_of(said) if sized else np.zeros(some.rows.size)
+        sizes = (sizes + self._hand_down(some.above, self._handed, said, sized))[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
-        if sized:
-            error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
         self._drop(some, level, said, variance)
-        return said, variance
+        return said, variance, self._rounding(level) * sizes
 
-    def _hand_down(self, areas: dict[int, Reach], said: Cells, sized: bool = True) -> Float:
+    def _rounding(self, level: Level) -> float:
+        """Of what is moved to a cell, beside the sizes of all of it."""
+        return sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1)
+
+    def _hand_down(self, areas: dict[int, Reach], handed: Sequence[Handed], said: Cells, sized: bool = True) -> Float:
         """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
         size = np.zeros(said.shape[1])
         for above, reach in areas.items():
-            given, most = self._handed[above]
+            given, most = handed[above]
             spread(given, reach, said)
             if sized:
                 size += reach.sizes_in_leaves(most)
         return size
 
-    def _hand_on(self, sized: bool = True) -> None:
+    def _hand_on(self, said_of: Sequence[Cells], sized: bool = True) -> list[Handed]:
         """Work out what is said of all places with what is said of those above them."""
-        self._handed = []
-        for level, own in zip(self.places.levels, self._said, strict=True):
+        handed = list[Handed]()
+        for level, own in zip(self.places.levels, said_of, strict=True):
+            if not own.size:
+                handed.append((own, np.zeros(0)))
+                continue
             said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
-            self._handed.append((said, size + self._hand_down(level.above, said, sized)))
+            handed.append((said, size + self._hand_down(level.above, handed, said, sized)))
+        return handed
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
@@ -221,49 +238,83 @@ class MovedResiduals:
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
-        self.totals.left, self.totals.returned = 0.0, {}
+        self._handed = self._hand_on(self._said)
+        if self._free.size:
+            said = np.zeros(self._free.size)
+            for number, part in self._free.parts.items():
+                said[part] = self._shared(number, careful)[0][0][self._free.cells[number]]
+            self._taken = self._free.taken(said)
+        handed = self._hand_on(self._taken.by_level) if self._taken.by_level else []
+        self.totals.left, self.totals.returned, self._slack = 0.0, {}, 0.0
         if self.figures.left is not None:
             self.figures.left[:] = 0.0
-        self._hand_on()
         for number, some in enumerate(self.places.leaves):
             if number or careful:  # of few cells to ask takes a tenth of the proof
                 require_time()
-            said, variance = self._residuals(number)
             level = self.places.levels[some.level]
-            if careful:
-                variance = self._put_in_tables(some, level, said, contiguous(variance))
+            said, variance, error, shares = self._shared(number, careful)
+            if handed:
+                own = self._free.taken_in(number, self._taken)
+                size = lengths_of(own) + self._hand_down(some.above, handed, own)
+                plus(said, own)
+                error = error + self._rounding(level) * size[:, None]
+            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
+            if number in self._free.cells:
+                self._vanish(number, said, error)
+            for placed in level.level_tables:
+                share = self._taken.of(placed, some.here, shares.get(id(placed)))
+                if share is not None:
+                    self._leave(placed, some.here, share)
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
                 self.totals.returned[level.name] = before + weighed(said[0], variance)
                 continue
-            lost = np.isinf(once(variance))
-            if lost.any() and (lost := np.where(lost, said[0], 0.0)).any():
-                # where something else is known exactly rounding leaves what nothing takes
-                before = np.sqrt(self.totals.returned.get("", 0.0))
-                self.totals.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
-                said[0][lost != 0] = 0.0
             if some.empty.size:
                 said[0][variance == 0] = 0.0
             for columns, holding in zip(level.columns, level.own, strict=True):
                 self._leave(holding, some.here, said[0][:, columns])
         for number, level in enumerate(self.places.levels):
-            for placed in level.level_tables:
-                if placed.key in self._put:
-                    self._leave(placed, self.places.here[number], self._put[placed.key])
+            here = self.places.here[number]
+            for placed in level.level_tables if self.places.inner[number].size else ():
+                share = self._taken.of(placed, here, self._put.get(placed.key))
+                if share is not None:
+                    self._leave(placed, here, share)
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
-    def _put_in_tables(self, some: Leaves, level: Level, said: Cells, variance: Float) -> Float:
-        """Let tables of some leaves take what their cells, (2, leaves, cells), have in common, until little is left."""
-        square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
-        for placed in level.noisy:
-            if square <= ENOUGH**2 * said[0].size:
-                break
-            if some.told is not None or placed is not level.own[placed.cover]:
-                share, gained = put_back(level, placed, placed.variance[some.here], said, variance)
-                self._leave(placed, some.here, share)
-                square -= gained
-        return variance
+    def _vanish(self, number: int, said: Cells, error: Float) -> None:
+        """Judge what rounding leaves of (2, leaves, cells) where nothing was measured, and make it 0."""
+        some, cells, part = self.places.leaves[number], self._free.cells[number], self._free.parts[number]
+        rest = abs(said[:, *cells]).sum(axis=0)
+        bounded = np.isfinite(self._free.cost[part])
+        if (rest[~bounded] > 0).any():
+            place = int(np.flatnonzero(~bounded & (rest > 0))[0])
+            level = self.places.levels[some.level]
+            raise NotCertifiedError(
+                f"{np.count_nonzero(~bounded):,} cells of {level.name!r} were not measured, of place number "
+                f"{some.rows[cells[0][place]]} the first, and no other measured sums were found that determine them"
+            )
+        rest += np.broadcast_to(error, said[0].shape)[cells] + (0.0 if some.told is None else some.told.slack[cells[0]])
+        before = np.sqrt(self.totals.returned.get("", 0.0))
+        lost = float(rest[bounded] @ self._free.cost[part][bounded])
+        self.totals.returned[""] = float(before + lost) ** 2
+        self._slack += float(rest[bounded] @ self._free.to_root[part][bounded])
+        said[:, *cells] = 0.0
+
+    def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float, dict[int, Float]]:
+        """As `_residuals`, and if `careful` what tables of some leaves take, by `id`, until little is left."""
+        some, shares = self.places.leaves[number], dict[int, Float]()
+        level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
+        if careful:
+            variance = contiguous(variance)
+            square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
+            for placed in level.noisy:
+                if square <= ENOUGH**2 * said[0].size:
+                    break
+                if some.told is not None or placed is not level.own[placed.cover]:
+                    shares[id(placed)], gained = put_back(level, placed, placed.variance[some.here], said, variance)
+                    square -= gained
+        return said, variance, error, shares
 
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals, (rows, cells), in cells of a table."""
@@ -334,44 +385,37 @@ class MovedResiduals:
         `free`, those of which a table is known exactly take all, and others nothing.
         """
         levels, nest, found = self.places.levels, self.places.nest, dict[int, tuple[Cells, Float]]()
-        totals, others, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(4))
+        totals, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(3))
         costs = dict(self.places.costs.get(key := (*numbers, free), {}))
         is_new = not costs
 
         def hand_up(areas: dict[int, Reach], said: Cells, variance: Float) -> None:
             """Add what cells, (2, rows, cells), say to the places that they are in, weighted by their variances."""
             noise = finite(variance)
-            row, cell = np.nonzero(np.isinf(variance)) if noise is not variance else (NO_MAP, NO_MAP)
             for number in areas if nest else areas.keys() & {*numbers}:
-                reach = areas[number]
-                add((noise * said[0])[None], reach, totals[number])
+                add((noise * said[0])[None], areas[number], totals[number])
                 if is_new:
-                    add(noise[None], reach.to_power(2), squares[number])
-                if not row.size:
-                    continue
-                inside = np.diff(reach.starts)[row] > 0
-                start, column = reach.starts[row[inside]], cell[inside]
-                place = reach.areas[start], reach.into[column] if reach.into.size else column
-                others[number][:, *place] = said[:, row[inside], column] / reach.weights[start]
-                lacking[number][0][place] = np.inf  # nothing else takes what is unmeasured
+                    add(noise[None], areas[number].to_power(2), squares[number])
+                    if noise is not variance:
+                        add(np.isinf(variance).astype(float)[None], areas[number].to_power(0), lacking[number])
 
-        self._hand_on(sized=False)
+        self._handed = self._hand_on(self._said, sized=False)
         for i, some in enumerate(self.places.leaves):
             if some.reach.keys().isdisjoint(numbers):
                 continue
-            said, variance = self._residuals(i, sized=False)
+            said, variance, _ = self._residuals(i, sized=False)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)
             hand_up(some.above if nest else some.reach, said, variance)
         for number in reversed([i for i, rows in enumerate(self.places.inner) if rows.size]):
             if is_new:
-                cost = squares[number][0] + lacking[number][0]
+                cost = np.where(lacking[number][0] > 0, np.inf, squares[number][0])
                 costs[number] = cost, cost_to_pass(levels[number], cost, number in numbers, free)
             cost, passed = costs[number]
             mean = np.zeros(totals[number].shape)
             np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
-            found[number] = np.where(np.isinf(cost), others[number], mean) if lacking[number].any() else mean, cost
+            found[number] = mean, cost
             hand_up(levels[number].above, found[number][0], passed)
         self.places.costs[key] = costs
         return {number: found[number] for number in numbers}
@@ -380,8 +424,11 @@ class MovedResiduals:
         """What the tree above has to know; what all leaves have in common is no longer theirs."""
         said, total = self._said[0], self.cells.total[0]
         if not said.size:
-            self._hand_on()
-            (moved, variance), (total, error) = self._residuals(0), self.cells.of(0)
+            self._handed = self._hand_on(self._said)
+            (moved, variance, _), (total, error) = self._residuals(0), self.cells.of(0)
+            if 0 in self._free.cells:
+                variance = np.array(variance)
+                variance[self._free.cells[0]] = np.inf
             share = moved[0].copy()
             moved[0] = 0.0
             self._kept[0] = moved
@@ -389,7 +436,8 @@ class MovedResiduals:
             free = not all(under_exact(self.places, some, 1).all() for some in self.places.leaves)
             share = self._means([0], free)[0][0][0]
             plus(said, -share)
-            variance, error = self._means([0])[0][1], self.cells.error[0]
+            variance, error = self._means([0])[0][1].copy(), self.cells.error[0]
+            variance[:, self._free.left_to_root] = np.inf
         whole = total.sum(axis=0, dtype=np.longdouble)
         return ChildSummary(
             share,

@@ -35,6 +35,7 @@ MOST_HOLDING = 40  # tables of one place, each compared with each
 # Cells read for tables of a place: of more it is asked what they have in common. Of 10 variables two-way and detailed
 # that takes 5 ms of proof in place of 47.
 WORTH_HELPERS = 2**16
+MOST_FREE = 2**21  # cells of leaves, where some tables that hold others were measured in areas alone
 MOST_PATTERNS = 64  # of structural zeros, where several tables hold all others
 
 
@@ -165,6 +166,7 @@ def _together(below: Sequence[ChildSummary]) -> ChildSummary:
         np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
         np.concatenate([own.total.astype(np.longdouble) for own in below]),
         np.concatenate([own.error for own in below]),
+        slack=np.concatenate([own.slack for own in below]),
     )
 
 
@@ -255,6 +257,12 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
     ]
     of_leaves = [placed for placed in in_use if placed.level == last]
     tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema)
+    if not all(any(refines(schema, own, placed.table) for own in tables) for placed in in_use):
+        tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).any()], schema)
+    if not all(any(refines(schema, own, placed.table) for own in tables) for placed in in_use):
+        free = _covering_tables(in_use, schema)  # of leaves nothing is said of some
+        if sum(table.size for table in free) * members[last].shape[0] <= MOST_FREE:
+            tables = free
     if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
