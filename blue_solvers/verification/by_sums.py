@@ -117,8 +117,10 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         tables[placed.key] = value.reshape(-1, placed.table.size), measured.reshape(-1, placed.table.size)
     by_combinations = places.nest or not (problem.exact.any() or problem.has_zeros or has_equalities)
     if by_combinations and not has_equalities and not is_correlated:
-        sums = MovedResiduals(places, Figures(tables)).finish()
-        return sums.bound(places.tables, schema, sums.all_left()), sums.violation
+        proof = MovedResiduals(places, Figures(tables))
+        sums = proof.finish()
+        with proof.cells.not_claimed():
+            return sums.bound(places.tables, schema, sums.all_left()), sums.violation
     noise, off, rho = posed.noise, 0.0, None
     known = KnownExactly(problem, noise, places, y) if has_equalities or not by_combinations else None
     pulls = known is not None and known.values.size > 0
@@ -140,9 +142,11 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         left = noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
     if known is None or by_combinations:
         combinations = ExactCombinations.of(problem, places, places.tables) if has_equalities else None
-        return sums.bound(places.tables, schema, left, combinations), sums.violation
+        with proof.cells.not_claimed():
+            return sums.bound(places.tables, schema, left, combinations), sums.violation
     scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (x, y, *claimed.values()))
-    apart = _disagreement(noise, known, proof, scale)
+    with proof.cells.not_claimed():
+        apart = _disagreement(noise, known, proof, scale)
     return left + float(np.sqrt(sums.found[5]) + np.sqrt(sums.apart)) + apart, sums.violation
 
 

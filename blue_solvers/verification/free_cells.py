@@ -27,7 +27,7 @@ LAST = 2**60
 
 
 @dataclass
-class Sums:
+class SumsOfCells:
     """Sums of one kind: of a table at all places of a level, of the common margin of two, or of a part's root.
 
     Attributes
@@ -132,9 +132,17 @@ class FreeCells:
                 self.size += found[0].size
         self.variance, self.cost, self.to_root = np.full((3, self.size), np.inf)
         self.left_to_root = np.zeros(0, dtype=np.intp)
-        self._sums, self._steps = list[Sums](), list[Step]()
+        self._sums, self._steps = list[SumsOfCells](), list[Step]()
         if self.size:
             self._choose(*self._entries())
+
+    @classmethod
+    def of(cls, places: PlacedTables, of_part: bool = False) -> FreeCells:
+        """Those that were not measured, which places keep."""
+        if of_part not in places.kept:
+            places.kept[of_part] = cls(places, of_part)
+        found: FreeCells = places.kept[of_part]
+        return found
 
     def _lacking(self, level: Level, some: Leaves) -> tuple[Index, Index] | None:
         """Rows and columns of cells of some leaves that are sought, and may be other than 0; None without any."""
@@ -153,13 +161,13 @@ class FreeCells:
         row, column = np.nonzero(lacks & ~some.empty if some.empty.size else lacks)
         return (row, column) if row.size else None
 
-    def solved(self, rest: Callable[[int, LevelTable], Float]) -> Float:
-        """Cells, (size,), that make sums what is left of these, given by level and table, (G, cells); NaN of some."""
+    def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:
+        """Cells, (size,), that make sums what is left of these, (places, cells) of each kind; NaN of some."""
         found, left = np.full(self.size, np.nan), np.zeros(self._rows.size)
         for sums in self._sums:
             cut = slice(*np.searchsorted(self._rows, [sums.first, sums.last]))
-            if sums.placed is not None:
-                left[cut] = rest(sums.level, sums.placed).ravel()[self._rows[cut] - sums.first]
+            if sums.kind != ROOT:
+                left[cut] = rest(sums).ravel()[self._rows[cut] - sums.first]
         found[self._follows] = 0.0
         for step in self._steps:
             found[step.cells] = step.takes.T @ left[step.rows]
@@ -214,11 +222,11 @@ class FreeCells:
         own = taken.by_level[some.level]
         said = own[:, some.rows] if own.size else self._places.levels[some.level].room(some.rows.size)
         for pair, share in taken.margins.get(number, []):
-            for columns, into, sign in self._in_common(number, pair):
+            for columns, into, sign in self.in_common(number, pair):
                 plus(said[:, :, columns], -sign * share[:, into])
         return said
 
-    def _in_common(self, number: int, pair: tuple[int, int]) -> list[tuple[Index, Index, int]]:
+    def in_common(self, number: int, pair: tuple[int, int]) -> list[tuple[Index, Index, int]]:
         """Of two tables of some leaves their columns, the cells of their common margin, and 1 or -1."""
         margins, found = self._places.leaves[number].margins, list[tuple[Index, Index, int]]()
         if margins is not None:
@@ -230,16 +238,16 @@ class FreeCells:
     def _entries(self) -> tuple[Index, Index, Float]:
         """Of all sums the cells in them and their weights: numbers of sums, and of cells, and (entries,)."""
         self._ends = 0
-        found, blocks = list[tuple[Index, Index, Float]](), dict[tuple[str, int, int], Sums]()
+        found, blocks = list[tuple[Index, Index, Float]](), dict[tuple[str, int, int], SumsOfCells]()
         levels = self._places.levels
 
         def sums_of(
             own: int, kind: str, level: int, places: int, width: int, placed: Any = None, pair: Any = ()
-        ) -> Sums:
+        ) -> SumsOfCells:
             key = kind, level, own
             if key not in blocks:
                 last = self._ends + places * width
-                blocks[key] = Sums(kind, level, placed, pair, width, self._ends, last)
+                blocks[key] = SumsOfCells(kind, level, placed, pair, width, self._ends, last)
                 self._ends = last
             return blocks[key]
 
@@ -274,7 +282,7 @@ class FreeCells:
             for pair, margin in some.margins.pairs.items() if some.margins is not None else ():
                 own = pair[0] * len(level.tables) + pair[1]
                 sums = sums_of(own, GAUGE, number, some.rows.size, margin.size, pair=pair)
-                for columns, into, sign in self._in_common(number, pair):
+                for columns, into, sign in self.in_common(number, pair):
                     of_column = np.full(level.width, -1)
                     of_column[columns] = into
                     inside = np.flatnonzero(of_column[column] >= 0)
@@ -315,7 +323,7 @@ class FreeCells:
             elif sums.kind == GAUGE:
                 own = of_leaves[sums.level]
                 beside = np.zeros((len(own), sums.width))
-                for columns, into, _ in self._in_common(sums.level, sums.pair):
+                for columns, into, _ in self.in_common(sums.level, sums.pair):
                     np.add.at(beside.T, into, own[:, columns].T)
                 found[cut] = beside[place, cell]
         return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.free_cells import FreeCells
+from blue_solvers.verification.free_cells import FreeCells, SumsOfCells
 from blue_solvers.verification.placed_tables import Figures, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side
-from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, require_time
+from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
 
@@ -31,14 +35,13 @@ class LeafCells:
     def __init__(self, places: PlacedTables, figures: Figures, of_part: bool = False) -> None:
         self.places, self._figures = places, figures.tables
         self._lacking: FreeCells | None = None
-        self._values = np.zeros(0)
-        if self._lacks():
-            self._lacking = FreeCells(places, of_part, self._claimed)
-            self._values = np.zeros(self._lacking.size)
-        self._sum_up()
-        if self._lacking is not None and self._lacking.size:
-            self._values = self._lacking.solved(self._rest)
+        self._are_sought = self._lacks()
+        if self._are_sought:
+            self._lacking = lacking = FreeCells(places, of_part, self._claimed)
+            self._values = np.zeros(lacking.size)
             self._sum_up()
+            self._values, self._are_sought = lacking.solved(partial(self._rest, lacking)), False
+        self._sum_up()
 
     def _lacks(self) -> bool:
         """Whether nothing is claimed of some leaves' cells."""
@@ -53,22 +56,38 @@ class LeafCells:
             return np.asarray(self._figures[placed.key][0][:], dtype=float)
         return np.broadcast_to(np.nan, (self.places.levels[placed.level].rows, placed.table.size))
 
+    @contextmanager
+    def not_claimed(self) -> Iterator[None]:
+        """Let nothing be disproved by cells of which nothing was claimed."""
+        try:
+            yield
+        except DisprovedError as error:
+            if self._lacking is None:
+                raise
+            raise NotCertifiedError(f"{error}, by the cells that were put where none are claimed") from error
+
     def is_filled(self, number: int) -> bool:
         """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
         return self._lacking is not None and number in self._lacking.cells
 
-    def _rest(self, number: int, placed: LevelTable) -> Float:
-        """What is claimed of a table less what leaves' cells make of it, (G, cells)."""
-        level = self.places.levels[number]
+    def _rest(self, free: FreeCells, sums: SumsOfCells) -> Float:
+        """What is claimed of sums less what leaves' cells make of them, (places, cells)."""
+        if sums.placed is None:
+            cells = self.of(sums.level)[0].sum(axis=0)
+            found = np.zeros((len(cells), sums.width))
+            for columns, into, sign in free.in_common(sums.level, sums.pair):
+                np.add.at(found.T, into, -sign * cells[:, columns].T)
+            return found
+        level = self.places.levels[sums.level]
         vector, whole = level.vector(level.rows), np.zeros((level.rows, level.width))
-        if self.total[number].size:
-            whole += self.total[number].sum(axis=0)
+        if self.total[sums.level].size:
+            whole += self.total[sums.level].sum(axis=0)
         for i, some in enumerate(self.places.leaves):
-            if some.level == number:
+            if some.level == sums.level:
                 whole[some.rows] = self.of(i)[0].sum(axis=0)
         level.held(vector, level.rows)[0] = whole
         level.sum_up(vector, level.rows)
-        return self._claimed(placed) - level.of(placed, vector, level.rows).sum(axis=0)
+        return self._claimed(sums.placed) - level.of(sums.placed, vector, level.rows).sum(axis=0)
 
     def _sum_up(self) -> None:
         levels = self.places.levels
@@ -109,7 +128,7 @@ class LeafCells:
         if self._lacking is not None and number in self._lacking.cells:
             cells = np.array(cells)
             cells[self._lacking.cells[number]] = self._values[self._lacking.parts[number]]
-        if some.margins is not None:
+        if some.margins is not None and not self._are_sought:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
         variance = level.own[0].variance[some.here]

@@ -64,10 +64,8 @@ class MovedResiduals:
 
     def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0, of_part: bool = False) -> None:
         self.places, self.figures = places, figures
-        if of_part not in places.kept:
-            places.kept[of_part] = FreeCells(places, of_part)
-        self._free: FreeCells = places.kept[of_part]
-        self._taken = Taken([])
+        self._free = FreeCells.of(places, of_part)
+        self._taken, self._slack = Taken([]), 0.0
         self.totals, self.cells = CertificateSums(), LeafCells(places, figures, of_part)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
@@ -332,6 +330,7 @@ class MovedResiduals:
         levels = [number for number in range(first, len(measured)) if measured[number]]
         square = np.inf if levels and self._is_seldom_little else self._left(careful=False)
         exact = [number for number in levels if not all(own.variance.all() for own in measured[number])]
+        least, kept = square, self._state()
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
                 break
@@ -340,10 +339,21 @@ class MovedResiduals:
                 self._take_back(numbers, free=tried is exact)
             if tried:
                 square = self._left(careful=False)
-            if tried is not exact and not self._is_little(square):
+            if last := tried is not exact and not self._is_little(square):
                 square = self._left(careful=True)
-                if square > before / 4 or not tried:
-                    break
+            if square < least:
+                least, kept = square, self._state()
+            if last and (square > before / 4 or not tried):
+                break
+        if square > least:
+            self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left = kept
+            if self.figures.left is not None and left is not None:
+                self.figures.left[:] = left
+
+    def _state(self) -> tuple[float, dict[str, float], float, float, Taken, Float | None]:
+        """What is left, and where."""
+        left = None if self.figures.left is None else self.figures.left.copy()
+        return self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left
 
     def _is_little(self, square: float) -> bool:
         """Whether what is left is next to nothing, or to what figures disagree by."""

@@ -256,11 +256,11 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
         if i >= said.size or said[i] or np.isfinite(placed.variance).any() or placed.combined is not None
     ]
     of_leaves = [placed for placed in in_use if placed.level == last]
-    tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema)
+    tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema, last)
     if not all(any(refines(schema, own, placed.table) for own in tables) for placed in in_use):
-        tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).any()], schema)
+        tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).any()], schema, last)
     if not all(any(refines(schema, own, placed.table) for own in tables) for placed in in_use):
-        free = _covering_tables(in_use, schema)  # of leaves nothing is said of some
+        free = _covering_tables(in_use, schema, last)  # of leaves nothing is said of some
         if sum(table.size for table in free) * members[last].shape[0] <= MOST_FREE:
             tables = free
     if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
@@ -364,14 +364,20 @@ def _union(schema: Schema, whole: Table, one: Table, two: Table) -> Table:
     return make_table(schema, tuple(factors.values()))
 
 
-def _covering_tables(candidates: Sequence[LevelTable], schema: Schema) -> tuple[Table, ...]:
-    """Measured tables of the leaves of which none holds another; those that say most of what they share come first."""
+def _covering_tables(candidates: Sequence[LevelTable], schema: Schema, last: int) -> tuple[Table, ...]:
+    """Tables of which none holds another: those not measured everywhere, then those that say most of what they share.
+
+    What tables have in common lies in the first of them: of cells that were not measured all sums that hold them tell.
+    """
     found = []
     for i, placed in enumerate(candidates):
         others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, placed.table)]
         if all(j > i and refines(schema, placed.table, candidates[j].table) for j in others):
             found.append(placed)
-    return tuple(placed.table for placed in sorted(found, key=lambda own: own.table.size * float(own.variance.mean())))
+    says = {own.table.name: own.table.size * float(own.variance.mean()) for own in candidates if own.level == last}
+    ordered = sorted((says.get(own.table.name, np.inf), number) for number, own in enumerate(found))
+    free = [number for variance, number in ordered if np.isinf(variance)]
+    return tuple(found[number].table for number in [*free, *(number for _, number in ordered if number not in free)])
 
 
 def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
