@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.free_cells import FreeCells, SumsOfCells
+from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import Figures, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side
+from blue_solvers.verification.sums_of_cells import SumsOfCells, in_common
 from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
@@ -40,7 +40,7 @@ class LeafCells:
             self._lacking = lacking = FreeCells(places, of_part, self._claimed)
             self._values = np.zeros(lacking.size)
             self._sum_up()
-            self._values, self._are_sought = lacking.solved(partial(self._rest, lacking)), False
+            self._values, self._are_sought = lacking.solved(self._rest) if lacking.size else self._values, False
         self._sum_up()
 
     def _lacks(self) -> bool:
@@ -70,12 +70,12 @@ class LeafCells:
         """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
         return self._lacking is not None and number in self._lacking.cells
 
-    def _rest(self, free: FreeCells, sums: SumsOfCells) -> Float:
+    def _rest(self, sums: SumsOfCells) -> Float:
         """What is claimed of sums less what leaves' cells make of them, (places, cells)."""
         if sums.placed is None:
             cells = self.of(sums.level)[0].sum(axis=0)
             found = np.zeros((len(cells), sums.width))
-            for columns, into, sign in free.in_common(sums.level, sums.pair):
+            for columns, into, sign in in_common(self.places.leaves[sums.level], sums.pair):
                 np.add.at(found.T, into, -sign * cells[:, columns].T)
             return found
         level = self.places.levels[sums.level]
