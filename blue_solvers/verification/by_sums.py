@@ -12,6 +12,7 @@ from blue_solvers.verification.closed_form import are_of_groups
 from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
+from blue_solvers.verification.part_residuals import PartResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
 from blue_solvers.verification.problem_places import Claim, holds_all, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
@@ -215,5 +216,4 @@ def sum_up_part(
     for placed in level_tables:
         placed.level -= first
     places = tree_places(schema, tree, finest[first:], level_tables, zeros, summaries)
-    proof = MovedResiduals(places, figures, of_part=not finish)
-    return (proof.finish(), None) if finish else proof.hand_over()
+    return (MovedResiduals(places, figures).finish(), None) if finish else PartResiduals(places, figures).hand_over()

@@ -17,6 +17,7 @@ from blue_solvers.verification.chosen_sums import ChosenSums
 from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, plus, side_by_side
 from blue_solvers.verification.sums_of_cells import GAUGE, ROOT, Sought, SumsOfCells, in_common
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
 LAST = 2**60  # in rank
@@ -196,3 +197,26 @@ class FreeCells:
             for columns, into, sign in in_common(some, pair):
                 plus(said[:, :, columns], -sign * share[:, into])
         return said
+
+    def left(self, number: int, said: Cells, error: Float) -> tuple[float, float]:
+        """Standard errors of what sums left of (2, leaves, cells), off by (leaves, 1), and what a tree above takes.
+
+        Raises
+        ------
+        NotCertifiedError
+            If anything is left that no sum takes.
+        """
+        some, (row, column), part = self._places.leaves[number], self.cells[number], self.parts[number]
+        rest, cost = abs(said[:, row, column]).sum(axis=0), self.cost[part]
+        known = np.isfinite(cost)
+        if (wrong := ~known & (rest > 0)).any():
+            level, place = self._places.levels[some.level], int(wrong.argmax())
+            table = next(own for own, cut in zip(level.own, level.columns, strict=True) if column[place] < cut.stop)
+            raise NotCertifiedError(
+                f"{np.count_nonzero(~known):,} cells of {table.table.name!r} in places of {level.name!r}, the first in "
+                f"number {some.rows[row[place]]}, were not measured, and no measured sums were found to determine them"
+            )
+        rest += np.broadcast_to(error, said[0].shape)[row, column] + (
+            0.0 if some.told is None else some.told.slack[row]
+        )
+        return float(rest[known] @ cost[known]), float(rest[known] @ self.to_root[part][known])

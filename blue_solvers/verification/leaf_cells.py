@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells
-from blue_solvers.verification.placed_tables import Figures, LevelTable, PlacedTables
-from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side
+from blue_solvers.verification.placed_tables import Figures, Level, LevelTable, PlacedTables
+from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side, spread
 from blue_solvers.verification.sums_of_cells import SumsOfCells, in_common
 from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
+
+Handed = tuple[Cells, Float]  # what is said of places of a level by all above, and how large it is, (rows,)
 
 
 class LeafCells:
@@ -165,3 +167,26 @@ def weighed(cells: Float, variance: Float) -> float:
         return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
     with np.errstate(invalid="ignore"):
         return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
+
+
+def hand_down(areas: dict[int, Reach], handed: Sequence[Handed], said: Cells, sized: bool = True) -> Float:
+    """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
+    size = np.zeros(said.shape[1])
+    for above, reach in areas.items():
+        given, most = handed[above]
+        spread(given, reach, said)
+        if sized:
+            size += reach.sizes_in_leaves(most)
+    return size
+
+
+def hand_on(levels: Sequence[Level], said_of: Sequence[Cells], sized: bool = True) -> list[Handed]:
+    """By level what is said of places with what is said of those above them, and how large it is, (rows,)."""
+    handed = list[Handed]()
+    for level, own in zip(levels, said_of, strict=True):
+        if not own.size:
+            handed.append((own, np.zeros(0)))
+            continue
+        said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
+        handed.append((said, size + hand_down(level.above, handed, said, sized)))
+    return handed

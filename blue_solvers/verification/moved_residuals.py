@@ -18,11 +18,10 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells, Taken
-from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
-from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
+from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, lengths_of, sizes_of, weighed
+from blue_solvers.verification.moved_back import contiguous, cost_to_pass, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
-    ChildSummary,
     Figures,
     Leaves,
     Level,
@@ -40,7 +39,6 @@ MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound an
 MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
 FEW = 500  # cells of leaves in a spine of which residuals are looked at before anything is moved back
 ROUNDS = 4  # of moving back, while that halves what is left
-Handed = tuple[Cells, Float]  # what is said of places of a level by all above, and how large it is, (rows,)
 
 
 class MovedResiduals:
@@ -88,15 +86,6 @@ class MovedResiduals:
         """Of a tree above which nothing is, or of areas."""
         self._move_back(0)
         return self.totals
-
-    def hand_over(self) -> tuple[CertificateSums, ChildSummary]:
-        """Of a part, with what the tree above has to know of its root."""
-        below = self._below()
-        self._move_back(1)
-        if self._taken.of_root.size:
-            below.share = below.share + self._taken.of_root
-        below.slack[:] = self._slack
-        return self.totals, below
 
     def _look_at(
         self,
@@ -177,7 +166,7 @@ class MovedResiduals:
         if some.above:
             said = np.ascontiguousarray(said)
         sizes = lengths_of(said) if sized else np.zeros(some.rows.size)
-        sizes = (sizes + self._hand_down(some.above, self._handed, said, sized))[:, None]
+        sizes = (sizes + hand_down(some.above, self._handed, said, sized))[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
@@ -190,27 +179,6 @@ class MovedResiduals:
     def _rounding(self, level: Level) -> float:
         """Of what is moved to a cell, beside the sizes of all of it."""
         return sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1)
-
-    def _hand_down(self, areas: dict[int, Reach], handed: Sequence[Handed], said: Cells, sized: bool = True) -> Float:
-        """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
-        size = np.zeros(said.shape[1])
-        for above, reach in areas.items():
-            given, most = handed[above]
-            spread(given, reach, said)
-            if sized:
-                size += reach.sizes_in_leaves(most)
-        return size
-
-    def _hand_on(self, said_of: Sequence[Cells], sized: bool = True) -> list[Handed]:
-        """Work out what is said of all places with what is said of those above them."""
-        handed = list[Handed]()
-        for level, own in zip(self.places.levels, said_of, strict=True):
-            if not own.size:
-                handed.append((own, np.zeros(0)))
-                continue
-            said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
-            handed.append((said, size + self._hand_down(level.above, handed, said, sized)))
-        return handed
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
@@ -236,13 +204,13 @@ class MovedResiduals:
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
-        self._handed = self._hand_on(self._said)
+        self._handed = hand_on(self.places.levels, self._said)
         if self._free.size:
             said = np.zeros(self._free.size)
             for number, part in self._free.parts.items():
                 said[part] = self._shared(number, careful)[0][0][self._free.cells[number]]
             self._taken = self._free.taken(said)
-        handed = self._hand_on(self._taken.by_level) if self._taken.by_level else []
+        handed = hand_on(self.places.levels, self._taken.by_level) if self._taken.by_level else []
         self.totals.left, self.totals.returned, self._slack = 0.0, {}, 0.0
         if self.figures.left is not None:
             self.figures.left[:] = 0.0
@@ -253,7 +221,7 @@ class MovedResiduals:
             said, variance, error, shares = self._shared(number, careful)
             if handed:
                 own = self._free.taken_in(number, self._taken)
-                size = lengths_of(own) + self._hand_down(some.above, handed, own)
+                size = lengths_of(own) + hand_down(some.above, handed, own)
                 plus(said, own)
                 error = error + self._rounding(level) * size[:, None]
             self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
@@ -282,22 +250,11 @@ class MovedResiduals:
 
     def _vanish(self, number: int, said: Cells, error: Float) -> None:
         """Judge what rounding leaves of (2, leaves, cells) where nothing was measured, and make it 0."""
-        some, cells, part = self.places.leaves[number], self._free.cells[number], self._free.parts[number]
-        rest = abs(said[:, *cells]).sum(axis=0)
-        bounded = np.isfinite(self._free.cost[part])
-        if (rest[~bounded] > 0).any():
-            place = int(np.flatnonzero(~bounded & (rest > 0))[0])
-            level = self.places.levels[some.level]
-            raise NotCertifiedError(
-                f"{np.count_nonzero(~bounded):,} cells of {level.name!r} were not measured, of place number "
-                f"{some.rows[cells[0][place]]} the first, and no other measured sums were found that determine them"
-            )
-        rest += np.broadcast_to(error, said[0].shape)[cells] + (0.0 if some.told is None else some.told.slack[cells[0]])
+        lost, to_root = self._free.left(number, said, error)
         before = np.sqrt(self.totals.returned.get("", 0.0))
-        lost = float(rest[bounded] @ self._free.cost[part][bounded])
         self.totals.returned[""] = float(before + lost) ** 2
-        self._slack += float(rest[bounded] @ self._free.to_root[part][bounded])
-        said[:, *cells] = 0.0
+        self._slack += to_root
+        said[:, *self._free.cells[number]] = 0.0
 
     def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float, dict[int, Float]]:
         """As `_residuals`, and if `careful` what tables of some leaves take, by `id`, until little is left."""
@@ -409,7 +366,7 @@ class MovedResiduals:
                     if noise is not variance:
                         add(np.isinf(variance).astype(float)[None], areas[number].to_power(0), lacking[number])
 
-        self._handed = self._hand_on(self._said, sized=False)
+        self._handed = hand_on(self.places.levels, self._said, sized=False)
         for i, some in enumerate(self.places.leaves):
             if some.reach.keys().isdisjoint(numbers):
                 continue
@@ -429,30 +386,3 @@ class MovedResiduals:
             hand_up(levels[number].above, found[number][0], passed)
         self.places.costs[key] = costs
         return {number: found[number] for number in numbers}
-
-    def _below(self) -> ChildSummary:
-        """What the tree above has to know; what all leaves have in common is no longer theirs."""
-        said, total = self._said[0], self.cells.total[0]
-        if not said.size:
-            self._handed = self._hand_on(self._said)
-            (moved, variance, _), (total, error) = self._residuals(0), self.cells.of(0)
-            if 0 in self._free.cells:
-                variance = np.array(variance)
-                variance[self._free.cells[0]] = np.inf
-            share = moved[0].copy()
-            moved[0] = 0.0
-            self._kept[0] = moved
-        else:
-            free = not all(under_exact(self.places, some, 1).all() for some in self.places.leaves)
-            share = self._means([0], free)[0][0][0]
-            plus(said, -share)
-            variance, error = self._means([0])[0][1].copy(), self.cells.error[0]
-            variance[:, self._free.left_to_root] = np.inf
-        whole = total.sum(axis=0, dtype=np.longdouble)
-        return ChildSummary(
-            share,
-            variance[:, :1] if (variance == variance[:, :1]).all() else variance,
-            total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
-            error,
-            known_in_all(self.places),
-        )

@@ -358,8 +358,7 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    In `costs` proofs keep by level what it costs to leave residuals to those below, and to its own too, and in `kept`
-    what cells were not measured: for all y.
+    Proofs keep in `costs` by level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
     """
 
     schema: Schema

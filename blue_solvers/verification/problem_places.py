@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.holding_tables import finest_tables, tables_that_hold
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
@@ -18,7 +19,6 @@ from blue_solvers.verification.placed_tables import (
     Level,
     LevelTable,
     PlacedTables,
-    TableAtLevel,
 )
 from blue_solvers.verification.reaches import NO_MAP, Reach
 from blue_solvers.verification.weighed_noise import NotCertifiedError
@@ -35,7 +35,6 @@ MOST_HOLDING = 40  # tables of one place, each compared with each
 # Cells read for tables of a place: of more it is asked what they have in common. Of 10 variables two-way and detailed
 # that takes 5 ms of proof in place of 47.
 WORTH_HELPERS = 2**16
-MOST_FREE = 2**21  # cells of leaves, where some tables that hold others were measured in areas alone
 MOST_PATTERNS = 64  # of structural zeros, where several tables hold all others
 
 
@@ -82,24 +81,6 @@ def matrix_of_claims(problem: Problem, made: Sequence[Claim]) -> sparse.csr_arra
         observed=problem.desired, observed_tables=problem.desired_tables, observed_levels=problem.desired_levels
     )
     return sparse.csr_array(wanted.marginal_matrix()[problem.desired.cells([claim.index for claim in made])])
-
-
-def finest_tables(
-    schema: Schema, levels: int, observed: Sequence[TableAtLevel], claimed: Sequence[TableAtLevel] = ()
-) -> list[Table] | None:
-    """For every geolevel a table that holds all of it and of those above; None where that of the last does not."""
-    found: list[Table] = []
-    for level in reversed(range(levels)):
-        over = (table for own, table in (*observed, *claimed) if own <= level)
-        holding = max((table for own, table in observed if own == level), key=lambda table: table.size, default=None)
-        if holding is not None:
-            factors = {*holding.factors}
-            if not all(factors.issuperset(table.factors) or refines(schema, holding, table) for table in over):
-                holding = None
-        if holding is None and not found:
-            return None
-        found.append(found[-1] if holding is None else holding)
-    return found[::-1]
 
 
 def holds_all(problem: Problem, made: Sequence[Claim] = ()) -> list[Table] | None:
@@ -255,14 +236,7 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
         for i, placed in enumerate(level_tables)
         if i >= said.size or said[i] or np.isfinite(placed.variance).any() or placed.combined is not None
     ]
-    of_leaves = [placed for placed in in_use if placed.level == last]
-    tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema, last)
-    if not all(any(refines(schema, own, placed.table) for own in tables) for placed in in_use):
-        tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).any()], schema, last)
-    if not all(any(refines(schema, own, placed.table) for own in tables) for placed in in_use):
-        free = _covering_tables(in_use, schema, last)  # of leaves nothing is said of some
-        if sum(table.size for table in free) * members[last].shape[0] <= MOST_FREE:
-            tables = free
+    tables = tables_that_hold(schema, in_use, last, members[last].shape[0])
     if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
@@ -362,22 +336,6 @@ def _union(schema: Schema, whole: Table, one: Table, two: Table) -> Table:
     for axis, factor in zip(two.axes, two.factors, strict=True):
         factors[axis] = factor if factors.get(axis, factor) == factor else of_whole[axis]
     return make_table(schema, tuple(factors.values()))
-
-
-def _covering_tables(candidates: Sequence[LevelTable], schema: Schema, last: int) -> tuple[Table, ...]:
-    """Tables of which none holds another: those not measured everywhere, then those that say most of what they share.
-
-    What tables have in common lies in the first of them: of cells that were not measured all sums that hold them tell.
-    """
-    found = []
-    for i, placed in enumerate(candidates):
-        others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, placed.table)]
-        if all(j > i and refines(schema, placed.table, candidates[j].table) for j in others):
-            found.append(placed)
-    says = {own.table.name: own.table.size * float(own.variance.mean()) for own in candidates if own.level == last}
-    ordered = sorted((says.get(own.table.name, np.inf), number) for number, own in enumerate(found))
-    free = [number for variance, number in ordered if np.isinf(variance)]
-    return tuple(found[number].table for number in [*free, *(number for _, number in ordered if number not in free)])
 
 
 def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:

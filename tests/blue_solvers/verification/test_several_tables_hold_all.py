@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers import Estimate, blue, estimate
-from blue_solvers.verification import certificate, certify
+from blue_solvers.verification import certificate, certify, holding_tables
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.problem_places import problem_places
 from constraint_builders import Areas, Problem, Schema, Spine, joint
@@ -240,7 +240,7 @@ def test_errors_planted_in_a_joint_answer_are_seen(size: float) -> None:
     assert proof.bound is None or proof.bound >= 0.999 * size
 
 
-def test_what_cannot_be_proved_is_named() -> None:
+def test_what_cannot_be_proved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     recodes = {"b": {"one": [0, 0, 1, 1], "two": [0, 1, 0, 2]}}
     schema = Schema({"a": 2, "b": 4, "c": 3}, recodes=recodes)
     areas = Areas(3, {"All": [0, 0, 0]})
@@ -250,6 +250,8 @@ def test_what_cannot_be_proved_is_named() -> None:
     assert "cut 'b' into groups that cross" in certify(problem, y, y).reason
     problem = Problem(schema, {"All": {"b": 1.0}, "Leaf": {"a": 1.0}}, areas=areas)
     y = np.ones(problem.observed.size)
+    assert certify(problem, y, y).bound > 1  # of leaves no figure of 'b' is claimed, nor needed
+    monkeypatch.setattr(holding_tables, "MOST_FREE", 11)
     assert "measured in all leaves holds 'b' of 'All'" in certify(problem, y, y).reason
 
 
