@@ -64,6 +64,7 @@ class ChosenSums:
         self._choose(ranks)
 
     def _choose(self, ranks: Index) -> None:
+        """Eliminate cells while there are sums for any, those of the lowest ranks, (sums,), first."""
         holds, within, open_ = self._holds, self.within, ~self.follows
         count = np.diff(holds.indptr).astype(np.int64)
         rows = np.repeat(np.arange(count.size), count)
@@ -105,7 +106,7 @@ class ChosenSums:
         return Step(chosen, row, takes, self._holds[row])
 
     def _together(self, rows: Index, cells: Index) -> Step | None:
-        """Cells that sums determine together, as far as they are few; None where there are none."""
+        """Cells, (k,), that sums, (s,), determine together, as far as they are few; None where there are none."""
         inside, found = self._holds[rows][:, cells], list[tuple[Index, Index, Float]]()
         _, labels = connected_components(sparse.block_array([[None, inside], [inside.T, None]]), directed=False)
         of_rows, of_cells = (np.argsort(own, kind="stable") for own in (labels[: rows.size], labels[rows.size :]))

@@ -44,7 +44,7 @@ class SumsOfCells:
     pair: tuple[int, int] = (0, 0)
 
     def among(self, rows: Index) -> slice:
-        """Where these are among sums, by their numbers in order."""
+        """Where these are among sums, by their numbers in order, (k,)."""
         return slice(*np.searchsorted(rows, [self.first, self.last]).tolist())
 
 
@@ -76,12 +76,14 @@ class Sought:
         found, blocks, levels = list[Entries](), dict[tuple[str, int, int], SumsOfCells](), self.places.levels
 
         def sums_of(own: int, kind: str, level: int, places: int, width: int, **more: Any) -> SumsOfCells:
+            """Sums of a kind and level, of so many places and cells each."""
             key, first = (kind, level, own), max((block.last for block in blocks.values()), default=0)
             if key not in blocks:
                 blocks[key] = SumsOfCells(kind, level, width, first, first + places * width, **more)
             return blocks[key]
 
         def of_tables(number: int, held: list[LevelTable], place: Index, column: Index, cell: Index, w: Float) -> None:
+            """Add the cells of tables at places, of columns there, that hold sought cells so often, (k,) each."""
             level = levels[number]
             for placed in held:
                 columns = level.columns[placed.cover]
@@ -178,6 +180,6 @@ def in_common(some: Leaves, pair: tuple[int, int]) -> list[tuple[Index, Index, i
 
 
 def ranges(starts: Index, counts: Index) -> Index:
-    """Numbers from each start on, so many of each, one after another."""
+    """Numbers from each start on, (k,), so many of each, one after another."""
     ends = np.cumsum(counts)
     return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if ends.size else 0)
