@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from scipy import sparse
 from blue_solvers.verification.chosen_sums import ChosenSums
 from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, plus, side_by_side
-from blue_solvers.verification.sums_of_cells import GAUGE, ROOT, Sought, SumsOfCells, in_common
+from blue_solvers.verification.sums_of_cells import GAUGE, ROOT, Sought, SumsOfCells, in_common, variances_of
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
 
@@ -58,17 +59,16 @@ class FreeCells:
     Parameters
     ----------
     places : PlacedTables
+    cells : dict of int to (ndarray of int, ndarray of int)
+        By leaves' numbers their rows and columns.
     of_part : bool
         Whether a tree above takes what no sum does.
     claimed : callable, optional
-        Of a table what is claimed of it, (G, cells): the cells are those of leaves of which nothing is claimed then,
-        and the sums those of which something is.
+        Of a table what is claimed of it, (G, cells): sums are used of which something is, not those that were measured.
 
     Attributes
     ----------
     size : int
-    cells : dict of int to (ndarray of int, ndarray of int)
-        By leaves' numbers their rows and columns.
     parts : dict of int to slice
         Where these are among all.
     variance, cost, to_root : ndarray, (size,)
@@ -79,21 +79,20 @@ class FreeCells:
     """
 
     def __init__(
-        self, places: PlacedTables, of_part: bool = False, claimed: Callable[[LevelTable], Float] | None = None
+        self,
+        places: PlacedTables,
+        cells: dict[int, tuple[Index, Index]],
+        of_part: bool = False,
+        claimed: Callable[[LevelTable], Float] | None = None,
     ) -> None:
-        self._places, self._of_part, self._claimed = places, of_part, claimed
-        self.cells, self.parts = dict[int, tuple[Index, Index]](), dict[int, slice]()
-        self.size, self.left_to_root = 0, np.zeros(0, dtype=np.intp)
-        for number, some in enumerate(places.leaves):
-            found = self._lacking(places.levels[some.level], some)
-            if found is not None:
-                self.cells[number] = found
-                self.parts[number] = slice(self.size, self.size + found[0].size)
-                self.size += found[0].size
+        self._places, self._of_part, self.cells = places, of_part, cells
+        ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
+        self.parts = {number: slice(*own) for number, own in zip(cells, pairwise(ends), strict=True)}
+        self.size, self.left_to_root = ends[-1], np.zeros(0, dtype=np.intp)
         if not self.size:
             return
         sought = Sought(places, self.cells, self.parts, claimed or (lambda placed: placed.variance), of_part)
-        self._sums, rows, cells, weights = sought.sums()
+        self._sums, rows, columns, weights = sought.sums()
         self._rows, rows = np.unique(rows, return_inverse=True)
         at_root, ranks = np.zeros(self._rows.size, dtype=bool), np.zeros(self._rows.size, dtype=np.intp)
         for sums in self._sums:  # those of leaves first, then of the smallest areas
@@ -101,7 +100,7 @@ class FreeCells:
             at_root[own] = sums.kind == ROOT
             ranks[own] = LAST if sums.kind == ROOT else -LAST if sums.kind else -places.levels[sums.level].rows
         besides = np.ones(self._rows.size) if claimed else sought.besides(self._sums, self._rows)
-        holds = sparse.csr_array((weights, (rows, cells)), shape=(self._rows.size, self.size))
+        holds = sparse.csr_array((weights, (rows, columns)), shape=(self._rows.size, self.size))
         self._chosen = ChosenSums(holds, besides, ranks, at_root)
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
         for sums in self._sums:
@@ -112,26 +111,28 @@ class FreeCells:
     def of(cls, places: PlacedTables, of_part: bool = False) -> FreeCells:
         """Those that were not measured, which places keep."""
         if of_part not in places.kept:
-            places.kept[of_part] = cls(places, of_part)
+            lacking = (
+                (number, _unmeasured(places.levels[some.level], some)) for number, some in enumerate(places.leaves)
+            )
+            places.kept[of_part] = cls(places, {number: own for number, own in lacking if own[0].size}, of_part)
         found: FreeCells = places.kept[of_part]
         return found
 
-    def _lacking(self, level: Level, some: Leaves) -> tuple[Index, Index] | None:
-        """Rows and columns of cells of some leaves that are sought, and may be other than 0; None without any."""
-        if self._claimed is not None:
-            own = [some.told.total] if some.told is not None else [self._claimed(own)[some.here] for own in level.own]
-            lacking = [~np.isfinite(cells) for cells in own]
-        else:
-            own = (
-                [some.told.variance] if some.told is not None else [placed.variance[some.here] for placed in level.own]
-            )
-            lacking = [np.isinf(variance) for variance in own]
-        if not any(flags.any() for flags in lacking):
-            return None
-        columns = level.columns if len(lacking) > 1 else [slice(0, level.width)]
-        lacks = side_by_side(lacking, columns) > 0
-        row, column = np.nonzero(lacks & ~some.empty if some.empty.size else lacks)
-        return (row, column) if row.size else None
+    def without_claims(self, claimed: Callable[[LevelTable], Float]) -> FreeCells | None:
+        """Those of which nothing is claimed, tables being given by theirs, (G, cells); None without any."""
+        found = dict[int, tuple[Index, Index]]()
+        for number, (row, column) in self.cells.items():
+            some = self._places.leaves[number]
+            level, told = self._places.levels[some.level], some.told
+            if told is not None:
+                lacks = np.isnan(told.total[row, column])
+            else:
+                lacks = np.isnan(
+                    side_by_side([claimed(own)[some.here] for own in level.own], level.columns)[row, column]
+                )
+            if lacks.any():
+                found[number] = row[lacks], column[lacks]
+        return FreeCells(self._places, found, self._of_part, claimed) if found else None
 
     def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:
         """Cells, (size,), that make sums what is left of these, (places, cells) of each kind; NaN of some."""
@@ -220,3 +221,13 @@ class FreeCells:
             0.0 if some.told is None else some.told.slack[row]
         )
         return float(rest[known] @ cost[known]), float(rest[known] @ self.to_root[part][known])
+
+
+def _unmeasured(level: Level, some: Leaves) -> tuple[Index, Index]:
+    """Rows and columns of cells of some leaves that were not measured, and may be other than 0."""
+    own = [placed.variance[some.here] for placed in level.own] if some.told is None else [some.told.variance]
+    if not any(np.isinf(variance).any() for variance in own):
+        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+    lacks = np.isinf(variances_of(level, some))
+    row, column = np.nonzero(lacks & ~some.empty if some.empty.size else lacks)
+    return row, column

@@ -25,6 +25,8 @@ class LeafCells:
     ----------
     places : PlacedTables
     figures : Figures
+    free : FreeCells
+        Those that were not measured.
 
     Attributes
     ----------
@@ -34,23 +36,14 @@ class LeafCells:
         By how much a sum of any cells of a place may be off.
     """
 
-    def __init__(self, places: PlacedTables, figures: Figures, of_part: bool = False) -> None:
+    def __init__(self, places: PlacedTables, figures: Figures, free: FreeCells) -> None:
         self.places, self._figures = places, figures.tables
-        self._lacking: FreeCells | None = None
-        self._are_sought = self._lacks()
-        if self._are_sought:
-            self._lacking = lacking = FreeCells(places, of_part, self._claimed)
-            self._values = np.zeros(lacking.size)
+        self._lacking, self._are_sought = free.without_claims(self._claimed), False
+        if self._lacking is not None:
+            self._values, self._are_sought = np.zeros(self._lacking.size), True
             self._sum_up()
-            self._values, self._are_sought = lacking.solved(self._rest) if lacking.size else self._values, False
+            self._values, self._are_sought = self._lacking.solved(self._rest), False
         self._sum_up()
-
-    def _lacks(self) -> bool:
-        """Whether nothing is claimed of some leaves' cells."""
-        told = [some.told.total for some in self.places.leaves if some.told is not None]
-        levels = {some.level for some in self.places.leaves if some.told is None}
-        claimed = (self._claimed(own) for number in levels for own in self.places.levels[number].own)
-        return any(np.isnan(own.sum()) for own in (*told, *claimed))
 
     def _claimed(self, placed: LevelTable) -> Float:
         """What is claimed of a table, (G, cells); NaN of one of which nothing is."""
@@ -81,15 +74,17 @@ class LeafCells:
                 np.add.at(found.T, into, -sign * cells[:, columns].T)
             return found
         level = self.places.levels[sums.level]
-        vector, whole = level.vector(level.rows), np.zeros((level.rows, level.width))
+        vector = level.vector(level.rows)
+        whole = level.held(vector, level.rows)
         if self.total[sums.level].size:
-            whole += self.total[sums.level].sum(axis=0)
+            whole += self.total[sums.level]
         for i, some in enumerate(self.places.leaves):
             if some.level == sums.level:
-                whole[some.rows] = self.of(i)[0].sum(axis=0)
-        level.held(vector, level.rows)[0] = whole
+                cells, _ = self.of(i)
+                whole[: len(cells), some.rows] = cells
         level.sum_up(vector, level.rows)
-        return self._claimed(sums.placed) - level.of(sums.placed, vector, level.rows).sum(axis=0)
+        high, low = level.of(sums.placed, vector, level.rows)
+        return self._claimed(sums.placed) - high - low
 
     def _sum_up(self) -> None:
         levels = self.places.levels

@@ -64,7 +64,7 @@ class MovedResiduals:
         self.places, self.figures = places, figures
         self._free = FreeCells.of(places, of_part)
         self._taken, self._slack = Taken([]), 0.0
-        self.totals, self.cells = CertificateSums(), LeafCells(places, figures, of_part)
+        self.totals, self.cells = CertificateSums(), LeafCells(places, figures, self._free)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
         self._handed = list[Handed]()
