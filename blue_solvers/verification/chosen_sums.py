@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import connected_components
 
 from blue_solvers.verification.sums_of_cells import ranges
@@ -14,7 +15,7 @@ from constraint_builders.arrays import Flags, Float, Index
 
 MOST_TOGETHER = 400  # cells that are solved for together
 CLEAR, ZERO = 1e-8, 1e-12  # of the largest singular value: larger ones count, and smaller ones are none
-LEAST = 1e-12  # of variances of sums, beside one another, where some are known exactly
+LEAST = 1e-12, 1e-6, 1.0  # of the largest variance of sums: smaller ones are taken as that, where rounding allows
 
 
 class Step(NamedTuple):
@@ -57,15 +58,32 @@ class ChosenSums:
         self.follows: Flags = first != np.arange(first.size)
         self.variance, self.cost, self.to_root = np.where(self.follows, 0.0, np.full((3, first.size), np.inf))
         self.steps = list[Step]()
-        self.within = sparse.csc_array(within @ sparse.diags_array((~self.follows).astype(float)))
-        self.within.eliminate_zeros()
-        self._holds = sparse.csr_array(self.within)
+        self._within = sparse.csc_array(within @ sparse.diags_array((~self.follows).astype(float)))
+        self._within.eliminate_zeros()
+        self._holds = sparse.csr_array(self._within)
         self._squares, self._sizes, self._at_root = besides.copy(), np.sqrt(besides), at_root.astype(float)
         self._choose(ranks)
 
+    def amounts(self, said: Float) -> Float:
+        """What sums take, (sums,), of what is said of cells, (cells,), if sums of them say it."""
+        left, found = said.copy(), np.zeros(self._within.shape[0])
+        for step in reversed(self.steps):
+            amount = step.takes @ left[step.cells]
+            found[step.rows] += amount
+            left -= step.holds.T @ amount
+        return found
+
+    def solved(self, sums: Float) -> Float:
+        """Cells, (cells,), of which these are the sums, (sums,); NaN of those that they do not tell."""
+        found, left = np.where(self.follows, 0.0, np.nan), sums.copy()
+        for step in self.steps:
+            found[step.cells] = step.takes.T @ left[step.rows]
+            left -= self._within[:, step.cells] @ found[step.cells]
+        return found
+
     def _choose(self, ranks: Index) -> None:
         """Eliminate cells while there are sums for any, those of the lowest ranks, (sums,), first."""
-        holds, within, open_ = self._holds, self.within, ~self.follows
+        holds, within, open_ = self._holds, self._within, ~self.follows
         count = np.diff(holds.indptr).astype(np.int64)
         rows = np.repeat(np.arange(count.size), count)
         last = np.bincount(rows, weights=holds.indices, minlength=count.size).astype(np.int64)
@@ -142,13 +160,20 @@ def _inverse(A: Float, squares: Float) -> tuple[Float, float]:
 
     From the weights, (sums, cells), and (sums,). What is said of cells is what sums of them say.
     """
-    scale = 1 / np.sqrt(np.maximum(squares, LEAST))
-    U, values, V = np.linalg.svd(A * scale[:, None], full_matrices=False)
+    _, values, V = np.linalg.svd(A, full_matrices=False)
     rank = int(np.count_nonzero(values > CLEAR * values[0]))
     if rank < values.size and values[rank] > ZERO * values[0]:  # it is not clear what they determine
         return A, np.inf
-    takes = ((U[:, :rank] / values[:rank]) @ V[:rank]) * scale[:, None]
-    return takes, float(abs(A.T @ takes - V[:rank].T @ V[:rank]).sum(axis=0).max())
+    V, found = V[:rank], (A, np.inf)
+    for least in LEAST:
+        root = 1 / np.sqrt(np.maximum(squares, least * squares.max(initial=np.finfo(float).tiny)))[:, None]
+        Q, R = np.linalg.qr(root * (A @ V.T))
+        takes = root * (Q @ solve_triangular(R, V, trans="T", check_finite=False))
+        apart = float(abs(A.T @ takes - V.T @ V).sum(axis=0).max())
+        found = min(found, (takes, apart), key=lambda own: own[1])
+        if apart <= CLEAR:
+            break
+    return found
 
 
 def first_alike(within: sparse.csc_array) -> Index:

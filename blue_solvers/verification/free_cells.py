@@ -136,16 +136,12 @@ class FreeCells:
 
     def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:
         """Cells, (size,), that make sums what is left of these, (places, cells) of each kind; NaN of some."""
-        found, left = np.full(self.size, np.nan), np.zeros(self._rows.size)
+        left = np.zeros(self._rows.size)
         for sums in self._sums:
             cut = sums.among(self._rows)
             if sums.kind != ROOT:
                 left[cut] = rest(sums).ravel()[self._rows[cut] - sums.first]
-        found[self._chosen.follows] = 0.0
-        for step in self._chosen.steps:
-            found[step.cells] = step.takes.T @ left[step.rows]
-            left -= self._chosen.within[:, step.cells] @ found[step.cells]
-        return found
+        return self._chosen.solved(left)
 
     def filled(self, number: int, variance: Float) -> Float:
         """Variances of leaves' cells, (leaves, cells), with those of what takes a unit where nothing was measured."""
@@ -157,11 +153,7 @@ class FreeCells:
 
     def taken(self, said: Float) -> Taken:
         """What sums take of residuals that are said of the cells, (size,)."""
-        left, amounts = said.copy(), np.zeros(self._rows.size)
-        for step in reversed(self._chosen.steps):
-            amount = step.takes @ left[step.cells]
-            amounts[step.rows] += amount
-            left -= step.holds.T @ amount
+        amounts = self._chosen.amounts(said)
         inner = zip(self._places.levels, self._places.inner, strict=True)
         found = Taken([level.room(level.rows * bool(own.size)) for level, own in inner])
         vectors = dict[int, Float]()
@@ -192,11 +184,13 @@ class FreeCells:
     def taken_in(self, number: int, taken: Taken) -> Cells:
         """What is taken of some leaves' cells, (2, leaves, cells), by what their own tables take or have in common."""
         some = self._places.leaves[number]
-        own = taken.by_level[some.level]
-        said = own[:, some.rows] if own.size else self._places.levels[some.level].room(some.rows.size)
+        whole = taken.by_level[some.level]
+        said = whole[:, some.rows] if whole.size else self._places.levels[some.level].room(some.rows.size)
         for pair, share in taken.margins.get(number, []):
             for columns, into, sign in in_common(some, pair):
-                plus(said[:, :, columns], -sign * share[:, into])
+                own = said[:, :, columns]
+                plus(own, -sign * share[:, into])
+                said[:, :, columns] = own
         return said
 
     def left(self, number: int, said: Cells, error: Float) -> tuple[float, float]:
