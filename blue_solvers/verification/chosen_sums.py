@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import connected_components
 
 from blue_solvers.verification.sums_of_cells import ranges
@@ -15,7 +14,7 @@ from constraint_builders.arrays import Flags, Float, Index
 
 MOST_TOGETHER = 400  # cells that are solved for together
 CLEAR, ZERO = 1e-8, 1e-12  # of the largest singular value: larger ones count, and smaller ones are none
-LEAST = 1e-12, 1e-6, 1.0  # of the largest variance of sums: smaller ones are taken as that, where rounding allows
+MOST_SUMS = 2_000  # of these, of which it is asked what costs least
 
 
 class Step(NamedTuple):
@@ -160,20 +159,14 @@ def _inverse(A: Float, squares: Float) -> tuple[Float, float]:
 
     From the weights, (sums, cells), and (sums,). What is said of cells is what sums of them say.
     """
-    _, values, V = np.linalg.svd(A, full_matrices=False)
+    U, values, V = np.linalg.svd(A, full_matrices=len(A) <= MOST_SUMS)
     rank = int(np.count_nonzero(values > CLEAR * values[0]))
     if rank < values.size and values[rank] > ZERO * values[0]:  # it is not clear what they determine
         return A, np.inf
-    V, found = V[:rank], (A, np.inf)
-    for least in LEAST:
-        root = 1 / np.sqrt(np.maximum(squares, least * squares.max(initial=np.finfo(float).tiny)))[:, None]
-        Q, R = np.linalg.qr(root * (A @ V.T))
-        takes = root * (Q @ solve_triangular(R, V, trans="T", check_finite=False))
-        apart = float(abs(A.T @ takes - V.T @ V).sum(axis=0).max())
-        found = min(found, (takes, apart), key=lambda own: own[1])
-        if apart <= CLEAR:
-            break
-    return found
+    takes, nothing = (U[:, :rank] / values[:rank]) @ V[:rank], U[:, rank:]
+    root = np.sqrt(squares / squares.max(initial=np.finfo(float).tiny))[:, None]
+    takes -= nothing @ np.linalg.lstsq(root * nothing, root * takes, rcond=CLEAR)[0]
+    return takes, float(abs(A.T @ takes - V[:rank].T @ V[:rank]).sum(axis=0).max())
 
 
 def first_alike(within: sparse.csc_array) -> Index:

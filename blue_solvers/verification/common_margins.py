@@ -144,6 +144,7 @@ class CommonMargins:
         cut += [((axis,), np.ones(schema.shape[axis], dtype=bool)) for axis in sorted(used)]
         axes = [CutVariables.of(schema, tables, *own) for own in cut]
         counts = [np.prod([np.ones(own.size), *(axis.counts(i) for axis in axes)], 0) for i, own in enumerate(tables)]
+        counts = [own * (not empty.all()) for own in counts]  # of places without a count no variable is cut
         self.columns = columns
         self.free: Flags = np.concatenate(counts) > 0
         for axis, (i, j) in product(axes, combinations(range(len(tables)), 2)):
