@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.holding_tables import finest_tables, tables_that_hold
+from blue_solvers.verification.holding_tables import MOST_FREE, finest_tables, tables_that_hold
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
@@ -225,18 +225,22 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
         for placed in level_tables:  # other layers of leaves are the leaves too
             layer = problem.areas.layer(places.levels[placed.level])
             placed.level = last if layer.is_of_leaves else placed.level
-    members = [places.leaves_of(number) for number in range(last + 1)]
-    if members[last].shape[0] < members[last].shape[1]:
-        raise NotCertifiedError(
-            f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
-            "was measured where branches end holds all others: one that does would let sums prove it"
-        )
+    members, count = [places.leaves_of(number) for number in range(last + 1)], problem.domain.leaves.size
+    level_of, rows = np.full(count, last), np.arange(count)
+    if problem.areas is None:
+        own_places = problem.domain.spine
+        level_of, rows = (own[problem.domain.leaves] for own in (own_places.level_of, own_places.rank_in_level))
     in_use = [
         placed
         for i, placed in enumerate(level_tables)
         if i >= said.size or said[i] or np.isfinite(placed.variance).any() or placed.combined is not None
     ]
-    tables = tables_that_hold(schema, in_use, last, members[last].shape[0])
+    tables = tables_that_hold(schema, in_use, last, count)
+    if sum(table.size for table in tables) * np.count_nonzero(level_of < last) > MOST_FREE:
+        raise NotCertifiedError(
+            f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
+            "was measured where branches end holds all others: one that does would let sums prove it"
+        )
     if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
@@ -250,9 +254,11 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
         levels.append(_level(schema, places.levels[number], number, weight.size, tables, in_use, described))
     leaves: list[Leaves] = []
     by_leaf = {number: own.tocsc() for number, own in enumerate(members[:last]) if levels[number].level_tables}
-    for some, margins in _alike(problem, levels[last]):
-        reach = {}
+    for some, margins in _alike(problem, levels[last], level_of):
+        home, reach = int(level_of[some[0]]), {}
         for number, own in by_leaf.items():
+            if problem.areas is None and number >= home:
+                continue
             inside = sparse.csc_array(own[:, some])
             reach[number] = Reach(inside.indptr.astype(np.intp), inside.indices.astype(np.intp), inside.data, NO_MAP)
         empty = NONE_EMPTY
@@ -260,7 +266,7 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
         elif margins is None and problem.zeros is not None:
             empty = problem.zeros.cells(tables[0], problem.domain.leaves[some]).reshape(some.size, -1)
-        leaves.append(Leaves(last, some, reach, reach.copy, margins, empty))
+        leaves.append(Leaves(home, rows[some], reach, reach.copy, margins, empty))
     return PlacedTables(schema, levels, leaves, nest=False)
 
 
@@ -338,23 +344,26 @@ def _union(schema: Schema, whole: Table, one: Table, two: Table) -> Table:
     return make_table(schema, tuple(factors.values()))
 
 
-def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
-    """Leaves of which the same cells are structural zeros, some at a time."""
+def _alike(problem: Problem, level: Level, level_of: Index) -> Iterator[tuple[Index, CommonMargins | None]]:
+    """Leaves of one level, `level_of` (leaves,), of which the same cells are structural zeros, some at a time."""
     zeros, width = problem.zeros, max(level.width, 1)
-    if len(level.tables) == 1:
-        yield from ((some, None) for some in _pieces(np.arange(level.rows), width))
-        return
-    empty = np.zeros((level.rows, 1), dtype=bool) if zeros is None else zeros.empty[problem.domain.leaves]
-    patterns, own = np.unique(empty.reshape(level.rows, -1), axis=0, return_inverse=True)
+    empty, patterns, own = NONE_EMPTY, np.zeros((1, 1), dtype=bool), np.zeros(level_of.size, dtype=np.intp)
+    if zeros is not None and len(level.tables) > 1:
+        empty = zeros.empty[problem.domain.leaves]
+        patterns, own = np.unique(empty.reshape(level_of.size, -1), axis=0, return_inverse=True)
     if len(patterns) > MOST_PATTERNS:
         raise NotCertifiedError(
             f"no one table holds all others, and {len(patterns):,} sets of cells are structural zeros in some "
             f"leaves: proofs by sums take {MOST_PATTERNS}"
         )
     for number, pattern in enumerate(patterns):
-        known = None if zeros is None else (zeros.axes, pattern.reshape(empty.shape[1:]))
-        margins = CommonMargins(problem.domain.schema, level.tables, tuple(level.columns), known)
-        yield from ((some, margins) for some in _pieces(np.flatnonzero(own.ravel() == number), width))
+        margins = None
+        if len(level.tables) > 1:
+            known = None if zeros is None else (zeros.axes, pattern.reshape(empty.shape[1:]))
+            margins = CommonMargins(problem.domain.schema, level.tables, tuple(level.columns), known)
+        for home in np.flatnonzero(np.bincount(level_of)).tolist():
+            alike = np.flatnonzero((own.ravel() == number) & (level_of == home))
+            yield from ((some, margins) for some in _pieces(alike, width) if some.size)
 
 
 def _pieces(nodes: Index, width: int) -> Iterator[Index]:

@@ -32,7 +32,7 @@ KINDS = {
     "areas in areas": Kind(areas="cut", decades=6.0, equalities=False),
     "noise that is shared": Kind(areas="sets", covariance="shared", zeros=False, equalities=False),
 }
-OUT_OF_REACH = ("groups that cross", "branches end above", "exactly that do not nest")
+OUT_OF_REACH = ("groups that cross", "exactly that do not nest")
 
 
 @pytest.fixture(autouse=True)
