@@ -181,8 +181,7 @@ def first_alike(within: sparse.csc_array) -> Index:
     units = np.where(used, within.data[np.minimum(starts, within.nnz - 1)], 1.0)
     random = np.random.default_rng(0).uniform(1, 2, (within.shape[0], 2))[within.indices]
     shares = np.add.reduceat(random * (within.data / np.repeat(units, counts))[:, None], starts[used])
-    keys = np.column_stack([counts[used], within.indices[starts[used]], shares])
-    _, first, own = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    cells = np.flatnonzero(used)
-    found[cells] = cells[first[own.ravel()]]
+    _, first, own = np.unique(shares[:, 0], return_index=True, return_inverse=True)
+    cells, first = np.flatnonzero(used), first[own]
+    found[cells] = np.where(shares[:, 1] == shares[first, 1], cells[first], cells)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +20,7 @@ from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, P
 from blue_solvers.verification.reaches import Cells, plus, side_by_side
 from blue_solvers.verification.sums_of_cells import GAUGE, ROOT, Sought, SumsOfCells, in_common, variances_of
 from blue_solvers.verification.weighed_noise import NotCertifiedError
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, distinct_numbers
 
 LAST = 2**60  # in rank
 
@@ -85,7 +86,7 @@ class FreeCells:
         of_part: bool = False,
         claimed: Callable[[LevelTable], Float] | None = None,
     ) -> None:
-        self._places, self._of_part, self.cells = places, of_part, cells
+        self._places, self.cells = places, cells
         ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
         self.parts = {number: slice(*own) for number, own in zip(cells, pairwise(ends), strict=True)}
         self.size, self.left_to_root = ends[-1], np.zeros(0, dtype=np.intp)
@@ -93,14 +94,14 @@ class FreeCells:
             return
         sought = Sought(places, self.cells, self.parts, claimed or (lambda placed: placed.variance), of_part)
         self._sums, rows, columns, weights = sought.sums()
-        self._rows, rows = np.unique(rows, return_inverse=True)
+        self._rows, places_of = distinct_numbers(rows)
         at_root, ranks = np.zeros(self._rows.size, dtype=bool), np.zeros(self._rows.size, dtype=np.intp)
         for sums in self._sums:  # those of leaves first, then of the smallest areas
             own = sums.among(self._rows)
             at_root[own] = sums.kind == ROOT
             ranks[own] = LAST if sums.kind == ROOT else -LAST if sums.kind else -places.levels[sums.level].rows
         besides = np.ones(self._rows.size) if claimed else sought.besides(self._sums, self._rows)
-        holds = sparse.csr_array((weights, (rows, columns)), shape=(self._rows.size, self.size))
+        holds = sparse.csr_array((weights, (places_of, columns)), shape=(self._rows.size, self.size))
         self._chosen = ChosenSums(holds, besides, ranks, at_root)
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
         for sums in self._sums:
@@ -118,6 +119,12 @@ class FreeCells:
         found: FreeCells = places.kept[of_part]
         return found
 
+    @cached_property
+    def _are_told(self) -> bool:
+        """Whether measured sums of these places tell all of them."""
+        chosen = self._chosen
+        return bool(np.isfinite(self.cost).all() and not chosen.follows.any() and not self.to_root.any())
+
     def without_claims(self, claimed: Callable[[LevelTable], Float]) -> FreeCells | None:
         """Those of which nothing is claimed, tables being given by theirs, (G, cells); None without any."""
         found = dict[int, tuple[Index, Index]]()
@@ -132,7 +139,11 @@ class FreeCells:
                 )
             if lacks.any():
                 found[number] = row[lacks], column[lacks]
-        return FreeCells(self._places, found, self._of_part, claimed) if found else None
+        if not found:
+            return None
+        if sum(row.size for row, _ in found.values()) == self.size and self._are_told:
+            return self
+        return FreeCells(self._places, found, claimed=claimed)
 
     def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:
         """Cells, (size,), that make sums what is left of these, (places, cells) of each kind; NaN of some."""
@@ -214,7 +225,8 @@ class FreeCells:
         rest += np.broadcast_to(error, said[0].shape)[row, column] + (
             0.0 if some.told is None else some.told.slack[row]
         )
-        return float(rest[known] @ cost[known]), float(rest[known] @ self.to_root[part][known])
+        lost, to_root = (float((rest[known] * own[known]).sum()) for own in (cost, self.to_root[part]))
+        return lost, to_root
 
 
 def _unmeasured(level: Level, some: Leaves) -> tuple[Index, Index]:

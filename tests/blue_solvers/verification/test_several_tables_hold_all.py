@@ -251,7 +251,7 @@ def test_what_cannot_be_proved_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert "cut 'b' into groups that cross" in certify(problem, y, y).reason
     problem = Problem(schema, {"All": {"b": 1.0}, "Leaf": {"a": 1.0}}, areas=areas)
     y = np.ones(problem.observed.size)
-    assert certify(problem, y, y).bound > 1  # of leaves no figure of 'b' is claimed, nor needed
+    assert certify(problem, y, y).bound > 0.5  # of leaves no figure of 'b' is claimed, nor needed
     monkeypatch.setattr(holding_tables, "MOST_FREE", 11)
     assert "measured in all leaves holds 'b' of 'All'" in certify(problem, y, y).reason
 
