@@ -10,6 +10,7 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.closed_form import are_of_groups
 from blue_solvers.verification.exact_combinations import ExactCombinations
+from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.part_residuals import PartResiduals
@@ -132,6 +133,8 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
             if by_combinations:  # cells take theirs while residuals are moved
                 rows = problem.equality_rows[0]
                 multipliers = multipliers[multipliers.size - rows.shape[0] :]
+            if FreeCells.of(places).depend:  # of those nothing may be said but by measured sums: any multipliers do
+                multipliers = np.where(np.diff(rows[:, problem.unmeasured].indptr) > 0, 0.0, multipliers)
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
     remains = np.zeros(y.size) if is_correlated else None

@@ -39,6 +39,8 @@ class ChosenSums:
         Those of the lowest are taken first.
     at_root : ndarray of bool, (sums,)
         Which are of the root of a part, so that the tree above takes what they do.
+    alone : ndarray of bool, (cells,)
+        Of which anything may be said, not only what sums say of them.
 
     Attributes
     ----------
@@ -46,17 +48,19 @@ class ChosenSums:
         In the order in which cells follow from sums; the last take what is said of them first.
     follows : ndarray of bool, (cells,)
         Cells that sums hold the same shares of as of one before: what is said of them follows.
+    depends : bool
+        Whether sums say the same of some cells as of others together: nothing else may be said of these.
     variance, cost, to_root : ndarray, (cells,)
         About the variance of what takes a unit; by how many standard errors it is at most, and how much of it the
         tree above takes; infinite where nothing does.
     """
 
-    def __init__(self, holds: sparse.csr_array, besides: Float, ranks: Index, at_root: Flags) -> None:
-        within = sparse.csc_array(holds)
-        first = first_alike(within)
+    def __init__(self, holds: sparse.csr_array, besides: Float, ranks: Index, at_root: Flags, alone: Flags) -> None:
+        within, self._alone = sparse.csc_array(holds), alone
+        first = first_alike(within, alone)
         self.follows: Flags = first != np.arange(first.size)
         self.variance, self.cost, self.to_root = np.where(self.follows, 0.0, np.full((3, first.size), np.inf))
-        self.steps = list[Step]()
+        self.steps, self.depends = list[Step](), bool(self.follows.any())
         self._within = sparse.csc_array(within @ sparse.diags_array((~self.follows).astype(float)))
         self._within.eliminate_zeros()
         self._holds = sparse.csr_array(self._within)
@@ -138,9 +142,10 @@ class ChosenSums:
             if not row.size or not 0 < cell.size <= MOST_TOGETHER:
                 continue
             require_time()
-            takes, apart = _inverse(inside[row][:, cell].toarray(), self._squares[rows[row]])
-            if apart > CLEAR:
+            takes, apart, rank = _inverse(inside[row][:, cell].toarray(), self._squares[rows[row]])
+            if apart > CLEAR or (rank < cell.size and self._alone[cells[cell]].any()):
                 continue
+            self.depends |= rank < cell.size
             own, row = cells[cell], rows[row]
             self.variance[own] = self._squares[row] @ takes**2
             for values, sizes in ((self.cost, self._sizes), (self.to_root, self._at_root)):
@@ -154,34 +159,36 @@ class ChosenSums:
         return Step(np.concatenate([own for own, *_ in found]), row, takes, self._holds[row])
 
 
-def _inverse(A: Float, squares: Float) -> tuple[Float, float]:
-    """What sums take of what is said of cells, (sums, cells), for little in their variances, and how far off it is.
+def _inverse(A: Float, squares: Float) -> tuple[Float, float, int]:
+    """What sums take of what is said of cells, (sums, cells), for little in their variances, how far off, and the rank.
 
     From the weights, (sums, cells), and (sums,). What is said of cells is what sums of them say.
     """
     U, values, V = np.linalg.svd(A, full_matrices=len(A) <= MOST_SUMS)
     rank = int(np.count_nonzero(values > CLEAR * values[0]))
     if rank < values.size and values[rank] > ZERO * values[0]:  # it is not clear what they determine
-        return A, np.inf
+        return A, np.inf, rank
     takes, nothing = (U[:, :rank] / values[:rank]) @ V[:rank], U[:, rank:]
     root = np.sqrt(squares / squares.max(initial=np.finfo(float).tiny))[:, None]
     takes -= nothing @ np.linalg.lstsq(root * nothing, root * takes, rcond=CLEAR)[0]
-    return takes, float(abs(A.T @ takes - V[:rank].T @ V[:rank]).sum(axis=0).max())
+    return takes, float(abs(A.T @ takes - V[:rank].T @ V[:rank]).sum(axis=0).max()), rank
 
 
-def first_alike(within: sparse.csc_array) -> Index:
+def first_alike(within: sparse.csc_array, alone: Flags) -> Index:
     """For every cell the first of which sums hold the same share: what residuals say of it follows, (cells,).
 
-    Shares are compared by random sums of these; cells in no sum are each their own.
+    Shares are compared by random sums of these; cells in no sum, and those that are `alone`, are each their own.
     """
     starts, counts = within.indptr[:-1], np.diff(within.indptr)
     used, found = counts > 0, np.arange(counts.size)
     if not used.any():
         return found
+    cells = np.flatnonzero(used)
     units = np.where(used, within.data[np.minimum(starts, within.nnz - 1)], 1.0)
     random = np.random.default_rng(0).uniform(1, 2, (within.shape[0], 2))[within.indices]
     shares = np.add.reduceat(random * (within.data / np.repeat(units, counts))[:, None], starts[used])
+    shares[alone[cells], 0] = -cells[alone[cells]] - 1.0  # like no other
     _, first, own = np.unique(shares[:, 0], return_index=True, return_inverse=True)
-    cells, first = np.flatnonzero(used), first[own]
+    first = first[own]
     found[cells] = np.where(shares[:, 1] == shares[first, 1], cells[first], cells)
     return found

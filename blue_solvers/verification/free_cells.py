@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -100,9 +99,12 @@ class FreeCells:
             own = sums.among(self._rows)
             at_root[own] = sums.kind == ROOT
             ranks[own] = LAST if sums.kind == ROOT else -LAST if sums.kind else -places.levels[sums.level].rows
+        told = np.zeros(self.size, dtype=bool)
+        for number, part in self.parts.items():
+            told[part] = places.leaves[number].told is not None
         besides = np.ones(self._rows.size) if claimed else sought.besides(self._sums, self._rows)
         holds = sparse.csr_array((weights, (places_of, columns)), shape=(self._rows.size, self.size))
-        self._chosen = ChosenSums(holds, besides, ranks, at_root)
+        self._chosen = ChosenSums(holds, besides, ranks, at_root, told)
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
         for sums in self._sums:
             if sums.kind == ROOT:
@@ -119,11 +121,10 @@ class FreeCells:
         found: FreeCells = places.kept[of_part]
         return found
 
-    @cached_property
-    def _are_told(self) -> bool:
-        """Whether measured sums of these places tell all of them."""
-        chosen = self._chosen
-        return bool(np.isfinite(self.cost).all() and not chosen.follows.any() and not self.to_root.any())
+    @property
+    def depend(self) -> bool:
+        """Whether sums say the same of some as of others together, so that nothing else may be said of these."""
+        return self.size > 0 and self._chosen.depends
 
     def without_claims(self, claimed: Callable[[LevelTable], Float]) -> FreeCells | None:
         """Those of which nothing is claimed, tables being given by theirs, (G, cells); None without any."""
@@ -141,8 +142,9 @@ class FreeCells:
                 found[number] = row[lacks], column[lacks]
         if not found:
             return None
-        if sum(row.size for row, _ in found.values()) == self.size and self._are_told:
-            return self
+        are_all = sum(row.size for row, _ in found.values()) == self.size
+        if are_all and np.isfinite(self.cost).all() and not self.depend and not self.to_root.any():
+            return self  # measured sums of these places tell all of them
         return FreeCells(self._places, found, claimed=claimed)
 
     def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:

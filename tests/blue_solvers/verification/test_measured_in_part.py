@@ -30,9 +30,14 @@ KINDS = {
     "areas": Kind(areas="sets", decades=2.0, equalities=False),
     "weights": Kind(areas="weights", decades=2.0, cellwise=True, equalities=False),
     "areas in areas": Kind(areas="cut", decades=6.0, equalities=False),
+    "equalities in areas": Kind(areas="sets", decades=2.0),
     "noise that is shared": Kind(areas="sets", covariance="shared", zeros=False, equalities=False),
 }
-OUT_OF_REACH = ("groups that cross", "exactly that do not nest")
+OUT_OF_REACH = (
+    "speaks of cells of which nothing",
+    "groups that cross",
+    "exactly that do not nest",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +148,25 @@ def test_suppressed_counts_in_areas_that_cross_are_proved(seed: int) -> None:
     assert 0.0099 < P.certificate(y, wrong).bound < 1.0
 
 
+@pytest.mark.parametrize("areas", [None, Areas(3, {"All": [0, 0, 0], "Two": [0, 1, 1]})], ids=["one place", "areas"])
+def test_equalities_say_nothing_of_cells_that_no_sums_tell_apart(areas: Areas | None) -> None:
+    """Of three cells of which one is known and only the sum was measured another may be anything, but not the sum."""
+    schema, equal = Schema({"a": 3}), np.zeros((1, 4 if areas is None else 12))
+    equal[0, 1 if areas is None else 3] = 1.0
+    if areas is None:
+        problem = Problem(schema, {"total": 1.0, "a": np.full(3, np.inf)}, ["total"], equalities=(equal, [5.0]))
+    else:
+        tables = {"All": {"total": 1.0}, "Two": {"total": 1.0}, "Leaf": {"a": np.full((3, 3), np.inf)}}
+        problem = Problem(schema, tables, {"All": ["total"]}, areas=areas, equalities=(equal, [5.0]))
+    M = problem.marginal_matrix()
+    counts = np.arange(1.0, M.shape[1] + 1)
+    counts[0] = 5.0
+    y = np.where(problem.unmeasured, 0.0, M @ counts)
+    assert certify(problem, y, M @ counts).bound < 1e-14
+    counts[1] += 2
+    assert certify(problem, y, M @ counts).bound > 1.99
+
+
 def test_what_no_sums_determine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three sums of pairs of three cells, which go in a circle, where none may be solved for together."""
     detailed = np.array([[np.inf], [np.inf], [np.inf], [1.0]])
@@ -166,7 +190,8 @@ def test_sums_take_what_they_say_of_cells(seed: int) -> None:
     holds = rng.choice([0.0, 1.0, 1.0, -1.0, 2.0], shape) * (rng.random(shape) < rng.choice([0.2, 0.5, 0.9]))
     holds = holds[:, rng.integers(0, shape[1], shape[1])]  # some alike
     squares = 10 ** rng.uniform(-3, 3, shape[0])
-    own = ChosenSums(sparse.csr_array(holds), squares, rng.integers(0, 3, shape[0]), np.zeros(shape[0], dtype=bool))
+    nothing = np.zeros(shape[0], dtype=bool), np.zeros(shape[1], dtype=bool)
+    own = ChosenSums(sparse.csr_array(holds), squares, rng.integers(0, 3, shape[0]), *nothing)
     told = np.isfinite(own.cost)
     assert (told | ~holds.any(axis=0)).all()
     said = holds.T @ rng.standard_normal(shape[0])
