@@ -75,7 +75,9 @@ class FreeCells:
         About the variance of what takes a unit; by how many standard errors it is at most, and how much of it the
         tree above takes; infinite where nothing does.
     left_to_root : ndarray of int
-        Cells of the root under which there are any.
+        Cells of a part's root under which there are any that only the tree above takes.
+    root_costs : ndarray, (cells of the root,)
+        What a unit of each costs in the cells below, in standard errors.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class FreeCells:
         ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
         self.parts = {number: slice(*own) for number, own in zip(cells, pairwise(ends), strict=True)}
         self.size, self.left_to_root = ends[-1], np.zeros(0, dtype=np.intp)
+        self.root_costs = np.zeros(places.levels[0].width)
         if not self.size:
             return
         sought = Sought(places, self.cells, self.parts, claimed or (lambda placed: placed.variance), of_part)
@@ -108,7 +111,15 @@ class FreeCells:
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
         for sums in self._sums:
             if sums.kind == ROOT:
-                self.left_to_root = self._rows[at_root] - sums.first
+                self._weigh_root(sums.first, rows, columns, weights)
+
+    def _weigh_root(self, first: int, rows: Index, columns: Index, weights: Float) -> None:
+        """Which cells of the root, numbered from the first sum, are left to the tree above, from entries, (k,)."""
+        inside = np.flatnonzero((rows >= first) & (rows < first + self.root_costs.size))
+        cell, column = rows[inside] - first, columns[inside]
+        np.add.at(self.root_costs, cell, abs(weights[inside]) * self.cost[column])
+        lost = (self.to_root[column] > 0) | ~np.isfinite(self.cost[column])
+        self.left_to_root = np.unique(cell[lost])
 
     @classmethod
     def of(cls, places: PlacedTables, of_part: bool = False) -> FreeCells:

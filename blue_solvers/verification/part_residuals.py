@@ -50,6 +50,9 @@ class PartResiduals(MovedResiduals):
             share = self._means([0], free)[0][0][0]
             plus(said, -share)
             variance, error = self._means([0])[0][1].copy(), self.cells.error[0]
+            costs = np.where(np.isfinite(self._free.root_costs), self._free.root_costs, 0.0)
+            if costs.any():  # together at most twice the sum of both
+                variance = np.where(costs > 0, 2 * (variance + np.count_nonzero(costs) * costs**2), variance)
             variance[:, self._free.left_to_root] = np.inf
         whole = total.sum(axis=0, dtype=np.longdouble)
         return ChildSummary(
