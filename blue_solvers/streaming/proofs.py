@@ -21,8 +21,8 @@ from blue_solvers.verification.by_sums import sum_up_part
 from blue_solvers.verification.certificate import certificate_of
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.fit_of_parts import FitOfParts
+from blue_solvers.verification.holding_tables import finest_tables
 from blue_solvers.verification.placed_tables import ChildSummary, CombinedCells, Figures, LevelTable, Unread
-from blue_solvers.verification.problem_places import finest_tables
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros

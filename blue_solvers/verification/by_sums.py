@@ -10,8 +10,10 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.closed_form import are_of_groups
 from blue_solvers.verification.exact_combinations import ExactCombinations
+from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
+from blue_solvers.verification.part_residuals import PartResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
 from blue_solvers.verification.problem_places import Claim, holds_all, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
@@ -117,8 +119,10 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         tables[placed.key] = value.reshape(-1, placed.table.size), measured.reshape(-1, placed.table.size)
     by_combinations = places.nest or not (problem.exact.any() or problem.has_zeros or has_equalities)
     if by_combinations and not has_equalities and not is_correlated:
-        sums = MovedResiduals(places, Figures(tables)).finish()
-        return sums.bound(places.tables, schema, sums.all_left()), sums.violation
+        proof = MovedResiduals(places, Figures(tables))
+        sums = proof.finish()
+        with proof.cells.not_claimed():
+            return sums.bound(places.tables, schema, sums.all_left()), sums.violation
     noise, off, rho = posed.noise, 0.0, None
     known = KnownExactly(problem, noise, places, y) if has_equalities or not by_combinations else None
     pulls = known is not None and known.values.size > 0
@@ -129,6 +133,8 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
             if by_combinations:  # cells take theirs while residuals are moved
                 rows = problem.equality_rows[0]
                 multipliers = multipliers[multipliers.size - rows.shape[0] :]
+            if FreeCells.of(places).depend:  # of those nothing may be said but by measured sums: any multipliers do
+                multipliers = np.where(np.diff(rows[:, problem.unmeasured].indptr) > 0, 0.0, multipliers)
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
     remains = np.zeros(y.size) if is_correlated else None
@@ -140,9 +146,11 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         left = noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
     if known is None or by_combinations:
         combinations = ExactCombinations.of(problem, places, places.tables) if has_equalities else None
-        return sums.bound(places.tables, schema, left, combinations), sums.violation
+        with proof.cells.not_claimed():
+            return sums.bound(places.tables, schema, left, combinations), sums.violation
     scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (x, y, *claimed.values()))
-    apart = _disagreement(noise, known, proof, scale)
+    with proof.cells.not_claimed():
+        apart = _disagreement(noise, known, proof, scale)
     return left + float(np.sqrt(sums.found[5]) + np.sqrt(sums.apart)) + apart, sums.violation
 
 
@@ -210,5 +218,5 @@ def sum_up_part(
     tree = LevelledTree(parent, level_of - first, levels[first:])
     for placed in level_tables:
         placed.level -= first
-    proof = MovedResiduals(tree_places(schema, tree, finest[first:], level_tables, zeros, summaries), figures)
-    return (proof.finish(), None) if finish else proof.hand_over()
+    places = tree_places(schema, tree, finest[first:], level_tables, zeros, summaries)
+    return (MovedResiduals(places, figures).finish(), None) if finish else PartResiduals(places, figures).hand_over()

@@ -141,11 +141,12 @@ class Certifier:
 
         The smaller bound of two: in the other nothing is said of cells that were not measured.
         """
-        found = self.certify(y, x, desired)
-        if not self._given.has_unmeasured or _size(found) <= enough:
+        x, lost = self._given.observed.flat(x, "x"), self._given.unmeasured
+        unsaid = np.where(lost, np.nan, x) if self._given.has_unmeasured else x
+        found = self.certify(y, unsaid, desired)  # solvers may leave what was not measured as it is
+        if _size(found) <= enough or np.isnan(x[lost]).all():
             return found
-        unsaid = np.where(self._given.unmeasured, np.nan, self._given.observed.flat(x, "x"))
-        return min(self.certify(y, unsaid, desired), found, key=_size)
+        return min(found, self.certify(y, x, desired), key=_size)
 
     @np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
     def certify(self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:

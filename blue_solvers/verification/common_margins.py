@@ -126,6 +126,8 @@ class CommonMargins:
     ----------
     free : ndarray of bool, (columns,)
         Cells that may be other than empty.
+    pairs : dict of (int, int) to TwoTables
+        The common margins of every two tables.
 
     Raises
     ------
@@ -142,6 +144,7 @@ class CommonMargins:
         cut += [((axis,), np.ones(schema.shape[axis], dtype=bool)) for axis in sorted(used)]
         axes = [CutVariables.of(schema, tables, *own) for own in cut]
         counts = [np.prod([np.ones(own.size), *(axis.counts(i) for axis in axes)], 0) for i, own in enumerate(tables)]
+        counts = [own * (not empty.all()) for own in counts]  # of places without a count no variable is cut
         self.columns = columns
         self.free: Flags = np.concatenate(counts) > 0
         for axis, (i, j) in product(axes, combinations(range(len(tables)), 2)):
@@ -150,7 +153,7 @@ class CommonMargins:
                     f"its counts are too many to list, and {tables[i].name!r} and {tables[j].name!r} cut "
                     f"{axis.name!r} into groups that cross"
                 )
-        self._pairs = {(i, j): TwoTables.of(axes, i, j, counts[i]) for i in range(len(tables)) for j in range(i)}
+        self.pairs = {(i, j): TwoTables.of(axes, i, j, counts[i]) for i in range(len(tables)) for j in range(i)}
 
     def moved(self, said: Cells) -> tuple[Cells, Float]:
         """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved.
@@ -159,7 +162,7 @@ class CommonMargins:
         """
         said = np.where(self.free, said, 0.0)
         sizes = abs(said[0])
-        for (i, j), pair in reversed(self._pairs.items()):
+        for (i, j), pair in reversed(self.pairs.items()):
             mean = summed(pair.into[0], pair.size, said[:1, :, self.columns[i]] * pair.weights)[0]
             for k, sign, side in ((i, -1, 0), (j, 1, 1)):  # any number may be moved: it is taken off and added alike
                 change = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
@@ -173,7 +176,7 @@ class CommonMargins:
         To `errors` is added how far they are off; without it cells are taken as doubles.
         """
         cells, lost = np.where(self.free, cells, 0.0), sum_rounding(1, cells.shape[2])
-        for (i, j), (into, size, weights) in self._pairs.items():
+        for (i, j), (into, size, weights) in self.pairs.items():
             one, two = self.columns[i], self.columns[j]
             change = summed(into[1], size, cells[:, :, two]) - summed(into[0], size, cells[:, :, one])
             shared = change.sum(axis=0)[:, into[0]] * weights
@@ -187,7 +190,7 @@ class CommonMargins:
     def with_others(self, rows: Float) -> Float:
         """For cells, (rows, columns), own amounts and the largest in every other table that counts in them may have."""
         found, rows = rows.copy(), np.where(self.free, rows, 0.0)
-        for (i, j), pair in self._pairs.items():
+        for (i, j), pair in self.pairs.items():
             for k, other, side in ((i, j, 0), (j, i, 1)):
                 most = np.zeros((pair.size, len(rows)))
                 np.maximum.at(most, pair.into[1 - side], rows[:, self.columns[other]].T)

@@ -120,6 +120,8 @@ class ExactCombinations:
         wrong = ~(off <= EXACT_TO * np.maximum(scale * np.array(self.units), size))
         if wrong.any():
             i = int(wrong.argmax())
+            if np.isnan(gap[i]):
+                raise NotCertifiedError(f"equality {i} speaks of cells of which nothing is claimed")
             raise NotCertifiedError(f"x contradicts equality {i}, which is known exactly, by {gap[i]:.3g}")
         k = len(self.chosen)
         return 2 * float((abs(np.array(self.inverse).reshape(k, k)) @ off[list(self.chosen)]).sum())

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import PlacedTables
 from blue_solvers.verification.reaches import Cells, add, finite, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal, refined
@@ -60,10 +61,10 @@ class LeafSums:
                 self.free[cut] = ~some.empty.ravel()
 
     def variances(self) -> Float:
-        """Of what was measured of the cells themselves; 0 where nothing was, (N,)."""
-        found = np.empty(self.size)
-        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            own = finite(self._places.levels[some.level].variances(some.here))
+        """Of what was measured of the cells themselves, or of what takes a unit of the others, (N,)."""
+        found, free = np.empty(self.size), FreeCells.of(self._places)
+        for number, ((cut, shape), some) in enumerate(zip(self.cuts, self._places.leaves, strict=True)):
+            own = finite(free.filled(number, self._places.levels[some.level].variances(some.here)))
             found[cut] = np.broadcast_to(own, shape).ravel()
         return found
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.placed_tables import Figures, Leaves, PlacedTables
-from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, side_by_side, spread
-from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, NotCertifiedError, require_time
+from blue_solvers.verification.free_cells import FreeCells
+from blue_solvers.verification.placed_tables import Figures, Level, LevelTable, PlacedTables
+from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side, spread
+from blue_solvers.verification.sums_of_cells import SumsOfCells, in_common
+from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
+
+Handed = tuple[Cells, Float]  # what is said of places of a level by all above, and how large it is, (rows,)
 
 
 class LeafCells:
@@ -20,6 +25,8 @@ class LeafCells:
     ----------
     places : PlacedTables
     figures : Figures
+    free : FreeCells
+        Those that were not measured.
 
     Attributes
     ----------
@@ -29,19 +36,58 @@ class LeafCells:
         By how much a sum of any cells of a place may be off.
     """
 
-    def __init__(self, places: PlacedTables, figures: Figures) -> None:
+    def __init__(self, places: PlacedTables, figures: Figures, free: FreeCells) -> None:
         self.places, self._figures = places, figures.tables
-        self._filled: dict[int, Cells] = {}
-        if self._sum_up() and places.nest:
-            self._fill_in()
+        self._lacking, self._are_sought = free.without_claims(self._claimed), False
+        if self._lacking is not None:
+            self._values, self._are_sought = np.zeros(self._lacking.size), True
+            self._sum_up()
+            self._values, self._are_sought = self._lacking.solved(self._rest), False
+        self._sum_up()
+
+    def _claimed(self, placed: LevelTable) -> Float:
+        """What is claimed of a table, (G, cells); NaN of one of which nothing is."""
+        if placed.key:
+            return np.asarray(self._figures[placed.key][0][:], dtype=float)
+        return np.broadcast_to(np.nan, (self.places.levels[placed.level].rows, placed.table.size))
+
+    @contextmanager
+    def not_claimed(self) -> Iterator[None]:
+        """Let nothing be disproved by cells of which nothing was claimed."""
+        try:
+            yield
+        except DisprovedError as error:
+            if self._lacking is None:
+                raise
+            raise NotCertifiedError(f"{error}, by the cells that were put where none are claimed") from error
 
     def is_filled(self, number: int) -> bool:
         """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
-        return number in self._filled
+        return self._lacking is not None and number in self._lacking.cells
 
-    def _sum_up(self) -> bool:
-        """Whether nothing is said of some leaves' cells."""
-        levels, lacks = self.places.levels, False
+    def _rest(self, sums: SumsOfCells) -> Float:
+        """What is claimed of sums less what leaves' cells make of them, (places, cells)."""
+        if sums.placed is None:
+            cells = self.of(sums.level)[0].sum(axis=0)
+            found = np.zeros((len(cells), sums.width))
+            for columns, into, sign in in_common(self.places.leaves[sums.level], sums.pair):
+                np.add.at(found.T, into, -sign * cells[:, columns].T)
+            return found
+        level = self.places.levels[sums.level]
+        vector = level.vector(level.rows)
+        whole = level.held(vector, level.rows)
+        if self.total[sums.level].size:
+            whole += self.total[sums.level]
+        for i, some in enumerate(self.places.leaves):
+            if some.level == sums.level:
+                cells, _ = self.of(i)
+                whole[: len(cells), some.rows] = cells
+        level.sum_up(vector, level.rows)
+        high, low = level.of(sums.placed, vector, level.rows)
+        return self._claimed(sums.placed) - high - low
+
+    def _sum_up(self) -> None:
+        levels = self.places.levels
         self.total = [
             level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.places.inner, strict=True)
         ]
@@ -59,29 +105,27 @@ class LeafCells:
             if number:
                 require_time()
             cells, error = self.of(number)
-            lacks |= bool(np.isnan(cells[0].sum()))
             if some.above:
                 hand_up(some.above, cells, error + rounding * sizes_of(cells))
         for number, total in reversed(list(enumerate(self.total))):
             hand_up(levels[number].above, total, self.error[number])
-        return lacks
 
     def of(self, number: int) -> tuple[Cells, Float]:
         """Those of some leaves, and how far all cells of a row may be off together."""
         some = self.places.leaves[number]
         if some.told is not None:
             cells = np.stack([high := some.told.total.astype(float), (some.told.total - high).astype(float)])
-            if number in self._filled:
-                return self._filled[number], some.told.error + sizes_of(cells[1:])
+            if self._lacking is not None and number in self._lacking.cells:
+                place = self._lacking.cells[number]
+                cells[0][place], cells[1][place] = self._values[self._lacking.parts[number]], 0.0
             return cells, some.told.error
-        if number in self._filled:
-            return self._filled[number], np.zeros(some.rows.size)
         level = self.places.levels[some.level]
-        if not all(placed.key for placed in level.own):
-            raise NotCertifiedError(f"no table at {level.name} holds all others")
-        claimed = [self._figures[placed.key][0][some.here] for placed in level.own]
+        claimed = [self._claimed(placed)[some.here] for placed in level.own]
         cells = side_by_side([np.asarray(own, dtype=float) for own in claimed], level.columns)
-        if some.margins is not None:
+        if self._lacking is not None and number in self._lacking.cells:
+            cells = np.array(cells)
+            cells[self._lacking.cells[number]] = self._values[self._lacking.parts[number]]
+        if some.margins is not None and not self._are_sought:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
         variance = level.own[0].variance[some.here]
@@ -89,58 +133,6 @@ class LeafCells:
             cells = np.where(variance == 0, self._figures[level.own[0].key][1][some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)
-
-    @cached_property
-    def _beside_others(self) -> list[Float]:
-        """By level the standard deviation of what areas say of one cell, all else in them taken off, (areas, cells).
-
-        Infinite where tables of the area do not measure it, or two cells or more in it were not measured.
-        """
-        found = list[Float]()
-        for number, level in enumerate(self.places.levels):
-            squares, lacking = level.room(), level.room()
-            for some in self.places.leaves:
-                if number in some.reach:
-                    own = self.places.levels[some.level].variances(some.here)
-                    own = own if some.told is None else np.broadcast_to(some.told.variance, own.shape)
-                    add(finite(own)[None], some.reach[number].to_power(2), squares)
-                    add(np.isinf(own)[None].astype(float), some.reach[number].to_power(0), lacking)
-            found.append(np.sqrt(np.where(lacking[0] > 1, np.inf, squares[0] + level.variances(slice(None)))))
-        return found
-
-    def moved_up(self, some: Leaves, cells: Float) -> float:
-        """What cells, (leaves, cells), that were not measured cost at most in areas above, in standard errors."""
-        least = np.where(cells == 0, 0.0, np.inf)
-        for above, reach in some.reach.items():
-            beside = self._beside_others[above][reach.areas]
-            beside = beside[:, reach.into] if reach.into.size else beside
-            np.minimum.at(least, reach.rows, beside / abs(reach.weights)[:, None])
-        return float((abs(cells) * least).sum())
-
-    def _fill_in(self) -> None:
-        """Where nothing is said of leaves they share what the figures above them leave, the lowest first."""
-        for above, level in reversed(list(enumerate(self.places.levels))):
-            total, placed = self.total[above], level.own[0]
-            if not total.size or not placed.key:
-                continue
-            x = self._figures[placed.key][0][:]
-            lacking = np.isnan(total[0]) & np.isfinite(x)
-            reaches = {i: own.reach[above] for i, own in enumerate(self.places.leaves) if above in own.reach}
-            some = {number: self.of(number)[0][0] for number in reaches} if lacking.any() else {}
-            counts, sums = level.room(), level.room()
-            for number, cells in some.items():
-                add(np.isnan(cells)[None].astype(float), reaches[number], counts)
-                add(np.where(np.isnan(cells), 0.0, cells)[None], reaches[number], sums)
-            shares = np.where(lacking, x - sums[0], np.nan) / np.where(lacking, counts[0], 1.0)
-            for number, cells in some.items():
-                found = np.zeros((2, *cells.shape))
-                spread(shares[None], reaches[number], found)
-                inside = np.diff(reaches[number].starts)[:, None] > 0
-                open_ = np.isnan(cells) & inside & np.isfinite(found[0])
-                if open_.any():
-                    self._filled[number] = np.where(np.isnan(cells) & inside, found[0], cells)[None]
-            if some:
-                self._sum_up()
 
 
 def sizes_of(cells: Cells) -> Float:
@@ -170,3 +162,26 @@ def weighed(cells: Float, variance: Float) -> float:
         return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
     with np.errstate(invalid="ignore"):
         return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
+
+
+def hand_down(areas: dict[int, Reach], handed: Sequence[Handed], said: Cells, sized: bool = True) -> Float:
+    """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
+    size = np.zeros(said.shape[1])
+    for above, reach in areas.items():
+        given, most = handed[above]
+        spread(given, reach, said)
+        if sized:
+            size += reach.sizes_in_leaves(most)
+    return size
+
+
+def hand_on(levels: Sequence[Level], said_of: Sequence[Cells], sized: bool = True) -> list[Handed]:
+    """By level what is said of places with what is said of those above them, and how large it is, (rows,)."""
+    handed = list[Handed]()
+    for level, own in zip(levels, said_of, strict=True):
+        if not own.size:
+            handed.append((own, np.zeros(0)))
+            continue
+        said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
+        handed.append((said, size + hand_down(level.above, handed, said, sized)))
+    return handed

@@ -89,7 +89,7 @@ def contiguous(cells: Float) -> Float:
 def move_shares_in_numpy(
     into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float
 ) -> float:
-    """Move cells' means to the cells of a table; gives how much smaller that makes squares in finite variances.
+    """Move cells' means to the cells of a table; gives how much smaller that makes squares in variances.
 
     Parameters
     ----------
@@ -99,26 +99,21 @@ def move_shares_in_numpy(
     own, known : ndarray (rows, cells), the latter (0, 0) of nothing
         Variances of the table, and what was moved there before.
     variance, said : ndarray (rows, columns), (2, rows, columns)
-        Of the cells; the latter is changed.
+        Of the cells; the latter is changed, but with cells of infinite variances, which nothing may be moved off.
     share : ndarray (rows, cells)
         Where to put what is moved.
     """
     rows, columns = np.arange(len(variance))[:, None], slice(start, start + into.size)
-    usable, infinite = np.isfinite(own), np.isinf(variance[:, columns])
-    noise = np.where(infinite, 0.0, variance[:, columns])
+    usable, noise = np.isfinite(own), variance[:, columns]
     weight, total = np.zeros(share.shape), np.zeros(share.shape)
     np.add.at(weight, (rows, into), noise)
-    np.add.at(total, (rows, into), noise * said[0][:, columns])
+    np.add.at(total, (rows, into), finite(noise) * said[0][:, columns])
     usable &= weight > 0
     if known.size:
         total -= np.where(usable, own, 0.0) * known
     np.divide(total, weight + own, out=share, where=usable)
     gained = float((share * np.where(usable, total, 0.0)).sum())
-    row, cell = np.nonzero(infinite & np.isfinite(own[:, into]))
-    lost = np.zeros(share.shape)
-    share[row, into[cell]], lost[row, into[cell]] = said[:, row, start + cell]  # nothing else takes it there
-    for part in (share, lost):
-        plus(said[:, :, columns], -part[:, into])
+    plus(said[:, :, columns], -share[:, into])
     return gained
 
 
@@ -126,16 +121,14 @@ def move_shares_in_numpy(
 def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> float:
     """See `move_shares_in_numpy`: own and share are (rows, cells), variance and said (rows, columns)."""
     rows, count = share.shape
-    weight, lost, end, gained = np.zeros(count), np.zeros(count), start + into.size, 0.0
+    weight, end, gained = np.zeros(count), start + into.size, 0.0
     for i in range(rows):
         noise, high, low, found = variance[i, start:end], said[0, i, start:end], said[1, i, start:end], share[i]
-        weight[:], infinite = 0.0, False
+        weight[:] = 0.0
         for j in range(into.size):
+            weight[into[j]] += noise[j]
             if noise[j] < np.inf:
-                weight[into[j]] += noise[j]
                 found[into[j]] += noise[j] * high[j]
-            else:
-                infinite = True
         for k in range(count):
             if not (weight[k] > 0 and own[i, k] < np.inf):
                 found[k] = 0.0
@@ -145,16 +138,6 @@ def move_shares(into: Index, start: int, own: Float, known: Float, variance: Flo
             total = found[k]
             found[k] /= weight[k] + own[i, k]
             gained += found[k] * total
-        if infinite:  # what nothing else takes there
-            lost[:] = 0.0
-            for j in range(into.size):
-                if noise[j] == np.inf and own[i, into[j]] < np.inf:
-                    found[into[j]], lost[into[j]] = high[j], low[j]
-            for j in range(into.size):
-                total = high[j] - lost[into[j]]
-                part = total - high[j]
-                low[j] += (high[j] - (total - part)) - (lost[into[j]] + part)
-                high[j] = total
         for j in range(into.size):
             total = high[j] - found[into[j]]
             part = total - high[j]

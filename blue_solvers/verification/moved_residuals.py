@@ -17,11 +17,11 @@ import numpy as np
 
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.leaf_cells import LeafCells, lengths_of, sizes_of, weighed
-from blue_solvers.verification.moved_back import contiguous, cost_to_pass, known_in_all, put_back, under_exact
+from blue_solvers.verification.free_cells import FreeCells, Taken
+from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, lengths_of, sizes_of, weighed
+from blue_solvers.verification.moved_back import contiguous, cost_to_pass, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
-    ChildSummary,
     Figures,
     Leaves,
     Level,
@@ -29,7 +29,7 @@ from blue_solvers.verification.placed_tables import (
     PlacedTables,
     added,
 )
-from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, once, plus, spread
+from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, plus, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 
@@ -50,6 +50,8 @@ class MovedResiduals:
     figures : Figures
     keep : int
         Number of figures, of which `sums` and `apart` are kept; 0 for none.
+    of_part : bool
+        Whether a tree stands above, which takes what sums of this one do not.
 
     Attributes
     ----------
@@ -58,12 +60,14 @@ class MovedResiduals:
         Of the leaves' cells, and how far figures are off them.
     """
 
-    def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0) -> None:
+    def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0, of_part: bool = False) -> None:
         self.places, self.figures = places, figures
-        self.totals, self.cells = CertificateSums(), LeafCells(places, figures)
+        self._free = FreeCells.of(places, of_part)
+        self._taken, self._slack = Taken([]), 0.0
+        self.totals, self.cells = CertificateSums(), LeafCells(places, figures, self._free)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
-        self._handed = list[tuple[Cells, Float]]()  # by level what is said of places by all above, and how large
+        self._handed = list[Handed]()
         self._kept: dict[int, Cells] = {}
         self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
         self._is_seldom_little = places.nest and len(places.levels) > 1 and self._leaves_cells > FEW
@@ -82,12 +86,6 @@ class MovedResiduals:
         """Of a tree above which nothing is, or of areas."""
         self._move_back(0)
         return self.totals
-
-    def hand_over(self) -> tuple[CertificateSums, ChildSummary]:
-        """Of a part, with what the tree above has to know of its root."""
-        below = self._below()
-        self._move_back(1)
-        return self.totals, below
 
     def _look_at(
         self,
@@ -153,10 +151,10 @@ class MovedResiduals:
         if placed.combined is not None:
             self.totals.combined = added(self.totals.combined, placed.combined.sums(rows, x, off))
 
-    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float]:
+    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float, Float]:
         """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
 
-        If `sized`, it is worked out too what rounding may have added.
+        If `sized`, it is said too by how much a cell of each leaf may be off, (leaves, 1), by rounding.
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
@@ -164,38 +162,23 @@ class MovedResiduals:
             said, variance = np.stack([told.share, np.zeros(told.share.shape)]), told.variance
         else:
             said, variance = self._own(number), level.variances(some.here)
+        variance = self._free.filled(number, variance)
         if some.above:
             said = np.ascontiguousarray(said)
-        sizes = (lengths_of(said) if sized else np.zeros(some.rows.size)) + self._hand_down(some.above, said, sized)
-        sizes = sizes[:, None]
+        sizes = lengths_of(said) if sized else np.zeros(some.rows.size)
+        sizes = (sizes + hand_down(some.above, self._handed, said, sized))[:, None]
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
-        if sized:
-            error = sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1) * sizes
-            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
         self._drop(some, level, said, variance)
-        return said, variance
+        return said, variance, self._rounding(level) * sizes
 
-    def _hand_down(self, areas: dict[int, Reach], said: Cells, sized: bool = True) -> Float:
-        """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
-        size = np.zeros(said.shape[1])
-        for above, reach in areas.items():
-            given, most = self._handed[above]
-            spread(given, reach, said)
-            if sized:
-                size += reach.sizes_in_leaves(most)
-        return size
-
-    def _hand_on(self, sized: bool = True) -> None:
-        """Work out what is said of all places with what is said of those above them."""
-        self._handed = []
-        for level, own in zip(self.places.levels, self._said, strict=True):
-            said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
-            self._handed.append((said, size + self._hand_down(level.above, said, sized)))
+    def _rounding(self, level: Level) -> float:
+        """Of what is moved to a cell, beside the sizes of all of it."""
+        return sum_rounding(len(level.level_tables) + len(self._said) + len(level.tables), 1)
 
     def _own(self, number: int) -> Cells:
         """What the residuals of tables of some leaves say of their cells, to be changed; judges them the first time."""
@@ -221,49 +204,72 @@ class MovedResiduals:
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
-        self.totals.left, self.totals.returned = 0.0, {}
+        self._handed = hand_on(self.places.levels, self._said)
+        if self._free.size:
+            said = np.zeros(self._free.size)
+            for number, part in self._free.parts.items():
+                said[part] = self._shared(number, careful)[0][0][self._free.cells[number]]
+            self._taken = self._free.taken(said)
+        handed = hand_on(self.places.levels, self._taken.by_level) if self._taken.by_level else []
+        self.totals.left, self.totals.returned, self._slack = 0.0, {}, 0.0
         if self.figures.left is not None:
             self.figures.left[:] = 0.0
-        self._hand_on()
         for number, some in enumerate(self.places.leaves):
             if number or careful:  # of few cells to ask takes a tenth of the proof
                 require_time()
-            said, variance = self._residuals(number)
             level = self.places.levels[some.level]
-            if careful:
-                variance = self._put_in_tables(some, level, said, contiguous(variance))
+            said, variance, error, shares = self._shared(number, careful)
+            if handed:
+                own = self._free.taken_in(number, self._taken)
+                size = lengths_of(own) + hand_down(some.above, handed, own)
+                plus(said, own)
+                error = error + self._rounding(level) * size[:, None]
+            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
+            if number in self._free.cells:
+                self._vanish(number, said, error)
+            for placed in level.level_tables:
+                share = self._taken.of(placed, some.here, shares.get(id(placed)))
+                if share is not None:
+                    self._leave(placed, some.here, share)
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
                 self.totals.returned[level.name] = before + weighed(said[0], variance)
                 continue
-            lost = np.isinf(once(variance))
-            if lost.any() and (lost := np.where(lost, said[0], 0.0)).any():
-                # where something else is known exactly rounding leaves what nothing takes
-                before = np.sqrt(self.totals.returned.get("", 0.0))
-                self.totals.returned[""] = float(before + self.cells.moved_up(some, lost)) ** 2
-                said[0][lost != 0] = 0.0
             if some.empty.size:
                 said[0][variance == 0] = 0.0
             for columns, holding in zip(level.columns, level.own, strict=True):
                 self._leave(holding, some.here, said[0][:, columns])
         for number, level in enumerate(self.places.levels):
-            for placed in level.level_tables:
-                if placed.key in self._put:
-                    self._leave(placed, self.places.here[number], self._put[placed.key])
+            here = self.places.here[number]
+            for placed in level.level_tables if self.places.inner[number].size else ():
+                share = self._taken.of(placed, here, self._put.get(placed.key))
+                if share is not None:
+                    self._leave(placed, here, share)
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
-    def _put_in_tables(self, some: Leaves, level: Level, said: Cells, variance: Float) -> Float:
-        """Let tables of some leaves take what their cells, (2, leaves, cells), have in common, until little is left."""
-        square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
-        for placed in level.noisy:
-            if square <= ENOUGH**2 * said[0].size:
-                break
-            if some.told is not None or placed is not level.own[placed.cover]:
-                share, gained = put_back(level, placed, placed.variance[some.here], said, variance)
-                self._leave(placed, some.here, share)
-                square -= gained
-        return variance
+    def _vanish(self, number: int, said: Cells, error: Float) -> None:
+        """Judge what rounding leaves of (2, leaves, cells) where nothing was measured, and make it 0."""
+        lost, to_root = self._free.left(number, said, error)
+        before = np.sqrt(self.totals.returned.get("", 0.0))
+        self.totals.returned[""] = float(before + lost) ** 2
+        self._slack += to_root
+        said[:, *self._free.cells[number]] = 0.0
+
+    def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float, dict[int, Float]]:
+        """As `_residuals`, and if `careful` what tables of some leaves take, by `id`, until little is left."""
+        some, shares = self.places.leaves[number], dict[int, Float]()
+        level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
+        if careful:
+            variance = contiguous(variance)
+            square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
+            for placed in level.noisy:
+                if square <= ENOUGH**2 * said[0].size:
+                    break
+                if some.told is not None or placed is not level.own[placed.cover]:
+                    shares[id(placed)], gained = put_back(level, placed, placed.variance[some.here], said, variance)
+                    square -= gained
+        return said, variance, error, shares
 
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals, (rows, cells), in cells of a table."""
@@ -281,6 +287,7 @@ class MovedResiduals:
         levels = [number for number in range(first, len(measured)) if measured[number]]
         square = np.inf if levels and self._is_seldom_little else self._left(careful=False)
         exact = [number for number in levels if not all(own.variance.all() for own in measured[number])]
+        least, kept = square, self._state()
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
                 break
@@ -289,10 +296,21 @@ class MovedResiduals:
                 self._take_back(numbers, free=tried is exact)
             if tried:
                 square = self._left(careful=False)
-            if tried is not exact and not self._is_little(square):
+            if last := tried is not exact and not self._is_little(square):
                 square = self._left(careful=True)
-                if square > before / 4 or not tried:
-                    break
+            if square < least:
+                least, kept = square, self._state()
+            if last and (square > before / 4 or not tried):
+                break
+        if square > least:
+            self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left = kept
+            if self.figures.left is not None and left is not None:
+                self.figures.left[:] = left
+
+    def _state(self) -> tuple[float, dict[str, float], float, float, Taken, Float | None]:
+        """What is left, and where."""
+        left = None if self.figures.left is None else self.figures.left.copy()
+        return self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left
 
     def _is_little(self, square: float) -> bool:
         """Whether what is left is next to nothing, or to what figures disagree by."""
@@ -334,67 +352,37 @@ class MovedResiduals:
         `free`, those of which a table is known exactly take all, and others nothing.
         """
         levels, nest, found = self.places.levels, self.places.nest, dict[int, tuple[Cells, Float]]()
-        totals, others, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(4))
+        totals, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(3))
         costs = dict(self.places.costs.get(key := (*numbers, free), {}))
         is_new = not costs
 
         def hand_up(areas: dict[int, Reach], said: Cells, variance: Float) -> None:
             """Add what cells, (2, rows, cells), say to the places that they are in, weighted by their variances."""
             noise = finite(variance)
-            row, cell = np.nonzero(np.isinf(variance)) if noise is not variance else (NO_MAP, NO_MAP)
             for number in areas if nest else areas.keys() & {*numbers}:
-                reach = areas[number]
-                add((noise * said[0])[None], reach, totals[number])
+                add((noise * said[0])[None], areas[number], totals[number])
                 if is_new:
-                    add(noise[None], reach.to_power(2), squares[number])
-                if not row.size:
-                    continue
-                inside = np.diff(reach.starts)[row] > 0
-                start, column = reach.starts[row[inside]], cell[inside]
-                place = reach.areas[start], reach.into[column] if reach.into.size else column
-                others[number][:, *place] = said[:, row[inside], column] / reach.weights[start]
-                lacking[number][0][place] = np.inf  # nothing else takes what is unmeasured
+                    add(noise[None], areas[number].to_power(2), squares[number])
+                    if noise is not variance:
+                        add(np.isinf(variance).astype(float)[None], areas[number].to_power(0), lacking[number])
 
-        self._hand_on(sized=False)
+        self._handed = hand_on(self.places.levels, self._said, sized=False)
         for i, some in enumerate(self.places.leaves):
             if some.reach.keys().isdisjoint(numbers):
                 continue
-            said, variance = self._residuals(i, sized=False)
+            said, variance, _ = self._residuals(i, sized=False)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)
             hand_up(some.above if nest else some.reach, said, variance)
         for number in reversed([i for i, rows in enumerate(self.places.inner) if rows.size]):
             if is_new:
-                cost = squares[number][0] + lacking[number][0]
+                cost = np.where(lacking[number][0] > 0, np.inf, squares[number][0])
                 costs[number] = cost, cost_to_pass(levels[number], cost, number in numbers, free)
             cost, passed = costs[number]
             mean = np.zeros(totals[number].shape)
             np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
-            found[number] = np.where(np.isinf(cost), others[number], mean) if lacking[number].any() else mean, cost
+            found[number] = mean, cost
             hand_up(levels[number].above, found[number][0], passed)
         self.places.costs[key] = costs
         return {number: found[number] for number in numbers}
-
-    def _below(self) -> ChildSummary:
-        """What the tree above has to know; what all leaves have in common is no longer theirs."""
-        said, total = self._said[0], self.cells.total[0]
-        if not said.size:
-            self._hand_on()
-            (moved, variance), (total, error) = self._residuals(0), self.cells.of(0)
-            share = moved[0].copy()
-            moved[0] = 0.0
-            self._kept[0] = moved
-        else:
-            free = not all(under_exact(self.places, some, 1).all() for some in self.places.leaves)
-            share = self._means([0], free)[0][0][0]
-            plus(said, -share)
-            variance, error = self._means([0])[0][1], self.cells.error[0]
-        whole = total.sum(axis=0, dtype=np.longdouble)
-        return ChildSummary(
-            share,
-            variance[:, :1] if (variance == variance[:, :1]).all() else variance,
-            total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
-            error,
-            known_in_all(self.places),
-        )

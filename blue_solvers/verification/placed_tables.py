@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,6 +302,8 @@ class ChildSummary:
         How far rounding may have moved them.
     known : list of str
         Of one part the tables that are known exactly in all leaves.
+    slack : ndarray, (rows,)
+        What more may be said of cells of infinite variance, by rounding.
     """
 
     share: Float
@@ -308,6 +311,7 @@ class ChildSummary:
     total: NDArray[np.float64 | np.longdouble]
     error: Float
     known: list[str] = field(default_factory=list)
+    slack: Float = field(default_factory=lambda: np.zeros(1))
 
 
 @dataclass
@@ -354,7 +358,7 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    In `costs` proofs keep by level what it costs to leave residuals to those below, and to its own too: for all y.
+    Proofs keep in `costs` by level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
     """
 
     schema: Schema
@@ -362,6 +366,7 @@ class PlacedTables:
     leaves: list[Leaves]
     nest: bool
     costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
+    kept: dict[bool, Any] = field(default_factory=dict)
 
     @cached_property
     def inner(self) -> list[Index]:

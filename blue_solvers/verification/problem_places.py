@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
+from blue_solvers.verification.holding_tables import MOST_FREE, finest_tables, tables_that_hold
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
@@ -18,7 +19,6 @@ from blue_solvers.verification.placed_tables import (
     Level,
     LevelTable,
     PlacedTables,
-    TableAtLevel,
 )
 from blue_solvers.verification.reaches import NO_MAP, Reach
 from blue_solvers.verification.weighed_noise import NotCertifiedError
@@ -81,24 +81,6 @@ def matrix_of_claims(problem: Problem, made: Sequence[Claim]) -> sparse.csr_arra
         observed=problem.desired, observed_tables=problem.desired_tables, observed_levels=problem.desired_levels
     )
     return sparse.csr_array(wanted.marginal_matrix()[problem.desired.cells([claim.index for claim in made])])
-
-
-def finest_tables(
-    schema: Schema, levels: int, observed: Sequence[TableAtLevel], claimed: Sequence[TableAtLevel] = ()
-) -> list[Table] | None:
-    """For every geolevel a table that holds all of it and of those above; None where that of the last does not."""
-    found: list[Table] = []
-    for level in reversed(range(levels)):
-        over = (table for own, table in (*observed, *claimed) if own <= level)
-        holding = max((table for own, table in observed if own == level), key=lambda table: table.size, default=None)
-        if holding is not None:
-            factors = {*holding.factors}
-            if not all(factors.issuperset(table.factors) or refines(schema, holding, table) for table in over):
-                holding = None
-        if holding is None and not found:
-            return None
-        found.append(found[-1] if holding is None else holding)
-    return found[::-1]
 
 
 def holds_all(problem: Problem, made: Sequence[Claim] = ()) -> list[Table] | None:
@@ -165,6 +147,7 @@ def _together(below: Sequence[ChildSummary]) -> ChildSummary:
         np.concatenate([np.broadcast_to(own.variance, own.share.shape) for own in below]),
         np.concatenate([own.total.astype(np.longdouble) for own in below]),
         np.concatenate([own.error for own in below]),
+        slack=np.concatenate([own.slack for own in below]),
     )
 
 
@@ -242,19 +225,22 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
         for placed in level_tables:  # other layers of leaves are the leaves too
             layer = problem.areas.layer(places.levels[placed.level])
             placed.level = last if layer.is_of_leaves else placed.level
-    members = [places.leaves_of(number) for number in range(last + 1)]
-    if members[last].shape[0] < members[last].shape[1]:
-        raise NotCertifiedError(
-            f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
-            "was measured where branches end holds all others: one that does would let sums prove it"
-        )
+    members, count = [places.leaves_of(number) for number in range(last + 1)], problem.domain.leaves.size
+    level_of, rows = np.full(count, last), np.arange(count)
+    if problem.areas is None:
+        own_places = problem.domain.spine
+        level_of, rows = (own[problem.domain.leaves] for own in (own_places.level_of, own_places.rank_in_level))
     in_use = [
         placed
         for i, placed in enumerate(level_tables)
         if i >= said.size or said[i] or np.isfinite(placed.variance).any() or placed.combined is not None
     ]
-    of_leaves = [placed for placed in in_use if placed.level == last]
-    tables = _covering_tables([placed for placed in of_leaves if np.isfinite(placed.variance).all()], schema)
+    tables = tables_that_hold(schema, in_use, last, count)
+    if sum(table.size for table in tables) * np.count_nonzero(level_of < last) > MOST_FREE:
+        raise NotCertifiedError(
+            f"its counts are too many to list, some branches end above {places.levels[last]!r}, and no one table that "
+            "was measured where branches end holds all others: one that does would let sums prove it"
+        )
     if len(tables) > MOST_HOLDING and problem.domain.places.size == 1:
         raise NotCertifiedError(
             f"its counts are too many to list, and {len(tables):,} tables are needed to hold all others: proofs by "
@@ -268,9 +254,11 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
         levels.append(_level(schema, places.levels[number], number, weight.size, tables, in_use, described))
     leaves: list[Leaves] = []
     by_leaf = {number: own.tocsc() for number, own in enumerate(members[:last]) if levels[number].level_tables}
-    for some, margins in _alike(problem, levels[last]):
-        reach = {}
+    for some, margins in _alike(problem, levels[last], level_of):
+        home, reach = int(level_of[some[0]]), {}
         for number, own in by_leaf.items():
+            if problem.areas is None and number >= home:
+                continue
             inside = sparse.csc_array(own[:, some])
             reach[number] = Reach(inside.indptr.astype(np.intp), inside.indices.astype(np.intp), inside.data, NO_MAP)
         empty = NONE_EMPTY
@@ -278,7 +266,7 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
             empty = np.broadcast_to(~margins.free, (some.size, margins.free.size))
         elif margins is None and problem.zeros is not None:
             empty = problem.zeros.cells(tables[0], problem.domain.leaves[some]).reshape(some.size, -1)
-        leaves.append(Leaves(last, some, reach, reach.copy, margins, empty))
+        leaves.append(Leaves(home, rows[some], reach, reach.copy, margins, empty))
     return PlacedTables(schema, levels, leaves, nest=False)
 
 
@@ -356,33 +344,26 @@ def _union(schema: Schema, whole: Table, one: Table, two: Table) -> Table:
     return make_table(schema, tuple(factors.values()))
 
 
-def _covering_tables(candidates: Sequence[LevelTable], schema: Schema) -> tuple[Table, ...]:
-    """Measured tables of the leaves of which none holds another; those that say most of what they share come first."""
-    found = []
-    for i, placed in enumerate(candidates):
-        others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, placed.table)]
-        if all(j > i and refines(schema, placed.table, candidates[j].table) for j in others):
-            found.append(placed)
-    return tuple(placed.table for placed in sorted(found, key=lambda own: own.table.size * float(own.variance.mean())))
-
-
-def _alike(problem: Problem, level: Level) -> Iterator[tuple[Index, CommonMargins | None]]:
-    """Leaves of which the same cells are structural zeros, some at a time."""
+def _alike(problem: Problem, level: Level, level_of: Index) -> Iterator[tuple[Index, CommonMargins | None]]:
+    """Leaves of one level, `level_of` (leaves,), of which the same cells are structural zeros, some at a time."""
     zeros, width = problem.zeros, max(level.width, 1)
-    if len(level.tables) == 1:
-        yield from ((some, None) for some in _pieces(np.arange(level.rows), width))
-        return
-    empty = np.zeros((level.rows, 1), dtype=bool) if zeros is None else zeros.empty[problem.domain.leaves]
-    patterns, own = np.unique(empty.reshape(level.rows, -1), axis=0, return_inverse=True)
+    empty, patterns, own = NONE_EMPTY, np.zeros((1, 1), dtype=bool), np.zeros(level_of.size, dtype=np.intp)
+    if zeros is not None and len(level.tables) > 1:
+        empty = zeros.empty[problem.domain.leaves]
+        patterns, own = np.unique(empty.reshape(level_of.size, -1), axis=0, return_inverse=True)
     if len(patterns) > MOST_PATTERNS:
         raise NotCertifiedError(
             f"no one table holds all others, and {len(patterns):,} sets of cells are structural zeros in some "
             f"leaves: proofs by sums take {MOST_PATTERNS}"
         )
     for number, pattern in enumerate(patterns):
-        known = None if zeros is None else (zeros.axes, pattern.reshape(empty.shape[1:]))
-        margins = CommonMargins(problem.domain.schema, level.tables, tuple(level.columns), known)
-        yield from ((some, margins) for some in _pieces(np.flatnonzero(own.ravel() == number), width))
+        margins = None
+        if len(level.tables) > 1:
+            known = None if zeros is None else (zeros.axes, pattern.reshape(empty.shape[1:]))
+            margins = CommonMargins(problem.domain.schema, level.tables, tuple(level.columns), known)
+        for home in np.flatnonzero(np.bincount(level_of)).tolist():
+            alike = np.flatnonzero((own.ravel() == number) & (level_of == home))
+            yield from ((some, margins) for some in _pieces(alike, width) if some.size)
 
 
 def _pieces(nodes: Index, width: int) -> Iterator[Index]:

@@ -108,7 +108,6 @@ def _read_parquet(file: BinaryIO) -> pl.DataFrame:
 FORMATS = [
     Format("CSV", (".csv",), _read_text, write_csv),
     Format("compressed CSV", (".csv.gz",), _read_text),
-    Format("tab-separated text", (".tsv", ".tsv.gz"), _read_text),
     Format("Parquet", (".parquet",), _read_parquet, write_parquet),
     Format("Arrow", (".arrow", ".feather"), read_arrow, write_arrow),
     Format("Excel", (".xlsx",), read_excel, library="fastexcel", extra="excel"),

@@ -223,7 +223,8 @@ def _end_of_line(text: bytes, start: int) -> int:
 
 
 def _delimiter(header: bytes) -> str:
-    if ACROSS in header.partition(b"\t")[0]:  # of Eurostat, whose first column joins names by commas
+    first, tab, _ = header.partition(b"\t")
+    if tab and ACROSS in first:  # of Eurostat, whose first column joins names by commas
         return "\t"
     unquoted = QUOTED.sub(b"", header)
     return max(DELIMITERS, key=lambda delimiter: unquoted.count(delimiter.encode()))

@@ -12,6 +12,8 @@ from blue_solvers import estimate
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming import partition, stream
 from blue_solvers.streaming.job import CHECKSUMS
+from blue_solvers.verification.free_cells import FreeCells
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import first_of
 
@@ -27,6 +29,7 @@ def spine() -> Spine:
 
 
 def streamed(folder: Path, problem: Problem, y: np.ndarray, at: str) -> StoredProof:
+    folder.mkdir(exist_ok=True)
     partition(folder / "in", problem, y, at=at)
     stream(folder / "in", folder / "out")
     return StoredProof.from_json(json.loads((folder / "out" / CHECKSUMS).read_text()))
@@ -44,6 +47,10 @@ def agrees(proof: StoredProof, problem: Problem, y: np.ndarray) -> None:
     assert proof.fit.statistic == pytest.approx(fit.statistic, rel=1e-9)
     assert proof.fit.largest[0].residual == pytest.approx(fit.outliers(1)[0].residual, rel=1e-7)
     assert sum(own.checked for own in proof.fit.tables.values()) == fit.checked
+
+
+def _refuse(free: FreeCells, *cells: object) -> None:
+    raise NotCertifiedError("nothing takes it")
 
 
 @pytest.mark.parametrize("seed", first_of(range(8), 2))
@@ -70,13 +77,21 @@ def test_the_fit_of_areas_counts_what_lies_above_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("county", range(COUNTIES))
-def test_the_part_that_has_no_certificate_is_named(county: int, tmp_path: Path) -> None:
-    """One block was measured by a coarse table alone, and what its county measured tells no single cell of it."""
+def test_what_no_sum_of_a_part_takes_is_left_to_the_tree_above(
+    county: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One block was measured by a coarse table alone, and what its county measured tells no single cell of it.
+
+    Where nothing takes what is said of its cells the part is named.
+    """
     fine, coarse = np.full(COUNTIES * BLOCKS, 2.0), np.full(COUNTIES * BLOCKS, 3.0)
     fine[county * BLOCKS] = np.inf
     observed = {"State": {"detailed": 1.0}, "County": {"b": 3.0}, "Block": {"detailed": fine, "a": coarse}}
     problem = Problem(SCHEMA, observed, spine=spine())
     y = noisy(problem.replace(noise=problem.noise.had_been_measured(np.flatnonzero(problem.unmeasured), 1.0)), 1)
-    reason = streamed(tmp_path, problem, np.where(problem.unmeasured, 0, y), "County").certificate.reason
+    measured = np.where(problem.unmeasured, 0, y)
+    assert streamed(tmp_path, problem, measured, "County").certificate.bound < 1e-9
+    monkeypatch.setattr(FreeCells, "left", _refuse)
+    reason = streamed(tmp_path / "again", problem, measured, "County").certificate.reason
     assert f"part 0000{county} (County '{county + 1}'): " in reason
     assert "more" not in reason

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers import Estimate, blue, estimate
-from blue_solvers.verification import certificate, certify
+from blue_solvers.verification import certificate, certify, holding_tables
+from blue_solvers.verification import problem_places as problem_places_of
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.problem_places import problem_places
 from constraint_builders import Areas, Problem, Schema, Spine, joint
@@ -240,7 +241,7 @@ def test_errors_planted_in_a_joint_answer_are_seen(size: float) -> None:
     assert proof.bound is None or proof.bound >= 0.999 * size
 
 
-def test_what_cannot_be_proved_is_named() -> None:
+def test_what_cannot_be_proved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     recodes = {"b": {"one": [0, 0, 1, 1], "two": [0, 1, 0, 2]}}
     schema = Schema({"a": 2, "b": 4, "c": 3}, recodes=recodes)
     areas = Areas(3, {"All": [0, 0, 0]})
@@ -250,13 +251,17 @@ def test_what_cannot_be_proved_is_named() -> None:
     assert "cut 'b' into groups that cross" in certify(problem, y, y).reason
     problem = Problem(schema, {"All": {"b": 1.0}, "Leaf": {"a": 1.0}}, areas=areas)
     y = np.ones(problem.observed.size)
+    assert certify(problem, y, y).bound > 0.5  # of leaves no figure of 'b' is claimed, nor needed
+    monkeypatch.setattr(holding_tables, "MOST_FREE", 11)
     assert "measured in all leaves holds 'b' of 'All'" in certify(problem, y, y).reason
 
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("planted", [1e-6, 1e-2])
-def test_several_tables_of_a_spine_s_leaves_hold_all(known: bool, planted: float) -> None:
-    """Where geounits nest too; of branches that end higher up it says what would prove them."""
+def test_several_tables_of_a_spine_s_leaves_hold_all(
+    known: bool, planted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where geounits nest too, and where branches end higher up; of many of these it says what would prove them."""
     parent = [-1, 0, 0, *[1] * 5, *[2] * 6]
     schema = Schema({"a": 3, "b": 4, "c": 5}, recodes={"b": {"pairs": [0, 0, 1, 1]}})
     leaves = {"a * b": 1.0, "b * c": 2.0, "c": 4.0}
@@ -281,4 +286,7 @@ def test_several_tables_of_a_spine_s_leaves_hold_all(known: bool, planted: float
         assert bound is None or bound > planted / 3
     uneven = Problem(schema, {"depth 0": leaves, "depth 1": leaves, "depth 2": leaves}, spine=Spine([*parent, 0]))
     nothing = np.zeros(uneven.observed.size)
+    assert certify(uneven, nothing, nothing).bound == 0
+    assert certify(uneven, nothing, planted * uneven.marginal_matrix()[:, -1].toarray().ravel()).bound > planted / 30
+    monkeypatch.setattr(problem_places_of, "MOST_FREE", 0)
     assert "some branches end above 'depth 2'" in certify(uneven, nothing, nothing).reason

@@ -1,0 +1,252 @@
+"""Cells of leaves that were not measured: residuals have to vanish in them, so sums take what is left of it there.
+
+Cell by cell a measured sum is chosen that contains it and else only cells that were measured, or have a sum already:
+what is said of the cell is moved to that sum, and off the other cells in it. So each cell costs as much as its sum and
+all that is beside it there; where sums contain one another's cells in a circle, some are solved for together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.verification.chosen_sums import ChosenSums
+from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
+from blue_solvers.verification.reaches import Cells, plus, side_by_side
+from blue_solvers.verification.sums_of_cells import GAUGE, ROOT, Sought, SumsOfCells, in_common, variances_of
+from blue_solvers.verification.weighed_noise import NotCertifiedError
+from constraint_builders.arrays import Float, Index, distinct_numbers
+
+LAST = 2**60  # in rank
+
+
+@dataclass
+class Taken:
+    """What sums take of residuals: it is taken off the cells in them.
+
+    Attributes
+    ----------
+    by_level : list of Cells
+        What is taken off the tables that hold all others, of all places of levels; of no places where nothing is.
+    shares : dict of int to ndarray, (G, cells)
+        By `id` of tables what they take.
+    margins : dict of int to list
+        By leaves' numbers what is moved between two of their tables: which, and (leaves, cells of the common margin).
+    of_root : ndarray, (cells,)
+        What is left to the tree above.
+    """
+
+    by_level: list[Cells]
+    shares: dict[int, Float] = field(default_factory=dict)
+    margins: dict[int, list[tuple[tuple[int, int], Float]]] = field(default_factory=dict)
+    of_root: Float = field(default_factory=lambda: np.zeros(0))
+
+    def of(self, placed: LevelTable, rows: slice | Index, other: Float | None) -> Float | None:
+        """What a table takes at some places, (rows, cells), with what it takes other than that; None of nothing."""
+        share = self.shares.get(id(placed))
+        if share is None:
+            return other
+        return share[rows] if other is None else share[rows] + other
+
+
+class FreeCells:
+    """Cells of leaves that were not measured, and the sums that take what is said of them.
+
+    Parameters
+    ----------
+    places : PlacedTables
+    cells : dict of int to (ndarray of int, ndarray of int)
+        By leaves' numbers their rows and columns.
+    of_part : bool
+        Whether a tree above takes what no sum does.
+    claimed : callable, optional
+        Of a table what is claimed of it, (G, cells): sums are used of which something is, not those that were measured.
+
+    Attributes
+    ----------
+    size : int
+    parts : dict of int to slice
+        Where these are among all.
+    variance, cost, to_root : ndarray, (size,)
+        About the variance of what takes a unit; by how many standard errors it is at most, and how much of it the
+        tree above takes; infinite where nothing does.
+    left_to_root : ndarray of int
+        Cells of a part's root under which there are any that only the tree above takes.
+    root_costs : ndarray, (cells of the root,)
+        What a unit of each costs in the cells below, in standard errors.
+    """
+
+    def __init__(
+        self,
+        places: PlacedTables,
+        cells: dict[int, tuple[Index, Index]],
+        of_part: bool = False,
+        claimed: Callable[[LevelTable], Float] | None = None,
+    ) -> None:
+        self._places, self.cells = places, cells
+        ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
+        self.parts = {number: slice(*own) for number, own in zip(cells, pairwise(ends), strict=True)}
+        self.size, self.left_to_root = ends[-1], np.zeros(0, dtype=np.intp)
+        self.root_costs = np.zeros(places.levels[0].width)
+        if not self.size:
+            return
+        sought = Sought(places, self.cells, self.parts, claimed or (lambda placed: placed.variance), of_part)
+        self._sums, rows, columns, weights = sought.sums()
+        self._rows, places_of = distinct_numbers(rows)
+        at_root, ranks = np.zeros(self._rows.size, dtype=bool), np.zeros(self._rows.size, dtype=np.intp)
+        for sums in self._sums:  # those of leaves first, then of the smallest areas
+            own = sums.among(self._rows)
+            at_root[own] = sums.kind == ROOT
+            ranks[own] = LAST if sums.kind == ROOT else -LAST if sums.kind else -places.levels[sums.level].rows
+        told = np.zeros(self.size, dtype=bool)
+        for number, part in self.parts.items():
+            told[part] = places.leaves[number].told is not None
+        besides = np.ones(self._rows.size) if claimed else sought.besides(self._sums, self._rows)
+        holds = sparse.csr_array((weights, (places_of, columns)), shape=(self._rows.size, self.size))
+        self._chosen = ChosenSums(holds, besides, ranks, at_root, told)
+        self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
+        for sums in self._sums:
+            if sums.kind == ROOT:
+                self._weigh_root(sums.first, rows, columns, weights)
+
+    def _weigh_root(self, first: int, rows: Index, columns: Index, weights: Float) -> None:
+        """Which cells of the root, numbered from the first sum, are left to the tree above, from entries, (k,)."""
+        inside = np.flatnonzero((rows >= first) & (rows < first + self.root_costs.size))
+        cell, column = rows[inside] - first, columns[inside]
+        np.add.at(self.root_costs, cell, abs(weights[inside]) * self.cost[column])
+        lost = (self.to_root[column] > 0) | ~np.isfinite(self.cost[column])
+        self.left_to_root = np.unique(cell[lost])
+
+    @classmethod
+    def of(cls, places: PlacedTables, of_part: bool = False) -> FreeCells:
+        """Those that were not measured, which places keep."""
+        if of_part not in places.kept:
+            lacking = (
+                (number, _unmeasured(places.levels[some.level], some)) for number, some in enumerate(places.leaves)
+            )
+            places.kept[of_part] = cls(places, {number: own for number, own in lacking if own[0].size}, of_part)
+        found: FreeCells = places.kept[of_part]
+        return found
+
+    @property
+    def depend(self) -> bool:
+        """Whether sums say the same of some as of others together, so that nothing else may be said of these."""
+        return self.size > 0 and self._chosen.depends
+
+    def without_claims(self, claimed: Callable[[LevelTable], Float]) -> FreeCells | None:
+        """Those of which nothing is claimed, tables being given by theirs, (G, cells); None without any."""
+        found = dict[int, tuple[Index, Index]]()
+        for number, (row, column) in self.cells.items():
+            some = self._places.leaves[number]
+            level, told = self._places.levels[some.level], some.told
+            if told is not None:
+                lacks = np.isnan(told.total[row, column])
+            else:
+                lacks = np.isnan(
+                    side_by_side([claimed(own)[some.here] for own in level.own], level.columns)[row, column]
+                )
+            if lacks.any():
+                found[number] = row[lacks], column[lacks]
+        if not found:
+            return None
+        are_all = sum(row.size for row, _ in found.values()) == self.size
+        if are_all and np.isfinite(self.cost).all() and not self.depend and not self.to_root.any():
+            return self  # measured sums of these places tell all of them
+        return FreeCells(self._places, found, claimed=claimed)
+
+    def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:
+        """Cells, (size,), that make sums what is left of these, (places, cells) of each kind; NaN of some."""
+        left = np.zeros(self._rows.size)
+        for sums in self._sums:
+            cut = sums.among(self._rows)
+            if sums.kind != ROOT:
+                left[cut] = rest(sums).ravel()[self._rows[cut] - sums.first]
+        return self._chosen.solved(left)
+
+    def filled(self, number: int, variance: Float) -> Float:
+        """Variances of leaves' cells, (leaves, cells), with those of what takes a unit where nothing was measured."""
+        if number not in self.cells:
+            return variance
+        found = np.array(variance)
+        found[self.cells[number]] = self.variance[self.parts[number]]
+        return found
+
+    def taken(self, said: Float) -> Taken:
+        """What sums take of residuals that are said of the cells, (size,)."""
+        amounts = self._chosen.amounts(said)
+        inner = zip(self._places.levels, self._places.inner, strict=True)
+        found = Taken([level.room(level.rows * bool(own.size)) for level, own in inner])
+        vectors = dict[int, Float]()
+        for sums in self._sums:
+            own = sums.among(self._rows)
+            if own.start == own.stop or not amounts[own].any():
+                continue
+            dense = np.zeros(sums.last - sums.first)
+            dense[self._rows[own] - sums.first] = amounts[own]
+            share = dense.reshape(-1, sums.width)
+            if sums.kind == GAUGE:
+                found.margins.setdefault(sums.level, []).append((sums.pair, share))
+                continue
+            level = self._places.levels[sums.level]
+            vector = vectors.setdefault(sums.level, level.vector(level.rows))
+            if sums.placed is None:
+                found.of_root = share[0]
+                plus(level.held(vector, level.rows), share)
+            else:
+                found.shares[id(sums.placed)] = share
+                plus(level.of(sums.placed, vector, level.rows), share)
+        for number, vector in vectors.items():
+            level = self._places.levels[number]
+            level.spread_out(vector, level.rows)
+            found.by_level[number] = -level.held(vector, level.rows)
+        return found
+
+    def taken_in(self, number: int, taken: Taken) -> Cells:
+        """What is taken of some leaves' cells, (2, leaves, cells), by what their own tables take or have in common."""
+        some = self._places.leaves[number]
+        whole = taken.by_level[some.level]
+        said = whole[:, some.rows] if whole.size else self._places.levels[some.level].room(some.rows.size)
+        for pair, share in taken.margins.get(number, []):
+            for columns, into, sign in in_common(some, pair):
+                own = said[:, :, columns]
+                plus(own, -sign * share[:, into])
+                said[:, :, columns] = own
+        return said
+
+    def left(self, number: int, said: Cells, error: Float) -> tuple[float, float]:
+        """Standard errors of what sums left of (2, leaves, cells), off by (leaves, 1), and what a tree above takes.
+
+        Raises
+        ------
+        NotCertifiedError
+            If anything is left that no sum takes.
+        """
+        some, (row, column), part = self._places.leaves[number], self.cells[number], self.parts[number]
+        rest, cost = abs(said[:, row, column]).sum(axis=0), self.cost[part]
+        known = np.isfinite(cost)
+        if (wrong := ~known & (rest > 0)).any():
+            level, place = self._places.levels[some.level], int(wrong.argmax())
+            table = next(own for own, cut in zip(level.own, level.columns, strict=True) if column[place] < cut.stop)
+            raise NotCertifiedError(
+                f"{np.count_nonzero(~known):,} cells of {table.table.name!r} in places of {level.name!r}, the first in "
+                f"number {some.rows[row[place]]}, were not measured, and no measured sums were found to determine them"
+            )
+        rest += np.broadcast_to(error, said[0].shape)[row, column] + (
+            0.0 if some.told is None else some.told.slack[row]
+        )
+        lost, to_root = (float((rest[known] * own[known]).sum()) for own in (cost, self.to_root[part]))
+        return lost, to_root
+
+
+def _unmeasured(level: Level, some: Leaves) -> tuple[Index, Index]:
+    """Rows and columns of cells of some leaves that were not measured, and may be other than 0."""
+    own = [placed.variance[some.here] for placed in level.own] if some.told is None else [some.told.variance]
+    if not any(np.isinf(variance).any() for variance in own):
+        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+    lacks = np.isinf(variances_of(level, some))
+    row, column = np.nonzero(lacks & ~some.empty if some.empty.size else lacks)
+    return row, column
