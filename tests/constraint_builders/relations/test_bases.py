@@ -92,3 +92,24 @@ def test_the_work_for_crossing_groups_grows_as_their_number(count: int) -> None:
     """It would as its square, were every row looked through for every column."""
     few, many = (lines_run(bases, lambda n=groups: crossing(n, count).rank) for groups in (50, 200))
     assert 400 < few < many < 6 * few
+
+
+@given(levels=st.integers(2, 6), recoded=st.booleans(), seed=st.integers(0, 99))
+def test_equations_stay_with_the_groups_that_all_tables_tell_apart(levels: int, recoded: bool, seed: int) -> None:
+    """Of places without a total each equation speaks of one; where one table has groups of them alone, of one group."""
+    rng = np.random.default_rng(seed)
+    groups = [0, *rng.integers(0, 2, levels - 2).tolist(), 1] if recoded else list(range(levels))
+    schema = Schema(
+        {"place": levels, "sex": 2, "age": 3}, {"place": {"island": groups}} if 2 < levels and recoded else {}
+    )
+    first = "island * sex" if schema.recodes else "place * sex"
+    problem = Problem(schema, {first: 1.0, "place * age": 1.0, "place * sex * age": 1.0})
+    group = groups if schema.recodes else list(range(levels))
+    of_cell: list[int] = []
+    for name in problem.observed.names:
+        own = range(max(groups) + 1) if str(name).startswith("island") else group
+        of_cell += np.repeat(own, int(np.prod(problem.observed.shape(name)[1:]))).tolist()
+    A, M = problem.constraint_matrix(), problem.marginal_matrix().toarray()
+    assert all(len({of_cell[j] for j in A.indices[A.indptr[i] : A.indptr[i + 1]]}) == 1 for i in range(A.shape[0]))
+    assert not (A @ M).any()
+    assert A.shape[0] == M.shape[0] - np.linalg.matrix_rank(M) == np.linalg.matrix_rank(A.toarray())
