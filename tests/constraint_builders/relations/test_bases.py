@@ -100,7 +100,7 @@ def test_equations_stay_with_the_groups_that_all_tables_tell_apart(levels: int, 
     rng = np.random.default_rng(seed)
     groups = [0, *rng.integers(0, 2, levels - 2).tolist(), 1] if recoded else list(range(levels))
     schema = Schema(
-        {"place": levels, "sex": 2, "age": 3}, {"place": {"island": groups}} if 2 < levels and recoded else {}
+        {"place": levels, "sex": 2, "age": 3}, {"place": {"island": groups}} if levels > 2 and recoded else {}
     )
     first = "island * sex" if schema.recodes else "place * sex"
     problem = Problem(schema, {first: 1.0, "place * age": 1.0, "place * sex * age": 1.0})
