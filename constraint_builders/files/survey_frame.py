@@ -111,7 +111,9 @@ def measured_as_said(
             table, areas, marks = in_areas(table, said.areas, others, marks)
         if said.names_to is not None:
             cells = (
-                columns_of_numbers(table.frame) if said.cells is None and isinstance(noise, NoiseLaw) else said.cells
+                columns_of_numbers(table.frame, _several(said.suppressed))
+                if said.cells is None and isinstance(noise, NoiseLaw)
+                else said.cells
             )
             table = with_rows_for_cells(table, said.names_to, said.names_sep, cells, marks)
         elif said.cells is not None:
