@@ -121,6 +121,12 @@ def measured_as_said(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
         by_law = isinstance(noise, NoiseLaw)
+        if by_law and _several(said.exact):
+            raise ValueError(f"exact= is a mark of precisions, which the law {noise!r} says: leave it out")
+        if said.style == SDMX and not by_law:
+            raise ValueError(
+                "tables of SDMX do not say how precise they are: give the law of their values, noise=RandomRounding(3)"
+            )
         if isinstance(noise, NoiseLaw):
             said_by = next((name for name in table.frame.columns if read_spread(name)), None)
             if said_by is not None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from blue_solvers.cli import main
 from constraint_builders import Problem, read_tables
-from noise_mechanisms.laws import RandomRounding
+from noise_mechanisms.laws import Gaussian, RandomRounding
 from tests.helpers.effort import examples
 
 LAW = RandomRounding(3)
@@ -180,3 +180,11 @@ def test_tables_of_other_codes_are_not_estimated_together(
     code = main(["estimate", *map(str, paths), "--sdmx", "--rounded", "3", "--out", str(tmp_path / "out.csv")])
     assert code == (0 if message is None else 2)
     assert message is None or message in capsys.readouterr().err
+
+
+def test_how_precise_tables_are_must_be_said_and_by_the_law_alone() -> None:
+    frame = pl.DataFrame({"SEX": ["_T", "F", "M"], "OBS_VALUE": ["9", "3", "6"]})
+    with pytest.raises(ValueError, match="do not say how precise they are: give the law"):
+        read_tables(frame, style="sdmx")
+    with pytest.raises(ValueError, match="exact= is a mark of precisions, which the law"):
+        read_tables(frame, style="sdmx", noise=Gaussian(4.0), exact=4)
