@@ -62,6 +62,14 @@ def plain_sdmx(table: Source) -> Source:
     said, numbers, rows = _read(table)
     kept = [said[name] for name in said.columns if said[name].n_unique() > 1]
     plain = pl.DataFrame([*map(_with_total, kept), numbers.alias("value")])
+    for name in plain.columns[:-1]:
+        codes = plain[name].drop_nulls().unique().to_list()
+        if SUMMED_OUT in codes and len(codes) == 2:
+            alone = next(code for code in codes if code != SUMMED_OUT)
+            raise ValueError(
+                f"column {name!r} has {shown(alone)} alone beside a total, as if both counted the same: give the others "
+                "rows too, with an empty value where there is none, or leave out those of one"
+            )
     return replace(table, frame=plain, rows=rows, delimiter="")
 
 
@@ -192,9 +200,9 @@ def _numbers(values: pl.Series, powers: pl.Series | None, rows: np.ndarray) -> p
     numbers = pl.Series("value", found, pl.Float64)
     if powers is None:
         return numbers
-    exponent = powers.fill_null("0").replace("", "0").cast(pl.Int64, strict=False)
-    wrong = ~exponent.is_between(-MOST_POWER, MOST_POWER).fill_null(False)
+    exponent = powers.fill_null("0").replace("", "0").cast(pl.Float64, strict=False)
+    wrong = ~(exponent.is_between(-MOST_POWER, MOST_POWER) & (exponent == exponent.round())).fill_null(False)
     if wrong.any():
         row = rows[int(wrong.arg_max() or 0)]
         raise ValueError(f"row {row}: {MULTIPLIER} is a power of ten, such as 3 for thousands")
-    return numbers * 10.0 ** exponent.cast(pl.Float64)
+    return numbers * 10.0**exponent

@@ -164,8 +164,8 @@ def columns_of_numbers(frame: pl.DataFrame, marks: Sequence[str | float] = ()) -
         other = [word for word in words if PERHAPS_A_MARK.fullmatch(word) and not is_total(word)]
         if numbers and other:
             raise ValueError(
-                f"column {name!r} holds numbers, and {other[0]!r}: is it a cell? name that mark by suppressed= or, where "
-                "it is none, the cells by cells=['female', 'male']"
+                f"column {name!r} holds numbers, and {other[0]!r}: is it a cell? name that mark by suppressed= or else "
+                "the cells by cells=['female', 'male']"
             )
     return found or None
 

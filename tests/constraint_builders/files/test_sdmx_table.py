@@ -92,7 +92,7 @@ def by_labels(problem: Problem, y: np.ndarray, name: Any) -> dict[str, float]:
 
 
 def test_powers_of_ten_are_multiplied_out(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"SEX": ["_T", "F", "M"], "OBS_VALUE": ["1.2", "600", "0.6"], "UNIT_MULT": ["3", "0", "3"]})
+    frame = pl.DataFrame({"SEX": ["_T", "F", "M"], "OBS_VALUE": ["1.2", "600", "0.6"], "UNIT_MULT": ["3", "0", "3.0"]})
     frame.write_csv(tmp_path / "table.csv")
     problem, y = read_tables(tmp_path / "table.csv", style="sdmx", noise=RandomRounding(5))
     np.testing.assert_array_equal(y, [1200, 600, 600])
@@ -120,6 +120,7 @@ REFUSED: dict[str, tuple[dict[str, list[str]], str]] = {
         {"STRUCTURE[;]": ["dataflow"] * 2, "ACTION": ["I", "D"], "SEX": ["F", "M"], "OBS_VALUE": ["3", "6"]},
         "'ACTION' has rows to be deleted",
     ),
+    "a code alone": ({"AGE": ["TOTAL", "Y15-64"], "OBS_VALUE": ["9", "6"]}, "'AGE' has 'Y15-64' alone beside a total"),
     "a status": (
         {"SEX": ["F", "M"], "OBS_VALUE": ["3", "0"], "OBS_STATUS": ["A", "Q"]},
         "row 2: 0 has the OBS_STATUS 'Q'",
@@ -159,13 +160,13 @@ def test_columns_of_names_keys_and_attributes_are_no_dimensions() -> None:
     np.testing.assert_array_equal(tables["SEX * AGE"], [[3, 3], [6000, 6]])
 
 
-AGES = "AGE,OBS_VALUE\n_T,9\nY0,3\n"
+AGES = "{0}AGE,OBS_VALUE{1}\n{2}_T,9{3}\n{2}Y0,3{3}\n{2}Y1,6{3}\n"
+OF_ALL = AGES.format("SEX,", "", "T,", "")
 TOGETHER = {
-    "one of several": ("SEX,AGE,OBS_VALUE\nF,_T,9\nF,Y0,3\n", "SEX,AGE,OBS_VALUE\n_T,_T,9\nF,Y0,3\n", "'SEX'"),
-    "years": ("TIME," + AGES.replace("\n", "\n2020,", 2), "TIME," + AGES.replace("\n", "\n2021,", 2), "'2020' alone"),
-    "units": (AGES.replace("UE\n", "UE,UNIT\n").replace("9", "9,NR").replace(",3", ",3,NR"),
-              AGES.replace("UE\n", "UE,UNIT\n").replace("9", "9,TH").replace(",3", ",3,TH"), "'NR' alone in a"),
-    "all and by sex": ("SEX,AGE,OBS_VALUE\nT,_T,9\nT,Y0,3\n", "SEX,AGE,OBS_VALUE\nT,_T,9\nF,Y0,3\n", None),
+    "one of several": (AGES.format("SEX,", "", "F,", ""), OF_ALL + "F,_T,3\nM,_T,6\n", "'SEX' has 'F' alone in a and"),
+    "years": (AGES.format("TIME,", "", "2020,", ""), AGES.format("TIME,", "", "2021,", ""), "'2020' alone in a and"),
+    "units": (AGES.format("", ",UNIT", "", ",NR"), AGES.format("", ",UNIT", "", ",TH"), "'NR' alone in a and 'TH'"),
+    "all and by sex": (OF_ALL, OF_ALL + "F,_T,3\nM,_T,6\n", None),
 }  # fmt: skip
 
 
