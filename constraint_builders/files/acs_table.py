@@ -38,7 +38,7 @@ ACS = "acs"  # what the style is called
 ESTIMATE, MARGIN, BETWEEN = "Estimate", "Margin of Error", "!!"
 CODE_OF_PLACE, NAME_OF_PLACE, LABEL = "GEO_ID", "NAME", "Label"
 TOTAL = "Total"
-PLACE = "place"
+PLACE, NATION = "place", "United States"
 OF_90_PERCENT = 1.6448536269514722  # standard errors
 CONTROLLED = ("*****", "-555555555")  # margins of what has no sampling error
 MARKS = ("-", "**", "***", "N", "(X)", "null", "", *(str(-111_111_111 * digit) for digit in (2, 3, 6, 8, 9)))
@@ -149,6 +149,11 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
     columns |= {"value": [row[3] for row in rows], VARIANCE: [row[4] for row in rows]}
     unused = sum(row[3] is not None and np.isinf(row[4]) for row in said)
     found = [f"{unused:,} estimates without a margin of error are not used"] if unused else []
+    kinds = {place[:7] for place in places if CODE.fullmatch(place)}
+    if prefix and (len(kinds) > 1 or NATION in called.values()):
+        found.append(
+            "places of several kinds are not tied: where some lie in others a sum of places counts people twice"
+        )
     labels = (schema.labels_of(name) for name in cells.schema.names)
     alone = next((own[0] for own in labels if len(own) == 1 and lines[0].path != lines[-1].path), None)
     if alone is not None:

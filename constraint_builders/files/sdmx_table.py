@@ -67,8 +67,8 @@ def plain_sdmx(table: Source) -> Source:
         if SUMMED_OUT in codes and len(codes) == 2:
             alone = next(code for code in codes if code != SUMMED_OUT)
             raise ValueError(
-                f"column {name!r} has {shown(alone)} alone beside a total, as if both counted the same: give the others "
-                "rows too, with an empty value where there is none, or leave out those of one"
+                f"column {name!r} has {shown(alone)} alone beside a total, as if both counted the same: give the "
+                "others rows, with an empty value where there is none, or leave out those of one"
             )
     return replace(table, frame=plain, rows=rows, delimiter="")
 

@@ -202,3 +202,10 @@ def test_a_part_alone_is_doubted() -> None:
     found, y = read_tables(alone.with_columns(pl.Series("x!!Estimate", ["3.0", "-666666666.0"])), style="acs")
     np.testing.assert_array_equal(y, [3, np.nan])
     assert "line 'Male' is taken for all that it is a part of: were other lines left out?" in notes(found)
+
+
+def test_places_that_lie_in_others_without_codes_are_doubted() -> None:
+    both = pl.DataFrame({**{k.replace("x", "United States"): v for k, v in GOOD.items()}, **GOOD})
+    found, _ = read_tables(both, style="acs")
+    assert any("a sum of places counts people twice" in note for note in notes(found))
+    assert not notes(read_tables(pl.DataFrame(GOOD), style="acs")[0])
