@@ -45,7 +45,7 @@ class LeafTable:
     areas : Areas or None
         What it was made from, if not from a table.
     unread : tuple of str
-        Columns of decimal numbers, which are no labels.
+        Columns that hold no labels: decimal numbers, dates, truth values.
     """
 
     frame: pl.DataFrame
@@ -135,12 +135,10 @@ class LeafTable:
         return name if name in self.frame.columns else alike[0] if len(alike) == 1 else None
 
     def refuse_unread(self, names: Iterable[str]) -> None:
-        """Refuse names of columns of decimal numbers, as data frames make of codes where one is missing."""
+        """Refuse names of columns without labels: decimal numbers, as frames make of codes where one is missing."""
         for own in self.unread:
             if any(plain_name(name) == plain_name(own) for name in names):
-                raise ValueError(
-                    f"areas: column {own!r} holds decimal numbers: give codes as text, {NOWHERE!r} for none"
-                )
+                raise ValueError(f"areas: column {own!r} holds neither text nor whole numbers: give codes as text")
 
     def column_of(self, level: str, codes: pl.Series) -> str:
         """The column that a level is: of its name, or whose name it begins, or that has all of its codes.

@@ -283,7 +283,7 @@ def _with(frame: pl.DataFrame, **changes: Any) -> pl.DataFrame:
         (pl.concat([TABLE, OTHER]), LEAVES, "is given twice, in rows 6 and 19"),
         (pl.concat([TABLE, TABLE[:1]]), LEAVES, "is given twice, in rows 1 and 19"),
         (NOWHERE, LEAVES, "row 1: no leaf lies in CHAIN 'x' and City 'C'"),
-        (TABLE, LEAVES.with_columns(CHAIN=pl.Series([1.5] * 5)), "column 'CHAIN' holds decimal numbers"),
+        (TABLE, LEAVES.with_columns(CHAIN=pl.Series([1.5] * 5)), "column 'CHAIN' holds neither text"),
         (TABLE, 7, "a table is a path or a data frame"),
     ],
 )  # fmt: skip
@@ -321,8 +321,8 @@ def test_without_a_law_every_area_needs_a_row() -> None:
 MARKED = pl.DataFrame({"level": ["Region", "Region"], "code": ["01", "02"], "food": ["3", "..C"], "other": [3, 6]})
 AMONG = {
     "a mark": (MARKED, LEAVES, {"names_to": "kind"}, "column 'food' holds numbers, and '..C': is it a cell"),
-    "decimal codes": (TABLE, LEAVES.with_columns(Region=pl.Series([1.0, 1, 2, 2, None])), {}, "'Region' holds decimal"),
-    "decimal columns": (NOWHERE, LEAVES.with_columns(CHAIN=pl.lit(1.5)), {}, "'CHAIN' holds decimal numbers"),
+    "decimal codes": (TABLE, LEAVES.with_columns(Region=pl.Series([1.0, 1, 2, 2, None])), {}, "'Region' holds neither"),
+    "decimal columns": (NOWHERE, LEAVES.with_columns(CHAIN=pl.lit(1.5)), {}, "'CHAIN' holds neither text"),
     "a leaf of all": (TABLE, LEAVES.with_columns(shop_2018_name=pl.Series(["s1", "s2", "s3", "s4", "Total"])), {},
                       "leaf 'Total', row 5, counts all leaves"),
 }  # fmt: skip
