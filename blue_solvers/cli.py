@@ -34,6 +34,7 @@ FLAGS = (  # parameters of the library, in messages, and what they are called he
     (re.compile(r"\brecodes=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"--same \1=\2"),
     (re.compile(r"\brecodes=(?!\S)"), "--same"),
     (re.compile(r"\bcells=\['(\w+)', '(\w+)'\]"), r"--cells \1 --cells \2"),
+    (re.compile(r"\bnoise=RandomRounding\((\d+)\)"), r"--rounded \1"),
     (re.compile(r"\bcolumns=\{('[^']*'): \.\.\.\}"), r"--columns \1=..."),
     (re.compile(r"\bcolumns=(?![\w\[{])"), "--columns"),
     (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),

@@ -59,7 +59,7 @@ def verdict(fit: Fit) -> Verdict:
     """Whether all residuals together are improbable, or of Gaussian noise the largest of them is."""
     if not fit.degrees_of_freedom:
         return Verdict.UNTESTED
-    if fit.p_value < DOUBTFUL:
+    if fit.p_value_beyond < DOUBTFUL:
         return Verdict.TOO_CLOSE if fit.statistic < fit.degrees_of_freedom else Verdict.CONTRADICTORY
     gaussian = kind_of(fit.problem.noise.law).family == "gaussian"
     alone = min((own.probability for own in fit.outliers(1)), default=1.0) if gaussian else 1.0

@@ -23,7 +23,7 @@ def read_tables(
     exact: str | float | Sequence[str | float] = (),
     total: str | Sequence[str] = (),
     areas: Any = None,
-    style: Literal["acs"] | None = None,
+    style: Literal["acs", "sdmx"] | None = None,
     desired: Sequence[str] | str | None = None,
     noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",

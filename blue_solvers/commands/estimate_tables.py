@@ -96,12 +96,16 @@ def _read_one(args: argparse.Namespace) -> Tables:
 def _read_several(args: argparse.Namespace) -> Tables:
     """Files of tables that are estimated together, and how their schemas match."""
     from constraint_builders import joint
+    from constraint_builders.files.sdmx_table import refuse_apart
+    from constraint_builders.files.source import open_source
     from constraint_builders.joint_problem import joint_parts
 
     schemas = for_each(args.schema, args.inputs, "--schema")
     names = names_of(args, [Path(path).stem for path in args.inputs])
     said = zip(names, args.inputs, schemas, marks_of(args, names), strict=True)
     read = {name: read_table(path, schema, args, marks) for name, path, schema, marks in said}
+    if args.sdmx:
+        refuse_apart({name: open_source(path) for name, path in zip(names, args.inputs, strict=True)})
     problems, parts, apart = [problem for problem, _ in read.values()], parts_of(args, names), None
     same, desired = once(args.same or [], "--same"), desired_of(args)
     if parts.only and (args.nonnegative or args.plot):

@@ -159,6 +159,13 @@ class Fit:
         """Why a measurement has a residual, or none."""
         return REASONS[self.status[position]]
 
+    @property
+    def p_value_beyond(self) -> float:
+        """The p-value; of a statistic above that of all replicates, which cannot tell how far, chi-square's at most."""
+        if self.replicates is None or self.statistic <= self.replicates.totals.max():
+            return self.p_value
+        return min(self.p_value, of_chi_square(self.statistic, self.degrees_of_freedom))
+
     @cached_property
     def checked(self) -> int:
         """Number of measurements that others check."""
@@ -269,7 +276,7 @@ class Fit:
         return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
 
     def __str__(self) -> str:
-        verdict = "fits" if self.p_value > 0.001 else "does not fit"
+        verdict = "fits" if self.p_value_beyond > 0.001 else "does not fit"
         lines = [
             f"{verdict}: chi-square {self.statistic:.6g} on {self.degrees_of_freedom:,} degrees of freedom, "
             f"p = {self.p_value:.2g}"

@@ -38,7 +38,7 @@ ACS = "acs"  # what the style is called
 ESTIMATE, MARGIN, BETWEEN = "Estimate", "Margin of Error", "!!"
 CODE_OF_PLACE, NAME_OF_PLACE, LABEL = "GEO_ID", "NAME", "Label"
 TOTAL = "Total"
-PLACE = "place"
+PLACE, NATION = "place", "United States"
 OF_90_PERCENT = 1.6448536269514722  # standard errors
 CONTROLLED = ("*****", "-555555555")  # margins of what has no sampling error
 MARKS = ("-", "**", "***", "N", "(X)", "null", "", *(str(-111_111_111 * digit) for digit in (2, 3, 6, 8, 9)))
@@ -148,10 +148,19 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
         columns[variable] = [row[2][axis] for row in rows]
     columns |= {"value": [row[3] for row in rows], VARIANCE: [row[4] for row in rows]}
     unused = sum(row[3] is not None and np.isinf(row[4]) for row in said)
-    doubt = f"{unused:,} estimates without a margin of error are not used" if unused else None
+    found = [f"{unused:,} estimates without a margin of error are not used"] if unused else []
+    kinds = {place[:7] for place in places if CODE.fullmatch(place)}
+    if prefix and (len(kinds) > 1 or NATION in called.values()):
+        found.append(
+            "places of several kinds are not tied: where some lie in others a sum of places counts people twice"
+        )
+    labels = (schema.labels_of(name) for name in cells.schema.names)
+    alone = next((own[0] for own in labels if len(own) == 1 and lines[0].path != lines[-1].path), None)
+    if alone is not None:
+        found.append(f"line {alone!r} is taken for all that it is a part of: were other lines left out?")
     frame = pl.DataFrame(columns, schema_overrides={"value": pl.Float64, VARIANCE: pl.Float64}, strict=False)
     numbers = np.array([row[5] for row in rows])
-    return replace(table, frame=frame, rows=numbers, doubts=(*table.doubts, *filter(None, [doubt]))), schema
+    return replace(table, frame=frame, rows=numbers, doubts=(*table.doubts, *found)), schema
 
 
 def _table(prefix: str, name: str) -> str:
@@ -162,10 +171,13 @@ def _read(line: _Line) -> tuple[float | None, float]:
     """The estimate of a line, None where there is none, and its variance, infinite where nothing says it."""
     margin = line.margin.lstrip("\u00b1").replace(",", "")
     estimate = line.estimate.replace(",", "")
-    for text in (estimate, margin):
-        if not (NUMBER.fullmatch(text) or text in MARKS or text in CONTROLLED):
+    estimate, margin = (text.removesuffix(".0") for text in (estimate, margin))
+    for text, marks in ((estimate, MARKS), (margin, (*MARKS, *CONTROLLED))):
+        if not (NUMBER.fullmatch(text) or text in marks):
             raise ValueError(f"row {line.row}: {shown(text)} is neither a number nor a mark of the survey")
-    if estimate in MARKS or not NUMBER.fullmatch(estimate):
+        if text.startswith("-") and text not in marks:
+            raise ValueError(f"row {line.row}: {shown(text)} is below 0, as no count nor margin is: correct it")
+    if estimate in MARKS:
         return None, np.inf
     if margin in CONTROLLED:
         return float(estimate), 0.0
@@ -203,7 +215,10 @@ def _paths(labels: Mapping[str, str], kind: str) -> dict[Path, str]:
     for column, label in labels.items():
         first, *path = label.split(BETWEEN)
         if first == kind:
-            found[_below_total(path, label)] = column
+            line = _below_total(path, label)
+            if line in found:
+                raise ValueError(f"line {label!r} has two columns, {found[line]!r} and {column!r}: keep one")
+            found[line] = column
     return found
 
 
@@ -221,9 +236,15 @@ def _lines_in_rows(frame: pl.DataFrame, rows: NDArray[np.int64]) -> Iterator[_Li
         for column, text in cells.items():
             place, _, kind = column.rpartition(BETWEEN)
             if kind == ESTIMATE:
-                margin = cells.get(f"{place}{BETWEEN}{MARGIN}")
+                beside = f"{column.removesuffix(ESTIMATE)}{MARGIN}"
+                margin = cells.get(beside)
                 if margin is None:
-                    raise ValueError(f"column {column!r} has no other beside it, '{place}{BETWEEN}{MARGIN}'")
+                    raise ValueError(f"column {column!r} has no other beside it, {beside!r}")
+                if BETWEEN in place:
+                    raise ValueError(
+                        f"column {column!r} is one of several of a place, perhaps of shares: keep counts alone, and "
+                        f"call them '{place.split(BETWEEN)[0]}{BETWEEN}{ESTIMATE}'"
+                    )
                 yield _Line(place, path, text.strip(), margin.strip(), row)
 
 

@@ -99,6 +99,7 @@ def in_areas(
     )
     if strange is not None:
         raise ValueError(f"columns names {strange!r}, which is none, neither of the table nor of its areas")
+    leaves.refuse_unread(table.frame.columns)
     level, code = (next((roles[own] for own in known if own in roles), None) for known in (LEVEL_NAMES, CODE_NAMES))
     partitions = {name: own for name in table.frame.columns if (own := leaves.named_so(name)) is not None}
     if PARENT in roles:
@@ -163,6 +164,7 @@ def _marked(labels: pl.Series, marks: Sequence[str]) -> set[str]:
 
 def _by_codes(table: Source, leaves: LeafTable, level: str, code: str, totals: Sequence[str]) -> _Said:
     codes, written = _labels(table, code), _labels(table, level)
+    leaves.refuse_unread(written.unique(maintain_order=True))
     first: dict[str, str] = {}
     spelt = {label: first.setdefault(plain_label(label), label) for label in written.unique(maintain_order=True)}
     levels = written.replace(spelt)

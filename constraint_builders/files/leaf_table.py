@@ -6,7 +6,7 @@ lies in no area of a column; an empty cell is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from scipy import sparse
 from constraint_builders.arrays import Index
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import SUMMED_OUT, plain_name
+from constraint_builders.files.labels import is_total
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import TEXT, read_labels
 from constraint_builders.files.source import open_source
@@ -43,6 +44,8 @@ class LeafTable:
         Of columns with empty cells the first row that has one.
     areas : Areas or None
         What it was made from, if not from a table.
+    unread : tuple of str
+        Columns that hold no labels: decimal numbers, dates, truth values.
     """
 
     frame: pl.DataFrame
@@ -51,6 +54,7 @@ class LeafTable:
     named: tuple[str, ...] = ()
     empty: Mapping[str, int] = field(default_factory=dict)
     areas: Areas | None = None
+    unread: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, given: Any, names: Mapping[str, str]) -> LeafTable:
@@ -81,9 +85,10 @@ class LeafTable:
         labels = [name for name in frame.columns if name in own.values() or _may_be_labels(frame[name].dtype)]
         if not labels:
             raise ValueError("no column holds the names of leaves, as text or whole numbers")
+        unread = tuple(name for name in frame.columns if name not in labels and frame[name].drop_nulls().len())
         frame = frame.select(read_labels(frame[name]).str.strip_chars().replace("", None) for name in labels)
         leaf = max(labels, key=lambda name: frame[name].n_unique())
-        found = cls(frame, leaf, source.rows, tuple(own.values()))
+        found = cls(frame, leaf, source.rows, tuple(own.values()), unread=unread)
         found._refuse_leaves()
         partly = [name for name in labels if frame[name].null_count()]
         empty = {name: int(source.rows[int(frame[name].is_null().arg_max() or 0)]) for name in partly}
@@ -106,6 +111,10 @@ class LeafTable:
         if names.null_count():
             row = self.rows[int(names.is_null().arg_max() or 0)]
             raise ValueError(f"column {self.leaf!r} is empty in row {row}: name the leaf")
+        of_all = next((name for name in names if name.strip() == SUMMED_OUT or is_total(name)), None)
+        if of_all is not None:
+            row = self.rows[int((names == of_all).arg_max() or 0)]
+            raise ValueError(f"leaf {shown(of_all)}, row {row}, counts all leaves: leave its row out")
         twice = names.is_duplicated()
         if twice.any():
             name = names.filter(twice)[0]
@@ -124,6 +133,12 @@ class LeafTable:
         """The column of a name, or of the only one that differs in capitals, spaces and hyphens alone."""
         alike = [own for own in self.frame.columns if plain_name(own) == plain_name(name)]
         return name if name in self.frame.columns else alike[0] if len(alike) == 1 else None
+
+    def refuse_unread(self, names: Iterable[str]) -> None:
+        """Refuse names of columns without labels: decimal numbers, as frames make of codes where one is missing."""
+        for own in self.unread:
+            if any(plain_name(name) == plain_name(own) for name in names):
+                raise ValueError(f"areas: column {own!r} holds neither text nor whole numbers: give codes as text")
 
     def column_of(self, level: str, codes: pl.Series) -> str:
         """The column that a level is: of its name, or whose name it begins, or that has all of its codes.

@@ -111,7 +111,9 @@ def measured_as_said(
             table, areas, marks = in_areas(table, said.areas, others, marks)
         if said.names_to is not None:
             cells = (
-                columns_of_numbers(table.frame) if said.cells is None and isinstance(noise, NoiseLaw) else said.cells
+                columns_of_numbers(table.frame, _several(said.suppressed))
+                if said.cells is None and isinstance(noise, NoiseLaw)
+                else said.cells
             )
             table = with_rows_for_cells(table, said.names_to, said.names_sep, cells, marks)
         elif said.cells is not None:
@@ -119,6 +121,12 @@ def measured_as_said(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
         by_law = isinstance(noise, NoiseLaw)
+        if by_law and _several(said.exact):
+            raise ValueError(f"exact= is a mark of precisions, which the law {noise!r} says: leave it out")
+        if said.style == SDMX and not by_law:
+            raise ValueError(
+                "tables of SDMX do not say how precise they are: give the law of their values, noise=RandomRounding(3)"
+            )
         if isinstance(noise, NoiseLaw):
             said_by = next((name for name in table.frame.columns if read_spread(name)), None)
             if said_by is not None:

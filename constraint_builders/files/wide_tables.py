@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,8 @@ from constraint_builders.files.columns import (
 )
 from constraint_builders.files.labels import is_total, plain_label
 from constraint_builders.files.source import Source
+
+PERHAPS_A_MARK = re.compile(r"[^\w*]*[^\W\d]{0,3}[^\w*]*")  # a few letters, or none
 
 
 @dataclass(frozen=True)
@@ -139,12 +142,36 @@ def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequenc
     return levels
 
 
-def columns_of_numbers(frame: pl.DataFrame) -> list[str] | None:
-    """The columns of numbers that are nothing else by their names, where none says how precise another is."""
+def columns_of_numbers(frame: pl.DataFrame, marks: Sequence[str | float] = ()) -> list[str] | None:
+    """The columns of numbers, and of marks, that are nothing else by name, where none says how precise another is.
+
+    Refused are columns of numbers and of other words that are no labels of numbers, such as ``..C``.
+    """
     if spreads_by_stem(frame.columns, "columns"):
         return None
     names = {plain_name(name): name for name in frame.columns}
     if "level" in names and "code" in names:
         both = f"{names['level']!r} and {names['code']!r}"
         raise ValueError(f"columns {both} say where a row counts: give areas=, or call them geolevel and geocode")
-    return [name for name in frame.columns if holds_numbers(frame[name]) and not is_role(name)] or None
+    own = list(map(str, marks))
+    plain = {name: frame[name] for name in frame.columns if not is_role(name)}
+    plain = {name: _without(column, own) for name, column in plain.items()}
+    found = [name for name, column in plain.items() if holds_numbers(column)]
+    for name in plain if found else ():
+        text = plain[name].cast(pl.String, strict=False).drop_nulls().unique(maintain_order=True).str.strip_chars()
+        words = [] if name in found else text.to_list()
+        numbers = [word for word in words if word.replace(",", "").isdigit()]
+        other = [word for word in words if PERHAPS_A_MARK.fullmatch(word) and not is_total(word)]
+        if numbers and other:
+            raise ValueError(
+                f"column {name!r} holds numbers, and {other[0]!r}: is it a cell? name that mark by suppressed= or else "
+                "the cells by cells=['female', 'male']"
+            )
+    return found or None
+
+
+def _without(column: pl.Series, marks: Sequence[str]) -> pl.Series:
+    """A column, (rows,), null where it holds a mark."""
+    if not marks or column.dtype != pl.String:
+        return column
+    return pl.select(pl.when(column.str.strip_chars().is_in(marks)).then(None).otherwise(column)).to_series()

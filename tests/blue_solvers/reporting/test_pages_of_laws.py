@@ -12,8 +12,9 @@ from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
 from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, shown_fit, verdict
 from constraint_builders import Problem, Schema
+from constraint_builders.description.noise import NoiseLaw
 from noise_mechanisms import add_noise
-from noise_mechanisms.laws import RandomRounding
+from noise_mechanisms.laws import RandomRounding, Rounding
 from tests.helpers.refused_commands import refusal
 
 LAW = RandomRounding(3)
@@ -82,3 +83,20 @@ def test_few_degrees_are_tested_by_replicates_and_many_small_counts_are_explaine
     usual = problem.marginal_matrix() @ np.random.default_rng(2).poisson(30, problem.domain.size).astype(float)
     fits = shown_fit(estimate(problem, add_noise(problem, usual, 3)))
     assert explained(fits) == verdict(fits).explained == Verdict.FITS.explained
+
+
+@pytest.mark.parametrize("law", [LAW, Rounding(3)])
+def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_path: Path) -> None:
+    """Beyond all replicates, of which 200 say p = .01 at least, chi-square tells how far."""
+    table = pl.DataFrame({"sex": ["total", "f", "m"], "value": [90, 6, 6]})
+    fit = shown_fit(estimate(*read_tables(table, noise=law)))
+    assert fit.replicates is not None
+    assert fit.p_value > 0.001
+    assert verdict(fit) == Verdict.CONTRADICTORY
+    assert "does not fit" in str(fit)
+    near = shown_fit(estimate(*read_tables(table.with_columns(value=pl.Series([15, 6, 6])), noise=law)))
+    assert verdict(near) == Verdict.FITS
+    table.write_csv(tmp_path / "table.csv")
+    flag = "3" if law == LAW else "nearest:3"
+    strict = ["--rounded", flag, "--strict", "--out", str(tmp_path / "out.csv")]
+    assert main(["estimate", str(tmp_path / "table.csv"), *strict]) == 3

@@ -151,6 +151,24 @@ REFUSED = {
     "no total": ({**GOOD, "Label (Grouping)": ["Median age", "    Male", "    Female"]}, {}, "is no part of a total"),
     "a number": ({**GOOD, "x!!Estimate": ["3", "one", "2"]}, {}, "row 2: 'one' is neither a number nor a mark"),
     "a margin": ({k: v for k, v in GOOD.items() if "Margin" not in k}, {}, "has no other beside it, 'x!!Margin"),
+    "a negative count": ({**GOOD, "x!!Estimate": ["3", "-444444444", "2"]}, {}, "row 2: '-444444444' is below 0"),
+    "a mark of margins": ({**GOOD, "x!!Estimate": ["3", "-555555555", "2"]}, {}, "row 2: '-555555555' is below 0"),
+    "a negative margin": ({**GOOD, "x!!Margin of Error": ["3", "1", "-2"]}, {}, "row 3: '-2' is below 0"),
+    "a line twice": (
+        {
+            "GEO_ID": ["", "x"],
+            "a": ["Estimate!!Total:", "3"],
+            "b": ["Margin of Error!!Total:", "3"],
+            "c": ["Estimate!!Total", "4"],
+        },
+        {},
+        "line 'Estimate!!Total' has two columns, 'a' and 'c'",
+    ),
+    "shares": (
+        {k.replace("x", "x!!Percent"): v for k, v in GOOD.items()},
+        {},
+        "is one of several of a place, perhaps of",
+    ),
     "a form": ({"place": ["x"], "B01001_001E": ["3"]}, {}, "neither a column 'Label' nor a second row of labels"),
     "parts": (
         {**GOOD, "Label (Grouping)": ["Total:", "  Male", "    Boys"]},
@@ -171,3 +189,23 @@ def test_what_is_no_such_table_is_refused(case: str) -> None:
     columns, options, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         read_tables(pl.DataFrame(columns), **{"style": "acs", **options})
+
+
+def test_a_table_of_one_place_needs_no_name_of_it() -> None:
+    problem, y = read_tables(pl.DataFrame({k.removeprefix("x!!"): v for k, v in GOOD.items()}), style="acs")
+    np.testing.assert_array_equal(y, [3, 1, 2])
+    assert not notes(problem)
+
+
+def test_a_part_alone_is_doubted() -> None:
+    alone = pl.DataFrame({name: own[:2] for name, own in GOOD.items()})
+    found, y = read_tables(alone.with_columns(pl.Series("x!!Estimate", ["3.0", "-666666666.0"])), style="acs")
+    np.testing.assert_array_equal(y, [3, np.nan])
+    assert "line 'Male' is taken for all that it is a part of: were other lines left out?" in notes(found)
+
+
+def test_places_that_lie_in_others_without_codes_are_doubted() -> None:
+    both = pl.DataFrame({**{k.replace("x", "United States"): v for k, v in GOOD.items()}, **GOOD})
+    found, _ = read_tables(both, style="acs")
+    assert any("a sum of places counts people twice" in note for note in notes(found))
+    assert not notes(read_tables(pl.DataFrame(GOOD), style="acs")[0])

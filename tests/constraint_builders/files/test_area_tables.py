@@ -283,7 +283,7 @@ def _with(frame: pl.DataFrame, **changes: Any) -> pl.DataFrame:
         (pl.concat([TABLE, OTHER]), LEAVES, "is given twice, in rows 6 and 19"),
         (pl.concat([TABLE, TABLE[:1]]), LEAVES, "is given twice, in rows 1 and 19"),
         (NOWHERE, LEAVES, "row 1: no leaf lies in CHAIN 'x' and City 'C'"),
-        (TABLE, LEAVES.with_columns(CHAIN=pl.Series([1.5] * 5)), "level 'chain' is no column of the areas"),
+        (TABLE, LEAVES.with_columns(CHAIN=pl.Series([1.5] * 5)), "column 'CHAIN' holds neither text"),
         (TABLE, 7, "a table is a path or a data frame"),
     ],
 )  # fmt: skip
@@ -316,3 +316,25 @@ def test_without_a_law_every_area_needs_a_row() -> None:
         read_tables(frame, areas=LEAVES)
     problem, _ = read_tables(frame.filter(pl.col("level") != "shop"), areas=LEAVES)
     assert np.isfinite(problem.variances).all()
+
+
+MARKED = pl.DataFrame({"level": ["Region", "Region"], "code": ["01", "02"], "food": ["3", "..C"], "other": [3, 6]})
+AMONG = {
+    "a mark": (MARKED, LEAVES, {"names_to": "kind"}, "column 'food' holds numbers, and '..C': is it a cell"),
+    "decimal codes": (TABLE, LEAVES.with_columns(Region=pl.Series([1.0, 1, 2, 2, None])), {}, "'Region' holds neither"),
+    "decimal columns": (NOWHERE, LEAVES.with_columns(CHAIN=pl.lit(1.5)), {}, "'CHAIN' holds neither text"),
+    "a leaf of all": (TABLE, LEAVES.with_columns(shop_2018_name=pl.Series(["s1", "s2", "s3", "s4", "Total"])), {},
+                      "leaf 'Total', row 5, counts all leaves"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AMONG)
+def test_what_would_be_read_as_something_else_is_refused(case: str) -> None:
+    table, leaves, options, message = AMONG[case]
+    with pytest.raises(ValueError, match=message):
+        read_tables(table, areas=leaves, noise=LAW, **options)
+
+
+def test_cells_that_hold_a_mark_that_is_named_are_cells() -> None:
+    problem, y = read_tables(MARKED, areas=LEAVES, noise=LAW, names_to="kind", suppressed="..C")
+    np.testing.assert_array_equal(problem.observed.tables(y)["Region", "kind"], [[3, 3], [np.nan, 6]])

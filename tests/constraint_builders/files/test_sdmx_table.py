@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blue_solvers.cli import main
 from constraint_builders import Problem, read_tables
-from noise_mechanisms.laws import RandomRounding
+from noise_mechanisms.laws import Gaussian, RandomRounding
 from tests.helpers.effort import examples
 
 LAW = RandomRounding(3)
@@ -91,17 +92,40 @@ def by_labels(problem: Problem, y: np.ndarray, name: Any) -> dict[str, float]:
 
 
 def test_powers_of_ten_are_multiplied_out(tmp_path: Path) -> None:
-    frame = pl.DataFrame({"SEX": ["_T", "F", "M"], "OBS_VALUE": ["1.2", "600", "0.6"], "UNIT_MULT": ["3", "0", "3"]})
+    frame = pl.DataFrame({"SEX": ["_T", "F", "M"], "OBS_VALUE": ["1.2", "600", "0.6"], "UNIT_MULT": ["3", "0", "3.0"]})
     frame.write_csv(tmp_path / "table.csv")
     problem, y = read_tables(tmp_path / "table.csv", style="sdmx", noise=RandomRounding(5))
     np.testing.assert_array_equal(y, [1200, 600, 600])
     assert problem.schema.names == ("SEX",)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, list[str]], str]] = {
     "no value": ({"SEX": ["F"], "value": ["3"]}, "neither a column 'OBS_VALUE' nor a first one"),
     "a number": ({"SEX": ["F", "M"], "OBS_VALUE": ["3", "about 6"]}, "row 2: 'about 6' is neither a number nor a mark"),
     "a power": ({"SEX": ["F", "M"], "OBS_VALUE": ["3", "6"], "UNIT_MULT": ["x", "3"]}, "row 1: UNIT_MULT is a power"),
+    "a word": ({"SEX": ["F", "M"], "OBS_VALUE": ["3", "inf"]}, "row 2: 'inf' is neither a number nor a mark"),
+    "a large power": ({"SEX": ["F"], "OBS_VALUE": ["3"], "UNIT_MULT": ["1000"]}, "row 1: UNIT_MULT is a power"),
+    "units": ({"SEX": ["F", "F"], "UNIT": ["NR", "PC"], "OBS_VALUE": ["3", "6"]}, "'UNIT' has 'NR' and 'PC', which"),
+    "units behind": (
+        {"SEX": ["F", "M"], "OBS_VALUE": ["3", "6"], "UNIT_MEASURE: Unit": ["PS: Persons", "PC: Per cent"]},
+        "'UNIT_MEASURE' has 'PS: Persons' and",
+    ),
+    "units across": ({"unit,sex\\time": ["NR,F", "PC,F"], "2020": ["3", "6"]}, "'UNIT' has 'NR' and 'PC'"),
+    "frequencies": (
+        {"FREQ": ["A", "Q"], "TIME": ["2020", "2020-Q1"], "OBS_VALUE": ["3", "6"]},
+        "'FREQ' has 'A' and 'Q'",
+    ),
+    "flows": ({"DATAFLOW": ["A", "B"], "SEX": ["F", "M"], "OBS_VALUE": ["3", "6"]}, "'DATAFLOW' has 'A' and 'B'"),
+    "deleted": (
+        {"STRUCTURE[;]": ["dataflow"] * 2, "ACTION": ["I", "D"], "SEX": ["F", "M"], "OBS_VALUE": ["3", "6"]},
+        "'ACTION' has rows to be deleted",
+    ),
+    "a code alone": ({"AGE": ["TOTAL", "Y15-64"], "OBS_VALUE": ["9", "6"]}, "'AGE' has 'Y15-64' alone beside a total"),
+    "a status": (
+        {"SEX": ["F", "M"], "OBS_VALUE": ["3", "0"], "OBS_STATUS": ["A", "Q"]},
+        "row 2: 0 has the OBS_STATUS 'Q'",
+    ),
+    "an activity": ({"NACE": ["S", "T", "U"], "OBS_VALUE": ["3", "6", "3"]}, "'NACE': does 'T' count everybody"),
     "codes": ({"freq,sex\\time": ["A,F", "A"], "2020": ["3", "6"]}, "row 2: 'A' has not 2 codes"),
     "figures": ({"SEX": ["F", "M"], "OBS_VALUE": ["3", "4"]}, "is 4, which no count is published as"),
 }
@@ -112,3 +136,56 @@ def test_what_is_no_such_table_is_refused(case: str) -> None:
     columns, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         read_tables(pl.DataFrame(columns), style="sdmx", noise=LAW)
+
+
+def test_columns_of_names_keys_and_attributes_are_no_dimensions() -> None:
+    codes = [(sex, age) for age in ("Y0", "Y1") for sex in ("F", "M", "_T")]
+    table = {
+        "STRUCTURE": ["DATAFLOW"] * 6,
+        "STRUCTURE_NAME": ["People"] * 6,
+        "SERIES_KEY": [".".join(code) for code in codes],
+        "SEX": [sex for sex, _ in codes],
+        "Sex": [{"F": "Female", "M": "Male", "_T": "Total"}[sex] for sex, _ in codes],
+        "AGE": [age for _, age in codes],
+        "Age": ["aged " + age for _, age in codes],
+        "UNIT_MULT": ["0: Units", "3: Thousands"] * 3,
+        "OBS_STATUS": ["A", "E"] * 3,
+        "OBS_VALUE": ["3", "6", "9", "0.003", "6", "0.009"],
+        "Observation value": [""] * 6,
+    }
+    problem, y = read_tables(pl.DataFrame(table), style="sdmx", noise=LAW)
+    assert problem.schema.names == ("SEX", "AGE")
+    tables = problem.observed.tables(y)
+    np.testing.assert_array_equal(tables["AGE"], [9, 9])
+    np.testing.assert_array_equal(tables["SEX * AGE"], [[3, 3], [6000, 6]])
+
+
+AGES = "{0}AGE,OBS_VALUE{1}\n{2}_T,9{3}\n{2}Y0,3{3}\n{2}Y1,6{3}\n"
+OF_ALL = AGES.format("SEX,", "", "T,", "")
+TOGETHER = {
+    "one of several": (AGES.format("SEX,", "", "F,", ""), OF_ALL + "F,_T,3\nM,_T,6\n", "'SEX' has 'F' alone in a and"),
+    "years": (AGES.format("TIME,", "", "2020,", ""), AGES.format("TIME,", "", "2021,", ""), "'2020' alone in a and"),
+    "units": (AGES.format("", ",UNIT", "", ",NR"), AGES.format("", ",UNIT", "", ",TH"), "'NR' alone in a and 'TH'"),
+    "all and by sex": (OF_ALL, OF_ALL + "F,_T,3\nM,_T,6\n", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_tables_of_other_codes_are_not_estimated_together(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *tables, message = TOGETHER[case]
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, text in zip(paths, tables, strict=True):
+        path.write_text(text)
+    code = main(["estimate", *map(str, paths), "--sdmx", "--rounded", "3", "--out", str(tmp_path / "out.csv")])
+    assert code == (0 if message is None else 2)
+    assert message is None or message in capsys.readouterr().err
+
+
+def test_how_precise_tables_are_must_be_said_and_by_the_law_alone() -> None:
+    frame = pl.DataFrame({"SEX": ["_T", "F", "M"], "OBS_VALUE": ["9", "3", "6"]})
+    with pytest.raises(ValueError, match="do not say how precise they are: give the law"):
+        read_tables(frame, style="sdmx")
+    with pytest.raises(ValueError, match="exact= is a mark of precisions, which the law"):
+        read_tables(frame, style="sdmx", noise=Gaussian(4.0), exact=4)
