@@ -171,8 +171,7 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     """The same program in units of rows' noise and of what cells change, and the unit of every cell, (d,)."""
     noisy = p.variance > 0
-    curvature = p.curvature
-    units = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
+    units = units_of(p)
     entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
     lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
@@ -191,9 +190,32 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     return scaled, units
 
 
+def units_of(p: QuadraticProgram) -> Float:
+    """What a cell changes by, (d,): where the objective says nothing of it, as much as what exact rows tie it to.
+
+    Where they tie it to nothing that has a unit, the largest of its bounds.
+    """
+    curved = p.curvature > 0
+    ends = np.maximum(*(np.where(np.isfinite(own), abs(own), 0.0) for own in (p.lower, p.upper)))
+    units = np.divide(1.0, np.sqrt(p.curvature), out=np.zeros(curved.size), where=curved)
+    entries, cells = abs(p.M.data), np.repeat(np.arange(units.size), np.diff(p.M.indptr))
+    for start in (units, ends, np.ones_like(units)):
+        units = np.where(units > 0, units, start)
+        while not (units > 0).all():
+            rows, found = np.zeros(p.answer.size), np.full(units.size, np.inf)
+            np.maximum.at(rows, p.M.indices, entries * units[cells])
+            tied = (entries > 0) & (rows[p.M.indices] > 0)
+            np.minimum.at(found, cells[tied], rows[p.M.indices][tied] / entries[tied])
+            new = (units == 0) & np.isfinite(found)
+            if not new.any():
+                break
+            units[new] = found[new]
+    return units
+
+
 def refuse_exact_outside(problem: Problem, y: Float, bounds: Ranges) -> None:
     """Refuse exact values of y, (n,), that are outside of their bounds."""
-    room = MEETS * np.maximum(1.0, abs(y))
+    room = MEETS * abs(y)
     outside: Flags = problem.exact & ((y < bounds.low - room) | (y > bounds.high + room))
     if outside.any():
         cell = int(outside.argmax())
