@@ -21,6 +21,7 @@ from scipy import sparse
 
 from blue_solvers.contract import variances_from_weights
 from blue_solvers.estimates import Estimate
+from blue_solvers.least_squares.factors_of_information import FILL, SHARPENED
 from blue_solvers.least_squares.leaf_estimates import LeafOperator, operator_of_leaves
 from blue_solvers.operator import BlueOperator
 from blue_solvers.over_layouts import read_weights
@@ -35,6 +36,7 @@ from constraint_builders.memory import require_memory
 NOTHING = 1e-12  # of what a candidate's covariance with a target sums: less is rounding
 LITTLE = 1e-4  # redundancy that rounding may have changed in its tenth digit
 BLOCK = 64
+REPEATED, NOTHING_LEFT = 3, 1e-20  # projections, and the share of a squared length that rounding may leave
 Answer = BlueOperator | Estimate | Problem
 
 
@@ -175,8 +177,8 @@ def worth_dropping(P: Answer, target: Any) -> Float:
     operator = operator_from(P)
     problem, W = operator.problem, _target(operator, target)
     weights = (np.asarray(operator.T @ W.toarray()) ** 2).sum(axis=1)
-    if problem.is_correlated:
-        left = _left_of_precision(operator)
+    if problem.is_correlated or (isinstance(operator, LeafOperator) and not problem.noise.is_shared):
+        left = _left_of_precision(operator, weights > NOTHING**2 * weights.max(initial=0.0))
     else:
         measured = ~problem.exact & ~problem.unmeasured
         left = np.divide(
@@ -250,8 +252,12 @@ def _redundancy(operator: BlueOperator, measured: Flags) -> Float:
     return np.where(found > LEAST_CHECKED, found, 0.0)
 
 
-def _left_of_precision(operator: BlueOperator) -> Float:
-    """Of correlated rows the diagonal of K (Sigma - Var(S b)) K, (n,), K being the inverse of Sigma."""
+def _left_of_precision(operator: BlueOperator, wanted: Flags) -> Float:
+    """Of rows of leaves the diagonal of K (Sigma - Var(S b)) K, (n,), K being the inverse of Sigma.
+
+    Where that is little of what K has, of rows that are wanted, (n,), it is the squared length of what is left of a
+    column of T once all that B explains is taken from it, and again, as the first time leaves rounding.
+    """
     if not isinstance(operator, LeafOperator) or operator.problem.noise.is_shared:
         raise ValueError(
             "what correlated measurements are worth is known of those of least_squares with a matrix of covariances: "
@@ -260,7 +266,16 @@ def _left_of_precision(operator: BlueOperator) -> Float:
     basis = operator.basis
     whole = np.asarray(basis.T.power(2).sum(axis=0)).ravel()
     left = whole - basis.factor.squares(sparse.csr_array(basis.T.T @ basis.B))
-    return np.where(left > LEAST_CHECKED * whole, left, 0.0)
+    little = np.flatnonzero(wanted & (left < LITTLE * whole))
+    if float(little.size) * (FILL * basis.B.nnz + basis.B.shape[0]) > SHARPENED:
+        return np.where(left > LEAST_CHECKED * whole, left, 0.0)
+    columns = sparse.csc_array(basis.T)
+    for rows in np.array_split(little, np.arange(BLOCK, little.size, BLOCK)):
+        rest = columns[:, rows].toarray()
+        for _ in range(REPEATED):
+            rest -= basis.B @ basis.factor.solve(np.asarray(basis.B.T @ rest))
+        left[rows] = np.square(rest).sum(axis=0)
+    return np.where(left > NOTHING_LEFT * whole, left, 0.0)
 
 
 def _target(operator: BlueOperator, target: Any) -> sparse.csc_array:
