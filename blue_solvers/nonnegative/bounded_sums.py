@@ -77,9 +77,16 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
         If no cells meet all of them, or none are proved to be near the optimum.
     """
     refuse_exact_outside(model.problem, y, bounds)
+    nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
+    if nothing.any():
+        where = model.problem.observed.describe(int(nothing.argmax()))
+        raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
     p = _with_bounds(model, y, bounds)
     if model.problem.is_tabular:
-        found = solve(p)
+        unit = _small_unit(p)
+        found = solve(_in_units(p, unit))
+        counts = {name: getattr(found, name) * unit for name in ("cells", "kkt_residual", "margin_residual")}
+        found = replace(found, **counts)
         return found.cells[: model.possible.size], found
     cells, found = solved_in_own_units(p)
     return cells[: model.possible.size], found
@@ -133,6 +140,9 @@ def with_bounds_on(
     held = lower == upper  # known exactly, and found within its bounds
     np.maximum.at(lower, cells, ends[0])
     np.minimum.at(upper, cells, ends[1])
+    room = MEETS * abs(p.lower)
+    if ((p.lower < lower - room) | (p.lower > upper + room))[held].any():
+        raise NotConvergedError("no cells meet all bounds: exact values determine one outside of its own")
     lower[held], upper[held] = p.lower[held], p.upper[held]
     crossed = lower > upper
     if (lower - upper > MEETS * np.maximum(abs(lower), abs(upper)))[crossed].any():
@@ -188,6 +198,19 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
         tables=None,
     )
     return scaled, units
+
+
+def _small_unit(p: QuadraticProgram) -> float:
+    """What counts that are all less than 1 are divided by: residuals are compared with 1 at least."""
+    sizes = (abs(own[np.isfinite(own)]).max(initial=0.0) for own in (p.target, p.answer, p.lower, p.upper))
+    largest = float(max(sizes))
+    return largest if 0 < largest < 1 else 1.0
+
+
+def _in_units(p: QuadraticProgram, unit: float) -> QuadraticProgram:
+    """The same program with all counts divided by one number."""
+    counts = {name: getattr(p, name) / unit for name in ("target", "lower", "upper", "answer", "radius")}
+    return replace(p, weight=p.weight * unit**2, variance=p.variance / unit**2, **counts)
 
 
 def units_of(p: QuadraticProgram) -> Float:
