@@ -29,7 +29,7 @@ from blue_solvers.uncertainty.functionals import as_operator
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.labelled import row_labels
+from constraint_builders.description.labelled import names_of_columns, row_labels
 from constraint_builders.description.reals import checked_variances, read_matrix, whole_number
 from constraint_builders.memory import require_memory
 
@@ -292,6 +292,8 @@ def _target(operator: BlueOperator, target: Any) -> sparse.csc_array:
 def _candidates(operator: BlueOperator, candidates: Any) -> sparse.csr_array:
     """Rows of weights, (C, m)."""
     _, values = row_labels(candidates, "candidates")
+    if names_of_columns(candidates) is not None:  # a frame: its columns are laid out by what they are called
+        values = np.asarray(operator.problem.desired.flat(candidates.T, "candidates")).T
     C = read_matrix(values, "candidates")
     if C.shape[1] != operator.shape[0]:
         raise ValueError(

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -209,3 +210,15 @@ def test_rows_that_others_hardly_check_are_worth_what_these_lack(share: float, c
     assert np.isinf(worth_dropping(found, [0, 1])[2])
     with_tiny = worth_dropping(least_squares([[1, 0], [1, 1], [0, 1]], [1.0, 2.0, 1.0], [1.0, 1.0, share]), [1, 0])
     np.testing.assert_allclose(with_tiny[0], 0.5, rtol=1e-6)
+
+
+def test_candidates_in_a_frame_are_laid_out_by_its_columns() -> None:
+    found = least_squares(pd.DataFrame([[1, 0], [-1, 1]], columns=["a", "b"]), [1.0, 0.5], [1.0, 2.0])
+    frame = pd.DataFrame([[1.0, 0.0], [0.0, 1.0]], columns=["b", "a"])
+    np.testing.assert_array_equal(
+        worth_measuring(found, [0, 1], frame, 1.0), worth_measuring(found, [0, 1], frame.to_numpy()[::-1], 1.0)
+    )
+    chosen, _ = greedy_set(found, [0, 1], frame, 1.0, 1)
+    assert chosen.tolist() == [0]
+    with pytest.raises(ValueError, match="'q' is no label"):
+        worth_measuring(found, [0, 1], frame.rename(columns={"a": "q"}), 1.0)
