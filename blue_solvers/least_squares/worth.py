@@ -177,15 +177,16 @@ def worth_dropping(P: Answer, target: Any) -> Float:
     operator = operator_from(P)
     problem, W = operator.problem, _target(operator, target)
     weights = (np.asarray(operator.T @ W.toarray()) ** 2).sum(axis=1)
+    shares = weights * np.where(problem.unmeasured, 0.0, problem.variances)  # of the variance of the targets
+    counts = shares > NOTHING**2 * shares.max(initial=0.0)
     if problem.is_correlated or (isinstance(operator, LeafOperator) and not problem.noise.is_shared):
-        left = _left_of_precision(operator, weights > NOTHING**2 * weights.max(initial=0.0))
+        left = _left_of_precision(operator, counts)
     else:
         measured = ~problem.exact & ~problem.unmeasured
         left = np.divide(
             _redundancy(operator, measured), problem.variances, out=np.zeros(measured.size), where=measured
         )
-    alone = np.where(weights > NOTHING**2 * weights.max(initial=0.0), np.inf, 0.0)
-    loss = np.divide(weights, left, out=alone, where=left > 0)
+    loss = np.divide(weights, left, out=np.where(counts, np.inf, 0.0), where=left > 0)
     loss[problem.exact] = np.nan
     loss[problem.unmeasured] = 0.0
     return loss
@@ -275,7 +276,7 @@ def _left_of_precision(operator: BlueOperator, wanted: Flags) -> Float:
         for _ in range(REPEATED):
             rest -= basis.B @ basis.factor.solve(np.asarray(basis.B.T @ rest))
         left[rows] = np.square(rest).sum(axis=0)
-    return np.where(left > NOTHING_LEFT * whole, left, 0.0)
+    return np.where(left > np.where(wanted, NOTHING_LEFT, LEAST_CHECKED) * whole, left, 0.0)
 
 
 def _target(operator: BlueOperator, target: Any) -> sparse.csc_array:
