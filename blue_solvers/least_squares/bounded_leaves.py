@@ -21,13 +21,20 @@ from scipy.optimize import nnls
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.least_squares.leaf_estimates import LeafEstimate
 from blue_solvers.least_squares.through_leaves import Leaves
-from blue_solvers.nonnegative.bounded_sums import read_bounds, refuse_exact_outside, solved_in_own_units, with_bounds_on
+from blue_solvers.nonnegative.bounded_sums import (
+    read_bounds,
+    refuse_exact_outside,
+    solved_in_own_units,
+    units_of,
+    with_bounds_on,
+)
 from blue_solvers.nonnegative.cell_bounds import Ranges
-from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
 from constraint_builders.arrays import Flags, Float
 
 AT_BOUND = 1e-6  # standard errors: nearer than that to a bound is perhaps at it
 MEETS = 1e-10  # of the sizes that a sum is made of, and of its standard error: by which rounding may miss a bound
+MISSED = 1e-9  # of what a sum is made of, and changes by: by which what a program finds may miss a bound
 MOST_ENTRIES = 3e7  # of combinations that are polished
 INDEPENDENT = 1e-12  # of the largest eigenvalue: combinations at bounds that follow from others
 MOST_STEPS = 10_000  # of finding multipliers where several say the same
@@ -128,6 +135,7 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     limited = np.isfinite(lower) | np.isfinite(upper)
     rows = slice(problem.desired.size, None)
     refuse_exact_outside(problem, estimate.y, Ranges(lower[rows], upper[rows]))
+    _refuse_known_outside(estimate, best, lower, upper)
     if ((best >= lower) & (best <= upper))[limited].all():
         settled = Leaves(problem, operator.basis).combinations(estimate.y[:, None])[2]
         rounded = (settled + EPSILON * np.sqrt(estimate.y.size)) ** 2 / 2
@@ -145,13 +153,14 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
 def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     """What the quadratic program finds within bounds, (k + n,) each, over the combinations that rows determine.
 
-    Rows of a combination by itself are measurements of it. Where leaves have bounds that rows do not determine, what is
-    free takes part.
+    Rows of a combination by itself are measurements of it. Where leaves or rows have bounds that are not estimable,
+    what is free takes part.
     """
     basis = estimate.operator.basis
     H = sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
-    if (np.isfinite(lower) | np.isfinite(upper))[: basis.S.shape[1]][basis.lost].any():
-        free = sparse.vstack([basis.free, sparse.csc_array((basis.S.shape[0], basis.free.shape[1]))])
+    limited = np.isfinite(lower) | np.isfinite(upper)
+    if (limited & _lost(estimate)).any():
+        free = sparse.vstack([basis.free, basis.touched(basis.S)])
         H = sparse.csr_array(sparse.hstack([H, free], format="csr"))
     y = estimate.y
     fixed = np.concatenate([basis.R @ y, basis.S @ (basis.R @ y)])
@@ -162,7 +171,7 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     entries, of = basis.B.data[basis.B.indptr[alone]], basis.B.indices[basis.B.indptr[alone]]
     weight = np.bincount(of, entries**2, minlength=size).astype(float)
     target = np.bincount(of, entries * right[alone], minlength=size)
-    limited = (np.isfinite(lower) | np.isfinite(upper)) & (np.diff(H.indptr) > 0)
+    limited &= np.diff(H.indptr) > 0
     rest = np.flatnonzero((counts > 1) & ~limited[leaves + noisy])
     moved = np.flatnonzero((counts > 1) & limited[leaves + noisy])
     precision = np.zeros(H.shape[0])
@@ -179,14 +188,22 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
         radius=np.full(rest.size, np.inf),
     )
     held, ends = np.flatnonzero(limited), Ranges((lower - fixed)[limited], (upper - fixed)[limited])
-    cells, found = solved_in_own_units(with_bounds_on(program, H[held], ends, wanted[held], precision[held]))
-    values = np.clip(H @ cells[:size] + fixed, lower, upper)
+    bounded = with_bounds_on(program, H[held], ends, wanted[held], precision[held])
+    cells, found = solved_in_own_units(bounded)
+    free = H @ cells[:size] + fixed
+    values = np.clip(free, lower, upper)
+    room = AT_BOUND * _errors(estimate) + MISSED * (abs(H) @ (abs(cells) + units_of(bounded))[:size] + abs(fixed))
+    if (abs(values - free) > room)[limited].any():
+        raise NotConvergedError("no leaves were found that meet all bounds: give bounds of nearer sizes, or fewer")
     return Point(values, found.gap, _objective(estimate, values[leaves:]))
 
 
 @one_blas_thread()
 def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -> Point | None:
-    """The optimum where the bounds hold that a point is at, (k + n,) each; None where that is none."""
+    """The optimum where the bounds hold that a point is at, (k + n,) each; None where that is none.
+
+    Nor is it where leaves or rows have bounds that are not estimable: what is free does not take part.
+    """
     operator = estimate.operator
     basis, leaves = operator.basis, Leaves(operator.problem, operator.basis)
     u, known, _ = leaves.combinations(estimate.y[:, None])
@@ -195,10 +212,10 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
     sizes = abs(H) @ abs(u[:, 0]).astype(float) + abs(fixed).astype(float)
     errors = _errors(estimate)
     low, high = (abs(point.values - own) <= AT_BOUND * errors + MEETS * sizes for own in (lower, upper))
-    told = (np.diff(H.indptr) > 0) & ~np.isnan(np.concatenate([estimate.values, estimate.rows]))
+    told = (np.diff(H.indptr) > 0) & ~_lost(estimate)
     at = np.flatnonzero((low | high) & told)
-    at_free = (low | high)[: basis.S.shape[1]] & basis.lost
-    if at_free.any() or H.shape[1] * float(at.size) > MOST_ENTRIES:
+    limited = np.isfinite(lower) | np.isfinite(upper)
+    if (limited & _lost(estimate)).any() or H.shape[1] * float(at.size) > MOST_ENTRIES:
         return None
     D, ends = H[at], np.where(low[at], lower[at], upper[at])
     moving = basis.factor.solve(D.T.toarray())
@@ -237,6 +254,29 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
     sharp = float(abs(mu) @ off + r @ basis.factor.solve(r[:, None])[:, 0] / 2 + doubt @ doubt / basis.factor.least**2)
     values[at] = ends
     return Point(np.where(told, np.clip(values, lower, upper), point.values), sharp, float(left @ left) / 2)
+
+
+def _refuse_known_outside(estimate: LeafEstimate, best: Float, lower: Float, upper: Float) -> None:
+    """Refuse what exact rows alone determine, of leaves and rows, (k + n,), outside of its bounds."""
+    basis = estimate.operator.basis
+    by_exact = abs(basis.R) @ abs(estimate.y)
+    room = MEETS * np.concatenate([by_exact, abs(basis.S) @ by_exact])
+    known = np.concatenate([np.diff(own.indptr) == 0 for own in (basis.F, basis.sums)])
+    outside = known & ((best < lower - room) | (best > upper + room))
+    if outside.any():
+        place, leaves = int(outside.argmax()), estimate.problem.desired
+        row = place - leaves.size
+        where = leaves.describe(place) if row < 0 else estimate.problem.observed.describe(row)
+        raise ValueError(
+            f"{where} is {best[place]:.6g} by exact rows, outside of its bounds {lower[place]:.6g} and "
+            f"{upper[place]:.6g}: correct either"
+        )
+
+
+def _lost(estimate: LeafEstimate) -> Flags:
+    """Which leaves and rows are not estimable, (k + n,)."""
+    lost: Flags = np.isnan(np.concatenate([estimate.values, estimate.rows]))
+    return lost
 
 
 def _errors(estimate: LeafEstimate) -> Float:

@@ -188,8 +188,18 @@ class LeafOperator(BlueOperator):
         if np.add(*self.problem.leaves_of(0).shape) * float(values.size) > MOST_FIGURES and not self._is_nested:
             return Certificate(None, f"{y.size:,} rows of {values.size:,} leaves are too many for dense algebra")
         if self.problem.is_correlated:
-            return self._certifier.certify(y, observed)
+            found = self._certifier.certify(y, observed)
+            return found if found.bound is None else replace(found, bound=found.bound + self._apart(values, observed))
         return self._certifier.certify(np.concatenate([0 * self.offset, y]), np.concatenate([values, observed]))
+
+    def _apart(self, values: Float, observed: Float) -> float:
+        """How far rows, (n,), are from those of leaves, (k,), whose NaN may be anything, in standard errors at most."""
+        (_, T, S), told = self.basis.extended, ~np.isnan(values)
+        rest = np.asarray(T @ (observed - S @ np.where(told, values, 0)))
+        if not told.all():
+            open_rows = (self.basis.T @ self.problem.leaves_of(0)[:, np.flatnonzero(~told)]).toarray()
+            rest = rest - open_rows @ np.linalg.lstsq(open_rows, rest.astype(float), rcond=None)[0].astype(rest.dtype)
+        return float(np.linalg.norm(rest))
 
     @property
     def _is_soon_proved(self) -> bool:

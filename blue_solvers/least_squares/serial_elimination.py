@@ -23,6 +23,7 @@ from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.reals import share
 
 ALIKE = 1e-9  # relative: residuals that differ by less are one, so that nothing tells which of them is wrong
+ROUNDING = 1e-14  # of a redundancy, which is 1 less a share
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def eliminate_outliers(problem: Problem | Estimate, y: Any = None, level: float 
         probability = of_largest(float(z[worst]), int(taken.checked.sum()))
         if probability >= level:
             break
-        alike = np.flatnonzero(z >= (1 - ALIKE) * z[worst])
+        alike = np.flatnonzero(z >= (1 - ALIKE - taken.doubt - taken.doubt[worst]) * z[worst])
         positions.append(worst)
         others.append(tuple(int(i) for i in alike if i != worst))
         outliers.append(taken.outlier(worst, probability))
@@ -153,6 +154,11 @@ class _Residuals:
         """Sizes of residuals, (n,), 0 where nothing checks them."""
         spread = np.where(self.checked, self._redundancy * self._noise, np.inf)
         return abs(self._residuals) / np.sqrt(spread)
+
+    @property
+    def doubt(self) -> Float:
+        """By what share rounding of its redundancy may change the size of a residual, (n,)."""
+        return np.divide(ROUNDING, self._redundancy, out=np.zeros_like(self._redundancy), where=self.checked)
 
     def outlier(self, worst: int, probability: float) -> Outlier:
         """What is said of one that is taken out."""

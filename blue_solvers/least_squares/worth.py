@@ -21,6 +21,7 @@ from scipy import sparse
 
 from blue_solvers.contract import variances_from_weights
 from blue_solvers.estimates import Estimate
+from blue_solvers.least_squares.factors_of_information import FILL, SHARPENED
 from blue_solvers.least_squares.leaf_estimates import LeafOperator, operator_of_leaves
 from blue_solvers.operator import BlueOperator
 from blue_solvers.over_layouts import read_weights
@@ -28,13 +29,14 @@ from blue_solvers.uncertainty.functionals import as_operator
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.labelled import row_labels
+from constraint_builders.description.labelled import names_of_columns, row_labels
 from constraint_builders.description.reals import checked_variances, read_matrix, whole_number
 from constraint_builders.memory import require_memory
 
 NOTHING = 1e-12  # of what a candidate's covariance with a target sums: less is rounding
 LITTLE = 1e-4  # redundancy that rounding may have changed in its tenth digit
 BLOCK = 64
+REPEATED, NOTHING_LEFT = 3, 1e-20  # projections, and the share of a squared length that rounding may leave
 Answer = BlueOperator | Estimate | Problem
 
 
@@ -175,15 +177,16 @@ def worth_dropping(P: Answer, target: Any) -> Float:
     operator = operator_from(P)
     problem, W = operator.problem, _target(operator, target)
     weights = (np.asarray(operator.T @ W.toarray()) ** 2).sum(axis=1)
-    if problem.is_correlated:
-        left = _left_of_precision(operator)
+    shares = weights * np.where(problem.unmeasured, 0.0, problem.variances)  # of the variance of the targets
+    counts = shares > NOTHING**2 * shares.max(initial=0.0)
+    if problem.is_correlated or (isinstance(operator, LeafOperator) and not problem.noise.is_shared):
+        left = _left_of_precision(operator, counts)
     else:
         measured = ~problem.exact & ~problem.unmeasured
         left = np.divide(
             _redundancy(operator, measured), problem.variances, out=np.zeros(measured.size), where=measured
         )
-    alone = np.where(weights > NOTHING**2 * weights.max(initial=0.0), np.inf, 0.0)
-    loss = np.divide(weights, left, out=alone, where=left > 0)
+    loss = np.divide(weights, left, out=np.where(counts, np.inf, 0.0), where=left > 0)
     loss[problem.exact] = np.nan
     loss[problem.unmeasured] = 0.0
     return loss
@@ -250,8 +253,12 @@ def _redundancy(operator: BlueOperator, measured: Flags) -> Float:
     return np.where(found > LEAST_CHECKED, found, 0.0)
 
 
-def _left_of_precision(operator: BlueOperator) -> Float:
-    """Of correlated rows the diagonal of K (Sigma - Var(S b)) K, (n,), K being the inverse of Sigma."""
+def _left_of_precision(operator: BlueOperator, wanted: Flags) -> Float:
+    """Of rows of leaves the diagonal of K (Sigma - Var(S b)) K, (n,), K being the inverse of Sigma.
+
+    Where that is little of what K has, of rows that are wanted, (n,), it is the squared length of what is left of a
+    column of T once all that B explains is taken from it, and again, as the first time leaves rounding.
+    """
     if not isinstance(operator, LeafOperator) or operator.problem.noise.is_shared:
         raise ValueError(
             "what correlated measurements are worth is known of those of least_squares with a matrix of covariances: "
@@ -260,7 +267,16 @@ def _left_of_precision(operator: BlueOperator) -> Float:
     basis = operator.basis
     whole = np.asarray(basis.T.power(2).sum(axis=0)).ravel()
     left = whole - basis.factor.squares(sparse.csr_array(basis.T.T @ basis.B))
-    return np.where(left > LEAST_CHECKED * whole, left, 0.0)
+    little = np.flatnonzero(wanted & (left < LITTLE * whole))
+    if float(little.size) * (FILL * basis.B.nnz + basis.B.shape[0]) > SHARPENED:
+        return np.where(left > LEAST_CHECKED * whole, left, 0.0)
+    columns = sparse.csc_array(basis.T)
+    for rows in np.array_split(little, np.arange(BLOCK, little.size, BLOCK)):
+        rest = columns[:, rows].toarray()
+        for _ in range(REPEATED):
+            rest -= basis.B @ basis.factor.solve(np.asarray(basis.B.T @ rest))
+        left[rows] = np.square(rest).sum(axis=0)
+    return np.where(left > np.where(wanted, NOTHING_LEFT, LEAST_CHECKED) * whole, left, 0.0)
 
 
 def _target(operator: BlueOperator, target: Any) -> sparse.csc_array:
@@ -277,6 +293,8 @@ def _target(operator: BlueOperator, target: Any) -> sparse.csc_array:
 def _candidates(operator: BlueOperator, candidates: Any) -> sparse.csr_array:
     """Rows of weights, (C, m)."""
     _, values = row_labels(candidates, "candidates")
+    if names_of_columns(candidates) is not None:  # a frame: its columns are laid out by what they are called
+        values = np.asarray(operator.problem.desired.flat(candidates.T, "candidates")).T
     C = read_matrix(values, "candidates")
     if C.shape[1] != operator.shape[0]:
         raise ValueError(

@@ -77,9 +77,16 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
         If no cells meet all of them, or none are proved to be near the optimum.
     """
     refuse_exact_outside(model.problem, y, bounds)
+    nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
+    if nothing.any():
+        where = model.problem.observed.describe(int(nothing.argmax()))
+        raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
     p = _with_bounds(model, y, bounds)
     if model.problem.is_tabular:
-        found = solve(p)
+        unit = _small_unit(p)
+        found = solve(_in_units(p, unit))
+        counts = {name: getattr(found, name) * unit for name in ("cells", "kkt_residual", "margin_residual")}
+        found = replace(found, **counts)
         return found.cells[: model.possible.size], found
     cells, found = solved_in_own_units(p)
     return cells[: model.possible.size], found
@@ -133,6 +140,9 @@ def with_bounds_on(
     held = lower == upper  # known exactly, and found within its bounds
     np.maximum.at(lower, cells, ends[0])
     np.minimum.at(upper, cells, ends[1])
+    room = MEETS * abs(p.lower)
+    if ((p.lower < lower - room) | (p.lower > upper + room))[held].any():
+        raise NotConvergedError("no cells meet all bounds: exact values determine one outside of its own")
     lower[held], upper[held] = p.lower[held], p.upper[held]
     crossed = lower > upper
     if (lower - upper > MEETS * np.maximum(abs(lower), abs(upper)))[crossed].any():
@@ -171,8 +181,7 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     """The same program in units of rows' noise and of what cells change, and the unit of every cell, (d,)."""
     noisy = p.variance > 0
-    curvature = p.curvature
-    units = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
+    units = units_of(p)
     entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
     lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
@@ -191,9 +200,45 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     return scaled, units
 
 
+def _small_unit(p: QuadraticProgram) -> float:
+    """What counts that are all less than 1 are divided by: residuals are compared with 1 at least."""
+    sizes = (abs(own[np.isfinite(own)]).max(initial=0.0) for own in (p.target, p.answer, p.lower, p.upper))
+    largest = float(max(sizes))
+    return largest if 0 < largest < 1 else 1.0
+
+
+def _in_units(p: QuadraticProgram, unit: float) -> QuadraticProgram:
+    """The same program with all counts divided by one number."""
+    counts = {name: getattr(p, name) / unit for name in ("target", "lower", "upper", "answer", "radius")}
+    return replace(p, weight=p.weight * unit**2, variance=p.variance / unit**2, **counts)
+
+
+def units_of(p: QuadraticProgram) -> Float:
+    """What a cell changes by, (d,): where the objective says nothing of it, as much as what exact rows tie it to.
+
+    Where they tie it to nothing that has a unit, the largest of its bounds.
+    """
+    curved = p.curvature > 0
+    ends = np.maximum(*(np.where(np.isfinite(own), abs(own), 0.0) for own in (p.lower, p.upper)))
+    units = np.divide(1.0, np.sqrt(p.curvature), out=np.zeros(curved.size), where=curved)
+    entries, cells = abs(p.M.data), np.repeat(np.arange(units.size), np.diff(p.M.indptr))
+    for start in (units, ends, np.ones_like(units)):
+        units = np.where(units > 0, units, start)
+        while not (units > 0).all():
+            rows, found = np.zeros(p.answer.size), np.full(units.size, np.inf)
+            np.maximum.at(rows, p.M.indices, entries * units[cells])
+            tied = (entries > 0) & (rows[p.M.indices] > 0)
+            np.minimum.at(found, cells[tied], rows[p.M.indices][tied] / entries[tied])
+            new = (units == 0) & np.isfinite(found)
+            if not new.any():
+                break
+            units[new] = found[new]
+    return units
+
+
 def refuse_exact_outside(problem: Problem, y: Float, bounds: Ranges) -> None:
     """Refuse exact values of y, (n,), that are outside of their bounds."""
-    room = MEETS * np.maximum(1.0, abs(y))
+    room = MEETS * abs(y)
     outside: Flags = problem.exact & ((y < bounds.low - room) | (y > bounds.high + room))
     if outside.any():
         cell = int(outside.argmax())

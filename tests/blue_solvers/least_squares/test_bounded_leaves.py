@@ -167,3 +167,31 @@ def test_bounds_that_nothing_meets_are_refused() -> None:
         least_squares([[1, 1], [1, 0], [0, 1]], [2.0, 1.0, 1.0], [0, 1, 1], bounds=(3.0, 4.0))
     with pytest.raises(ValueError, match="bounds are met by independent noise of the rows"):
         least_squares([[1, 1], [1, 0], [0, 1]], [2.0, 1.0, 1.0], np.eye(3) + 0.1, bounds=(3.0, 4.0))
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_bounds_on_what_is_not_estimable_hold(unit: float) -> None:
+    """No leaf here is estimable, and one combination of them is; nor is a row that was not measured."""
+    found = least_squares([[2.0, -1.0]], [-1.8 * unit], unit**2, bounds=([0.2 * unit, -np.inf], [np.inf, 0.4 * unit]))
+    assert np.isnan(found.values).all()
+    np.testing.assert_allclose(found.rows, [0.0], atol=1e-7 * unit)
+    np.testing.assert_allclose(found.objective, 1.8**2 / 2, rtol=1e-7)
+    S, y, variances = [[0.0, 0.0, 1.0], [1.0, 0.0, 1.0]], [np.nan, 3.0 * unit], [np.inf, unit**2]
+    rows = least_squares(S, y, variances, bounds={"rows": ([-np.inf, -np.inf], [-8 * unit, np.inf])})
+    assert np.isnan(rows.rows[0])
+    np.testing.assert_allclose(rows.rows[1], 3.0 * unit, rtol=1e-9)
+    bounds = {"leaves": (-np.inf, [unit, 9 * unit, 9 * unit]), "rows": ([-np.inf, -np.inf], [unit, np.inf])}
+    both = least_squares(S, y, variances, bounds=bounds)
+    np.testing.assert_allclose(both.rows[1], 2.0 * unit, rtol=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_what_exact_rows_determine_is_refused_outside_of_its_bounds(unit: float) -> None:
+    S, y = [[2.0, 0.0], [0.0, 1.0]], [10.0 * unit, 7.0 * unit]
+    with pytest.raises(ValueError, match=r"'leaves', cell \(node=0\) is 5e?.* by exact rows, outside of its bounds"):
+        least_squares(S, y, [0, unit**2], bounds=(0.0, 3 * unit))
+    with pytest.raises(ValueError, match=r"cell \(node=0\) is known exactly as 1.*, outside of its bounds"):
+        least_squares(S, y, [0, unit**2], bounds={"rows": (0.0, 9 * unit)})
+    bounds = {"rows": (0.0, [np.inf, np.inf, 4 * unit])}
+    with pytest.raises(ValueError, match=r"'rows', cell \(node=2\) is .* by exact rows, outside of its bounds"):
+        least_squares([*S, [1.0, 0.0]], [*y, np.nan], [0, unit**2, np.inf], bounds=bounds)

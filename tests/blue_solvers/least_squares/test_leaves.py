@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -311,3 +312,13 @@ def test_nothing_measured_leaves_every_leaf_open() -> None:
     assert (found.rank.rank, str(found.rank)) == (0, "rank 0 of 2 (least singular value inf, the next 0)")
     assert np.isnan(found.rows[0])
     assert found.rows[1] == 0
+
+
+def test_of_correlated_rows_the_proof_is_of_leaves_too() -> None:
+    S, Sigma, y = [[3.0, 0.0, 0.0], [0.0, 1.0, 1.0]], np.array([[1.0, 0.5], [0.5, 1.0]]) * 1e-8, [1e9 + 1, 2.0]
+    found = least_squares(S, y, Sigma, certify=True)
+    off = float(abs(Fraction(found.values[0]) - Fraction(1_000_000_001, 3)))
+    assert np.isnan(found.values[1:]).all()
+    assert off / found.std_errors[0] <= found.info.error_bound < 1e-2
+    moved = np.add(found.values, [0.01, 0.0, 0.0])
+    assert found.operator.certificate(found.y, moved, found.rows).bound >= 0.01 / found.std_errors[0]

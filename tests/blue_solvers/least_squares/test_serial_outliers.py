@@ -94,3 +94,13 @@ def test_what_is_not_judged_one_by_one_is_refused() -> None:
         eliminate_outliers(least_squares(np.ones((3, 1)), np.ones(3), root @ root.T + np.eye(3)))
     with pytest.raises(ValueError, match=r"level is 1\.5: give a number between 0 and 1"):
         eliminate_outliers(least_squares(np.ones((3, 1)), np.ones(3), 1.0), level=1.5)
+
+
+def test_residuals_that_rounding_orders_are_told_as_alike() -> None:
+    """Three rows have one residual; of a redundancy of 1e-8 rounding leaves half the digits."""
+    S, variances = [[2.0, 1.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], np.array([1.0, 1e8, 1e2, np.inf])
+    for seed in range(20):
+        y = np.random.default_rng(seed).uniform(1, 2, 4) * 1e7
+        found = eliminate_outliers(least_squares(S, np.where(np.isinf(variances), np.nan, y), variances))
+        assert found.positions
+        assert sorted((found.positions[0], *found.not_told_apart[0])) == [0, 1, 2]

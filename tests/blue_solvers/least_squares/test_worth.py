@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -194,3 +195,30 @@ def test_new_leaves_tell_nothing_of_the_others() -> None:
     np.testing.assert_allclose(chosen.gains, [0.1])
     with pytest.raises(ValueError, match="count is 5, and there are 4 candidates"):
         greedy_set(found, [1, -1, 0, 0], candidates, 1.0, 5)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+@pytest.mark.parametrize("share", [1e-8, 1e-12, 1e-16])
+def test_rows_that_others_hardly_check_are_worth_what_these_lack(share: float, correlation: float) -> None:
+    """A leaf that is known by one row, and by another one whose variance is so much larger."""
+    variances = np.array([1.0, 1 / share, 1.0])
+    Sigma = np.diag(variances)
+    Sigma[0, 2] = Sigma[2, 0] = correlation
+    found = least_squares([[1, 0], [1, 0], [0, 1]], [1.0, 1.0, 1.0], Sigma if correlation else variances)
+    losses = worth_dropping(found, [1, 0])
+    np.testing.assert_allclose(losses[0], 1 / share, rtol=1e-6)
+    assert np.isinf(worth_dropping(found, [0, 1])[2])
+    with_tiny = worth_dropping(least_squares([[1, 0], [1, 1], [0, 1]], [1.0, 2.0, 1.0], [1.0, 1.0, share]), [1, 0])
+    np.testing.assert_allclose(with_tiny[0], 0.5, rtol=1e-6)
+
+
+def test_candidates_in_a_frame_are_laid_out_by_its_columns() -> None:
+    found = least_squares(pd.DataFrame([[1, 0], [-1, 1]], columns=["a", "b"]), [1.0, 0.5], [1.0, 2.0])
+    frame = pd.DataFrame([[1.0, 0.0], [0.0, 1.0]], columns=["b", "a"])
+    np.testing.assert_array_equal(
+        worth_measuring(found, [0, 1], frame, 1.0), worth_measuring(found, [0, 1], frame.to_numpy()[::-1], 1.0)
+    )
+    chosen, _ = greedy_set(found, [0, 1], frame, 1.0, 1)
+    assert chosen.tolist() == [0]
+    with pytest.raises(ValueError, match="'q' is no label"):
+        worth_measuring(found, [0, 1], frame.rename(columns={"a": "q"}), 1.0)

@@ -101,3 +101,20 @@ def test_what_cannot_hold_is_refused() -> None:
     crossed: Any = ({"total": 0.0, "age": np.ones(4), "detailed": 0 * np.ones((2, 4))}, 0.5)
     with pytest.raises(ValueError, match=r"is known exactly as 5|to be 1 at least and 0\.5 at most"):
         ols(problem, y, crossed)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_bounds_hold_in_any_unit(unit: float) -> None:
+    problem = Problem(Schema({"age": 3}), {"total": unit**2, "age": unit**2})
+    y = problem.vector({"total": 4.0 * unit, "age": [5.0 * unit, -unit, -3.0 * unit]})
+    fit = ols(problem, y, bounds=(-2.0 * unit, {"total": 3.0 * unit, "age": [np.inf, np.inf, 0.0]}))
+    np.testing.assert_allclose(fit.observed / unit, [3.0, 5.5, -0.5, -2.0], atol=1e-9)
+
+
+def test_what_exact_values_determine_is_refused_outside_of_its_bounds() -> None:
+    problem = Problem.from_summing_matrix([[-8.0], [1.0]], [np.inf, 0.0])
+    with pytest.raises(NotConvergedError, match="exact values determine one outside of its own"):
+        ols(problem, [0.0, 7.0], bounds=([0.0, -1.0], np.inf))
+    nothing = Problem.from_summing_matrix([[1.0], [0.0]], 1.0)
+    with pytest.raises(ValueError, match=r"cell \(node=1\) is a sum of no cells that may be other than 0"):
+        ols(nothing, [1.0, 1.0], bounds=([0.0, 0.5], np.inf))
