@@ -159,8 +159,9 @@ def worth_dropping(P: Answer, target: Any) -> Float:
     Returns
     -------
     ndarray, (n,)
-        In squared units of the target. Infinite where the target would not be estimable any more, 0 of what was not
-        measured, and NaN of what is known exactly: no noise says what it would be without.
+        In squared units of the target. Infinite where the target would not be estimable any more, or of tables hardly,
+        others checking the measurement by less than 1e-9 of its variance; 0 of what was not measured, and NaN of what
+        is known exactly: no noise says what it would be without.
 
     Raises
     ------
