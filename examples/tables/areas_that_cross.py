@@ -30,8 +30,10 @@ frame = pl.read_csv(OTAGO_2018, schema_overrides={"code": pl.String})
 asked = pl.DataFrame({"level": ["district * region"], "code": ["068 * 14"]})
 problem, y = read_tables(pl.concat([frame, asked], how="diagonal"), areas=OTAGO_AREAS, names_to="vehicles", noise=law)
 est = estimate(problem, y)
-print(est.goodness_of_fit(draws=0))
-print(est.certificate())
+fit = est.goodness_of_fit(draws=0)
+print(fit, est.certificate(), sep="\n")
+for part, own in (*fit.by_geolevel.items(), *fit.by_table.items()):
+    print(f"{part}: chi-square {own.statistic:.1f} where {own.expectation:.1f} is expected, {own.z:+.1f}")
 
 # %%
 # What was published beside what follows from it, the sum of categories and that of small areas; then the estimate.

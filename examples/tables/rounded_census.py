@@ -36,6 +36,8 @@ print(audit(one.replace(desired=one.observed), copies=7, rng=0))
 # nearly always leave one or two counts that are possible.
 
 first, all_seven = estimate_rounded(one, y_of_one), estimate_rounded(problem, y)
+for table, own in all_seven.goodness_of_fit(draws=0).by_table.items():
+    print(f"{table}: chi-square {own.statistic:.1f} where {own.expectation:.1f} is expected, {own.z:+.1f}")
 chosen = ["0-4", "20-24", "40-44", "60-64", "80-84"]
 labels = problem.schema.labels_of("age")
 rows = [problem.observed.slice("age").start + labels.index(age) for age in chosen]

@@ -33,6 +33,8 @@ print(estimated_noise(problem, y, "table", rng=0))
 # takes all three, each by its own noise.
 
 est = noise.estimate
+for table, own in est.goodness_of_fit(draws=0).by_table.items():
+    print(f"{table}: chi-square {own.statistic:.1f} where {own.expectation:.1f} is expected, {own.z:+.1f}")
 tables = est.problem.observed.tables(y)
 scale = np.sqrt(noise.factors[0])
 ways = {
