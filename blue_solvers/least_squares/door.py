@@ -14,27 +14,16 @@ from constraint_builders.reading import read_leaves
 
 @overload
 def least_squares(
-    S: Any,
-    y: Any,
-    variances_or_covariance: Any,
-    names: Any = None,
-    row_names: Any = None,
-    bounds: None = None,
-    certify: bool | None = None,
-) -> LeafEstimate: ...
+    S: Any, y: Any, variances_or_covariance: Any, names: Any = None, bounds: None = None,
+    *, row_names: Any = None, certify: bool | None = None,
+) -> LeafEstimate: ...  # fmt: skip
 
 
 @overload
 def least_squares(
-    S: Any,
-    y: Any,
-    variances_or_covariance: Any,
-    names: Any = None,
-    row_names: Any = None,
-    *,
-    bounds: Any,
-    certify: bool | None = None,
-) -> BoundedLeaves: ...
+    S: Any, y: Any, variances_or_covariance: Any, names: Any = None,
+    *, bounds: Any, row_names: Any = None, certify: bool | None = None,
+) -> BoundedLeaves: ...  # fmt: skip
 
 
 def least_squares(
@@ -42,8 +31,9 @@ def least_squares(
     y: Any,
     variances_or_covariance: Any,
     names: Any = None,
-    row_names: Any = None,
     bounds: Any = None,
+    *,
+    row_names: Any = None,
     certify: bool | None = None,
 ) -> LeafEstimate | BoundedLeaves:
     """The best linear unbiased estimate of leaves, y = S leaves + noise, with exact errors, a test and a proof.
@@ -57,11 +47,13 @@ def least_squares(
         What was measured; NaN where nothing was.
     variances_or_covariance : array_like () or (n,), or sparse array, ndarray (n, n) or LowRankPlusDiagonal
         Of the noise. A variance of 0 says that a row is known exactly, ``inf`` that it was not measured.
-    names, row_names : sequence of str, (k,) and (n,), optional
-        Of the leaves and of the rows.
+    names : sequence of str, (k,), optional
+        Of the leaves.
     bounds : (lower, upper) or mapping, optional
         Between which leaves are to be, or rows: ``{"leaves": (lower, upper), "rows": (lower, upper)}``; each a number
         or an array, of any sign, ``-inf`` and ``inf`` where there is none.
+    row_names : sequence of str, (n,), optional
+        Of the rows.
     certify : bool, optional
         Whether to prove, without the solver, how far the values are from the best ones; by default where dense algebra
         takes about a second for that. ``certificate()`` of what is returned proves more.
