@@ -38,9 +38,8 @@ TOTALS = ("_T", "TOTAL")
 MAY_BE_TOTAL, OF_SEX = "T", ("sex", "gender")  # elsewhere it may be a code, as of activities
 ACROSS = "\\"  # before the dimension whose codes are columns
 JOINED = ","
-MISSING = ":"
-NUMBER = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?:\s+[a-z]+)?")
-NO_VALUE = re.compile(r"|NaN|NA|:\s*[a-zA-Z]*")
+NUMBER = r"^([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?:\s+[a-z]+)?$"  # with flags
+NO_VALUE = r"^(?:|NaN|NA|:\s*[a-zA-Z]*)$"
 
 
 def plain_sdmx(table: Source) -> Source:
@@ -191,18 +190,18 @@ def _across(frame: pl.DataFrame, rows: np.ndarray) -> tuple[pl.DataFrame, pl.Ser
 
 def _numbers(values: pl.Series, powers: pl.Series | None, rows: np.ndarray) -> pl.Series:
     """Values, (cells,), without flags, in units; null where there is none."""
-    found = []
-    for i, text in enumerate(values.fill_null("").to_list()):
-        number = NUMBER.fullmatch(text)
-        if number is None and NO_VALUE.fullmatch(text) is None:
-            raise ValueError(f"row {rows[i]}: {shown(text)} is neither a number nor a mark of one that is missing")
-        found.append(None if number is None else float(number[1]))
-    numbers = pl.Series("value", found, pl.Float64)
+    texts = values.fill_null("")
+    numbers = texts.str.extract(NUMBER, 1).cast(pl.Float64).alias("value")
+    wrong = (numbers.is_null() & ~texts.str.contains(NO_VALUE)).arg_true()
+    if wrong.len():
+        row, text = rows[wrong[0]], texts[int(wrong[0])]
+        raise ValueError(f"row {row}: {shown(text)} is neither a number nor a mark of one that is missing")
     if powers is None:
         return numbers
     exponent = powers.fill_null("0").replace("", "0").cast(pl.Float64, strict=False)
-    wrong = ~(exponent.is_between(-MOST_POWER, MOST_POWER) & (exponent == exponent.round())).fill_null(False)
-    if wrong.any():
-        row = rows[int(wrong.arg_max() or 0)]
-        raise ValueError(f"row {row}: {MULTIPLIER} is a power of ten, such as 3 for thousands")
+    wrong = (
+        ~(exponent.is_between(-MOST_POWER, MOST_POWER) & (exponent == exponent.round())).fill_null(False)
+    ).arg_true()
+    if wrong.len():
+        raise ValueError(f"row {rows[wrong[0]]}: {MULTIPLIER} is a power of ten, such as 3 for thousands")
     return numbers * 10.0**exponent
