@@ -15,6 +15,7 @@ U.S. Census Bureau, "Notes on ACS Estimate and Annotation Values"; margins of er
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -42,24 +43,13 @@ PLACE, NATION = "place", "United States"
 OF_90_PERCENT = 1.6448536269514722  # standard errors
 CONTROLLED = ("*****", "-555555555")  # margins of what has no sampling error
 MARKS = ("-", "**", "***", "N", "(X)", "null", "", *(str(-111_111_111 * digit) for digit in (2, 3, 6, 8, 9)))
-NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 CODE = re.compile(r"[0-9]{3}[0-9A-Z]{4}US[0-9A-Z]*")
 GEOLEVELS = {
     "010": "nation", "020": "region", "030": "division", "040": "state", "050": "county", "060": "county subdivision",
     "140": "tract", "150": "block group", "160": "place", "310": "metropolitan area", "860": "ZIP area",
 }  # fmt: skip
 Path = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Line:
-    """What a table says of a line at a place: its path below the total, and cells as text, with their row."""
-
-    place: str
-    path: Path
-    estimate: str
-    margin: str
-    row: int
 
 
 @dataclass(frozen=True)
@@ -124,72 +114,97 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
     ValueError
         If the table is none of these, or its lines are not parts of a total.
     """
-    lines = list(_lines(table))
-    cells = _cells_of(dict.fromkeys(line.path for line in lines), names)
-    places = list(dict.fromkeys(line.place for line in lines))
+    paths, lines = _lines(table)
+    if lines.is_empty():
+        raise ValueError("there are no rows: give one for every place, or line")
+    cells = _cells_of(dict.fromkeys(paths), names)
+    places = lines["place"].unique(maintain_order=True).to_list()
     geolevels = {place: GEOLEVELS.get(place[:3], "") if CODE.fullmatch(place) else "" for place in places}
     is_tree = len(set(geolevels.values())) > 1 and all(geolevels.values())
     called = _names_of_places(table.frame, places)
-    schema, prefix = cells.schema, ""
-    if len(places) > 1 and not is_tree:
-        levels = {PLACE: list(called.values())} | {own.name: schema.labels_of(own.name) for own in schema.variables}
-        recodes: dict[str, dict[str, list[str]]] = {own.name: {} for own in schema.variables}
-        for recode in schema.recodes:
-            recodes[schema.names[recode.axis]][recode.name] = [recode.labels[group] for group in recode.groups]
-        schema, prefix = Schema(levels, recodes), PLACE
-    said = [(line.place, *cells.of_line[line.path], *_read(line), line.row) for line in lines]
-    rows = [*said, *((place, *own, None, np.inf, 0) for place in places for own in cells.others)]
-    columns: dict[str, list] = {TABLE: [_table(prefix, row[1]) for row in rows]}
+    prefix = PLACE if len(places) > 1 and not is_tree else ""
+    schema = _with_places(cells.schema, list(called.values())) if prefix else cells.schema
+    values = _values(lines)
+    told = [*(cells.of_line[path] for path in paths), *cells.others]
+    number, place, rows = lines["line"], lines["place"], lines["row"].to_numpy()
+    if cells.others:  # at all places
+        lacking = pl.Series(range(len(paths), len(told)), dtype=number.dtype)
+        number = pl.concat([number, pl.concat([lacking] * len(places))])
+        place = pl.concat([place, pl.Series(np.repeat(places, len(lacking)), dtype=pl.String)])
+        none = {"value": [None] * (number.len() - rows.size), VARIANCE: [np.inf] * (number.len() - rows.size)}
+        values = pl.concat([values, pl.DataFrame(none, schema=values.schema)])
+    columns = {TABLE: pl.Series([_table(prefix, name) for name, _ in told])[number]}
     if prefix:
-        columns[PLACE] = [called[row[0]] for row in rows]
+        columns[PLACE] = place.replace_strict(called)
     if is_tree:
-        columns |= {GEOLEVEL: [geolevels[row[0]] for row in rows], GEOCODE: [row[0] for row in rows]}
+        columns |= {GEOLEVEL: place.replace_strict(geolevels), GEOCODE: place}
     for axis, variable in enumerate(cells.schema.names):
-        columns[variable] = [row[2][axis] for row in rows]
-    columns |= {"value": [row[3] for row in rows], VARIANCE: [row[4] for row in rows]}
-    unused = sum(row[3] is not None and np.isinf(row[4]) for row in said)
-    found = [f"{unused:,} estimates without a margin of error are not used"] if unused else []
-    kinds = {place[:7] for place in places if CODE.fullmatch(place)}
-    if prefix and (len(kinds) > 1 or NATION in called.values()):
-        found.append(
-            "places of several kinds are not tied: where some lie in others a sum of places counts people twice"
-        )
-    labels = (schema.labels_of(name) for name in cells.schema.names)
-    alone = next((own[0] for own in labels if len(own) == 1 and lines[0].path != lines[-1].path), None)
+        columns[variable] = pl.Series([labels[axis] for _, labels in told])[number]
+    found = [*table.doubts, *_doubts(cells.schema, paths, values), *(_doubts_of_places(called) if prefix else [])]
+    frame = pl.DataFrame({**columns, **values.to_dict()})
+    numbers = np.concatenate([rows, np.zeros(frame.height - rows.size, dtype=rows.dtype)])
+    return replace(table, frame=frame, rows=numbers, doubts=tuple(found)), schema
+
+
+def _with_places(schema: Schema, names: list[str]) -> Schema:
+    """The same schema behind a variable of places."""
+    levels = {PLACE: names} | {own.name: list(schema.labels_of(own.name)) for own in schema.variables}
+    recodes: dict[str, dict[str, list[str]]] = {own.name: {} for own in schema.variables}
+    for recode in schema.recodes:
+        recodes[schema.names[recode.axis]][recode.name] = [recode.labels[group] for group in recode.groups]
+    return Schema(levels, recodes)
+
+
+def _doubts(schema: Schema, paths: Sequence[Path], values: pl.DataFrame) -> Iterator[str]:
+    unused = int((values["value"].is_not_null() & values[VARIANCE].is_infinite()).sum())
+    if unused:
+        yield f"{unused:,} estimates without a margin of error are not used"
+    labels = (schema.labels_of(name) for name in schema.names)
+    alone = next((own[0] for own in labels if len(own) == 1 and len(paths) > 1), None)
     if alone is not None:
-        found.append(f"line {alone!r} is taken for all that it is a part of: were other lines left out?")
-    frame = pl.DataFrame(columns, schema_overrides={"value": pl.Float64, VARIANCE: pl.Float64}, strict=False)
-    numbers = np.array([row[5] for row in rows])
-    return replace(table, frame=frame, rows=numbers, doubts=(*table.doubts, *found)), schema
+        yield f"line {alone!r} is taken for all that it is a part of: were other lines left out?"
+
+
+def _doubts_of_places(called: Mapping[str, str]) -> Iterator[str]:
+    kinds = {own[:7] for own in called if CODE.fullmatch(own)}
+    if len(kinds) > 1 or NATION in called.values():
+        yield "places of several kinds are not tied: where some lie in others a sum of places counts people twice"
 
 
 def _table(prefix: str, name: str) -> str:
     return " * ".join(part for part in (prefix, name) if part) if name != "total" or not prefix else prefix
 
 
-def _read(line: _Line) -> tuple[float | None, float]:
-    """The estimate of a line, None where there is none, and its variance, infinite where nothing says it."""
-    margin = line.margin.lstrip("\u00b1").replace(",", "")
-    estimate = line.estimate.replace(",", "")
-    estimate, margin = (text.removesuffix(".0") for text in (estimate, margin))
-    for text, marks in ((estimate, MARKS), (margin, (*MARKS, *CONTROLLED))):
-        if not (NUMBER.fullmatch(text) or text in marks):
-            raise ValueError(f"row {line.row}: {shown(text)} is neither a number nor a mark of the survey")
-        if text.startswith("-") and text not in marks:
-            raise ValueError(f"row {line.row}: {shown(text)} is below 0, as no count nor margin is: correct it")
-    if estimate in MARKS:
-        return None, np.inf
-    if margin in CONTROLLED:
-        return float(estimate), 0.0
-    return float(estimate), np.inf if margin in MARKS else (float(margin) / OF_90_PERCENT) ** 2
+def _values(lines: pl.DataFrame) -> pl.DataFrame:
+    """Of all lines the estimate, null where there is none, and its variance, infinite where nothing says it."""
+    texts = {}
+    for name, marks in ((ESTIMATE, MARKS), (MARGIN, (*MARKS, *CONTROLLED))):
+        text = lines[name].str.strip_chars().str.strip_chars_start("\u00b1").str.replace_all(",", "", literal=True)
+        texts[name] = text = text.str.strip_suffix(".0")
+        strange = ~(text.str.contains(NUMBER) | text.is_in(marks))
+        negative = text.str.starts_with("-") & ~text.is_in(marks)
+        for wrong, why in (
+            (strange, "is neither a number nor a mark of the survey"),
+            (negative, "is below 0, as no count nor margin is: correct it"),
+        ):
+            if wrong.any():
+                place = int(wrong.arg_true()[0])
+                raise ValueError(f"row {lines['row'][place]}: {shown(text[place])} {why}")
+    value, margin = (pl.when(~pl.col(name).is_in(MARKS)).then(name).cast(pl.Float64, strict=False) for name in texts)
+    known = pl.col(MARGIN).is_in(CONTROLLED)
+    variance = pl.when(known).then(0.0).otherwise(((margin / OF_90_PERCENT) ** 2).fill_null(np.inf))
+    variance = pl.when(value.is_null()).then(np.inf).otherwise(variance)
+    return pl.DataFrame(texts).select(value.alias("value"), variance.alias(VARIANCE))
 
 
-def _lines(table: Source) -> Iterator[_Line]:
-    """All lines of all places, of either form."""
+def _lines(table: Source) -> tuple[list[Path], pl.DataFrame]:
+    """The paths of lines, and of all places their number, estimate and margin as text, with their row; of either form.
+
+    The frame has (lines times places,) rows.
+    """
     frame = table.frame.with_columns(pl.all().cast(pl.String).fill_null(""))
     if frame.columns and frame.columns[0].startswith(LABEL):
-        yield from _lines_in_rows(frame, table.rows)
-        return
+        return _lines_in_rows(frame, table.rows)
     rows = table.rows
     labels = {name: name for name in frame.columns}
     if frame.height and any(text.startswith(ESTIMATE + BETWEEN) for text in frame.row(0)):
@@ -203,10 +218,19 @@ def _lines(table: Source) -> Iterator[_Line]:
     missing = next((path for path in of_path[ESTIMATE] if path not in of_path[MARGIN]), None)
     if missing is not None:
         raise ValueError(f"line {' > '.join((TOTAL, *missing))!r} has no column {MARGIN!r}")
-    places = frame[CODE_OF_PLACE if CODE_OF_PLACE in frame.columns else frame.columns[0]].to_list()
-    for path, column in of_path[ESTIMATE].items():
-        cells = zip(places, frame[column], frame[of_path[MARGIN][path]], rows.tolist(), strict=True)
-        yield from (_Line(place, path, own.strip(), margin.strip(), row) for place, own, margin, row in cells)
+    places = frame[CODE_OF_PLACE if CODE_OF_PLACE in frame.columns else frame.columns[0]]
+    blocks = [
+        _block(places, line, frame[column], frame[of_path[MARGIN][path]], rows)
+        for line, (path, column) in enumerate(of_path[ESTIMATE].items())
+    ]
+    return list(of_path[ESTIMATE]), pl.concat(blocks)
+
+
+def _block(place: Any, line: Any, estimate: pl.Series, margin: pl.Series, rows: NDArray[np.int64]) -> pl.DataFrame:
+    """A line at places or a place of lines, (rows,): one of the first two is the same for all."""
+    texts = [estimate.alias(ESTIMATE), margin.alias(MARGIN), pl.Series("row", rows)]
+    same = [own if isinstance(own, pl.Series) else pl.lit(own) for own in (place, line)]
+    return pl.DataFrame(texts).with_columns(place=same[0], line=same[1].cast(pl.Int64))
 
 
 def _paths(labels: Mapping[str, str], kind: str) -> dict[Path, str]:
@@ -222,30 +246,36 @@ def _paths(labels: Mapping[str, str], kind: str) -> dict[Path, str]:
     return found
 
 
-def _lines_in_rows(frame: pl.DataFrame, rows: NDArray[np.int64]) -> Iterator[_Line]:
+def _lines_in_rows(frame: pl.DataFrame, rows: NDArray[np.int64]) -> tuple[list[Path], pl.DataFrame]:
     """Lines of a table as it is shown, (rows,): their labels are indented below what they are a part of."""
     above: list[tuple[int, str]] = []
-    for line, row in zip(frame.rows(), rows.tolist(), strict=True):
-        label = line[0].replace("\u00a0", " ")
+    paths: list[Path] = []
+    for text in frame.to_series():
+        label = text.replace("\u00a0", " ")
         depth = len(label) - len(label.lstrip())
         while above and above[-1][0] >= depth:
             above.pop()
         above.append((depth, label.strip()))
-        path = _below_total([own for _, own in above], label.strip())
-        cells = dict(zip(frame.columns, line, strict=True))
-        for column, text in cells.items():
-            place, _, kind = column.rpartition(BETWEEN)
-            if kind == ESTIMATE:
-                beside = f"{column.removesuffix(ESTIMATE)}{MARGIN}"
-                margin = cells.get(beside)
-                if margin is None:
-                    raise ValueError(f"column {column!r} has no other beside it, {beside!r}")
-                if BETWEEN in place:
-                    raise ValueError(
-                        f"column {column!r} is one of several of a place, perhaps of shares: keep counts alone, and "
-                        f"call them '{place.split(BETWEEN)[0]}{BETWEEN}{ESTIMATE}'"
-                    )
-                yield _Line(place, path, text.strip(), margin.strip(), row)
+        paths.append(_below_total([own for _, own in above], label.strip()))
+    numbers = {path: line for line, path in enumerate(dict.fromkeys(paths))}
+    line = pl.Series([numbers[path] for path in paths], dtype=pl.Int64)
+    blocks = []
+    for column in frame.columns:
+        place, _, kind = column.rpartition(BETWEEN)
+        if kind != ESTIMATE:
+            continue
+        beside = f"{column.removesuffix(ESTIMATE)}{MARGIN}"
+        if beside not in frame.columns:
+            raise ValueError(f"column {column!r} has no other beside it, {beside!r}")
+        if BETWEEN in place:
+            raise ValueError(
+                f"column {column!r} is one of several of a place, perhaps of shares: keep counts alone, and "
+                f"call them '{place.split(BETWEEN)[0]}{BETWEEN}{ESTIMATE}'"
+            )
+        blocks.append(_block(place, line, frame[column], frame[beside], rows))
+    if not blocks:
+        raise ValueError(f"no column is one of estimates, such as 'Rhode Island{BETWEEN}{ESTIMATE}'")
+    return list(numbers), pl.concat(blocks)
 
 
 def _below_total(path: Sequence[str], label: str) -> Path:
@@ -294,8 +324,8 @@ def _as_tree(parts: Mapping[Path, list[str]], paths: Mapping[Path, None], depth:
     alone = next((path for path in paths if len(parts.get(path, [])) == 1), None)
     if alone is not None:
         raise ValueError(f"line {' > '.join((TOTAL, *alone))!r} has one part alone, which is itself: leave that out")
-    last = [path[-1] for path in paths if path]
-    label = {path: path[-1] if last.count(path[-1]) == 1 else " > ".join(path) for path in paths if path}
+    times = Counter(path[-1] for path in paths if path)
+    label = {path: path[-1] if times[path[-1]] == 1 else " > ".join(path) for path in paths if path}
     leaves = [path for path in paths if path and path not in parts]
     recodes = {f"{name}_{own}": [label[path[:own]] for path in leaves] for own in range(1, depth)}
     cells: dict[Path, tuple[str, Path]] = {(): ("total", (SUMMED_OUT,))}
@@ -312,5 +342,5 @@ def _names_of_places(frame: pl.DataFrame, places: Sequence[str]) -> dict[str, st
     if not {CODE_OF_PLACE, NAME_OF_PLACE} <= set(frame.columns):
         return {place: place for place in places}
     found = dict(zip(frame[CODE_OF_PLACE].cast(pl.String), frame[NAME_OF_PLACE].cast(pl.String), strict=True))
-    names = [found[place] for place in places]
-    return {place: name if names.count(name) == 1 else place for place, name in zip(places, names, strict=True)}
+    times = Counter(found[place] for place in places)
+    return {place: found[place] if times[found[place]] == 1 else place for place in places}

@@ -148,6 +148,12 @@ GOOD = {"Label (Grouping)": ["Total:", "    Male", "    Female"], "x!!Estimate":
 PARTED = {"Label (Grouping)": ["Total:", "  Male", "    Boys", "  Female"], "x!!Estimate": ["3", "1", "1", "2"],
           "x!!Margin of Error": ["1", "1", "1", "1"]}  # fmt: skip
 REFUSED = {
+    "rows": (
+        {"GEO_ID": ["Geography"], "E": ["Estimate!!Total:"], "M": ["Margin of Error!!Total:"]},
+        {},
+        "there are no rows",
+    ),
+    "no places": ({"Label (Grouping)": ["Total:"]}, {}, "no column is one of estimates"),
     "no total": ({**GOOD, "Label (Grouping)": ["Median age", "    Male", "    Female"]}, {}, "is no part of a total"),
     "a number": ({**GOOD, "x!!Estimate": ["3", "one", "2"]}, {}, "row 2: 'one' is neither a number nor a mark"),
     "a margin": ({k: v for k, v in GOOD.items() if "Margin" not in k}, {}, "has no other beside it, 'x!!Margin"),
