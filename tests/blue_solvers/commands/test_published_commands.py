@@ -41,7 +41,7 @@ def shown(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
 @pytest.mark.parametrize("wide", [False, True])
 def test_tables_are_written_as_the_library_answers(
@@ -112,7 +112,7 @@ def test_places_come_from_a_list_of_blocks(state: SmallState, tmp_path: Path, ca
     assert_frame_equal(pl.read_parquet(out), state.result.table(SURE, places))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("suffix", [".csv", ".arrow"])
 @pytest.mark.parametrize("how", ["share", "base", "minus", "rank"])
 def test_comparisons_are_written_as_the_library_answers(
