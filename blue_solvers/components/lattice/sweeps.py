@@ -171,7 +171,7 @@ def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
 
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
-    """All operations in (S, K); `upwards` is a constant where moves are given it, so none of their loops asks for it."""
+    """All operations in (S, K); `upwards` is a constant where moves are given it: none of their loops asks for it."""
     flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
         step, up = steps[row], upwards and row >= 0  # which is no constant: what takes it is compiled once
