@@ -59,6 +59,25 @@ def places_in(path: str) -> dict[str, list[str]]:
         return read_places(path, lambda remark: say(str(remark)))
 
 
+def names_in(path: str) -> dict[str, str]:
+    """The names of places in a file, by their GEOIDs."""
+    from constraint_builders.files.published_files import read_published
+
+    with reading():
+        names = read_published(path).names
+    if not names:
+        raise ValueError(f"{path}: no column holds names of places: call one 'NAME'")
+    return names
+
+
+def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
+    """Answers with the name of every place, empty where it has none, after its GEOID."""
+    import polars as pl
+
+    own = pl.col("geoid").replace_strict(names, default="", return_dtype=pl.String).alias("name")
+    return frame.select("geoid", own, pl.exclude("geoid")) if names.keys() & set(frame["geoid"]) else frame
+
+
 def print_proof(args: argparse.Namespace, result: Result) -> None:
     """Print what is proved, and whether the measurements fit their noise; doubt may be the end of it."""
     from blue_solvers.commands.fit_line import known_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from blue_solvers.commands.common import (
 from blue_solvers.commands.listed import FORMER
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.published_places import MOST_SHOWN, add_result_argument, open_result, places_in, print_proof
-from blue_solvers.commands.query_comparisons import add_comparison_arguments, compare
+from blue_solvers.commands.query_comparisons import add_comparison_arguments, answer_beside, compare
 from blue_solvers.commands.query_tables import answer_tables
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from constraint_builders.arrays import Index
 
 TOTAL, ALL, TOGETHER = "total", "all", ""
-PUBLISHED = re.compile(r"[A-Z]+\d+[A-Z]?(_\d{3}N)?", re.ASCII | re.IGNORECASE)  # P12, and P12_003N
 BYTES_A_ROW = 200.0  # of an answer: labels, four numbers, and copies
 
 
@@ -49,7 +47,8 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "  blue-solvers query result --table P1 --table P2 --geolevel tract --geoid 44007 --out tracts.csv --wide\n"
         "  blue-solvers query result --table P12_003N --over P12_001N --geolevel tract\n"
         "  blue-solvers query result --table P12_001N --minus --base 44007 --geoid 44001 44003\n"
-        "  blue-solvers query result --table P12_001N --rank --geolevel county --out ranks.csv",
+        "  blue-solvers query result --table P12_001N --rank --geolevel county --out ranks.csv\n"
+        "  blue-solvers query result --published DECENNIALPL2020.P1-Data.csv",
     )
     add_result_argument(parser)
     what = parser.add_mutually_exclusive_group()
@@ -61,14 +60,17 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "'votingage=adult,hispanic=hispanic' or 'cenrace=black|asian'; default: total",
     )
     if name in FORMER:
-        parser.add_argument("table", metavar="TABLE", nargs=1 if name == "compare" else "+", help="as --table of query")
+        parser.add_argument(
+            "table", metavar="TABLE", nargs="*" if name == "compare" else "+", help="as --table of query"
+        )
     else:
         what.add_argument(
             "--table",
             metavar="TABLE",
             action="append",
             help="a table of the result's variables of which to give every cell, or 'all' that were estimated at the "
-            "level; or a published one such as P12, or a line of it such as P12_003N, see tables; may be repeated",
+            "level; or a published one such as P12, or a line of it such as P12_003N, in files P0120003, or "
+            "'P12 > Male > Under 5 years', see tables; may be repeated",
         )
     _add_place_arguments(parser)
     add_comparison_arguments(parser, required=name == "compare")
@@ -83,6 +85,18 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "--wide",
         action="store_true",
         help="of published tables, a row for each place and columns for lines; with --out",
+    )
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="of published tables, round estimates and cut them and their bounds at 0, as published counts are: biased "
+        "then, and no longer adding up",
+    )
+    parser.add_argument(
+        "--place-names",
+        metavar="FILE",
+        type=ReadPath,
+        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl file of 2020",
     )
     add_digits_argument(parser)
     parser.set_defaults(run=run, published=name in FORMER)
@@ -125,6 +139,8 @@ def run(args: argparse.Namespace) -> None:
         if args.out is None and getattr(args, option[2:]) not in (None, False):
             raise ValueError(f"{option} is of what is written: give --out, or leave it out")
     compared = args.rank or args.over is not None or args.minus is not None
+    if args.published_file is not None:
+        return answer_beside(args, open_result(args.result))
     if compared and len(args.table or ()) != 1:
         raise ValueError("--over, --minus and --rank compare one line of a published table: give it by --table")
     if args.base is not None and not compared:
@@ -142,15 +158,18 @@ def _is_published(args: argparse.Namespace, result: Result) -> bool:
     if args.geoid is not None and not args.table:
         raise ValueError("--geoid is of published tables: give --table, or name geounits by --geounits")
     names = [name.strip() for name in args.table or ()]
-    return args.geoid is not None or any(
-        PUBLISHED.fullmatch(name) and name not in result.schema.factor_names for name in names
-    )
+    if args.geoid is not None:
+        return True
+    from constraint_builders.files.published_tables import published_name
+
+    return any(published_name(name) and name not in result.schema.factor_names for name in names)
 
 
 def _answer_counts(args: argparse.Namespace, result: Result) -> None:
     """Answer counts and tables of the result's own variables."""
-    if args.wide:
-        raise ValueError("--wide is of published tables: leave it out")
+    for option in ("--wide", "--whole", "--place-names"):
+        if getattr(args, option[2:].replace("-", "_")) not in (None, False):
+            raise ValueError(f"{option} is of published tables: leave it out")
     geolevel = args.geolevel or result.spine.levels[-1]
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
@@ -250,8 +269,19 @@ def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> Index:
         levels = {code: spine.levels[level] for level, code in zip(spine.level_of, spine.geocodes, strict=True)}
         other = next((code for code in codes if code not in own and code in levels), None)
         if other is None:
-            raise ValueError(f"{error}: its codes are such as {min(own)!r}") from None
+            raise ValueError(f"{error}: its codes, of the spine, are such as {min(own)!r}{_by_geoid(codes)}") from None
         raise ValueError(f"{error}: {other!r} is a {levels[other]}, give --geolevel {levels[other]}") from None
+
+
+def _by_geoid(codes: Sequence[str]) -> str:
+    """What to do instead where codes look like GEOIDs."""
+    from constraint_builders.description.geo_ids import KINDS, geoid_in
+
+    kinds = [KINDS.get(len(code)) for code in (geoid_in(own) or own for own in codes) if code.isdigit()]
+    if not any(kinds):
+        return ""
+    kind = next(filter(None, kinds))
+    return f"; a {kind.replace('_', ' ')} goes by its GEOID with a published table, --table P1 --geoid {codes[0]}"
 
 
 def parse_count(text: str) -> dict[str, list[str]]:

@@ -231,10 +231,11 @@ class Geoids:
             return f"no {kind} {code!r} in this result: {there}"
         names = self._level(kind)[0]
         place = bisect_left(names, geoid)
-        near = ", ".join(names[max(place - 2, 0) : place + 2])
-        return (
-            f"no {kind.replace('_', ' ')} {code!r} in this result: near it {'is' if len(names) == 1 else 'are'} {near}"
-        )
+        near = f"near it {'is' if len(names) == 1 else 'are'} {', '.join(names[max(place - 2, 0) : place + 2])}"
+        county = geoid[: WIDTHS["county"]]
+        if kind == "block" and not are_geoids(self.spine.geocodes) and county in self._level("county")[0]:
+            near += "; blocks that nobody could live in, of water for one, are not in the files of 2020 and count 0"
+        return f"no {kind.replace('_', ' ')} {code!r} in this result: {near}"
 
 
 def _long_forms() -> str:

@@ -70,15 +70,51 @@ def test_tables_are_rounded_to_their_errors(state: SmallState, tmp_path: Path, c
 def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureFixture) -> None:
     folder = str(state.result.folder)
     lines = shown(capsys, "query", folder, "--table", UNSURE, "--geoid", "01003010800").splitlines()
-    assert len(lines) == 2 + 35 + 1
-    assert lines[-1].startswith("C: the line's number is from memory of 2010")
-    assert [" C " in line for line in lines[2:-1]] == [False] + [True] * 34
+    assert lines[2 + 35].startswith("C: the line's number is from memory of 2010")
+    assert [" C " in line for line in lines[2 : 2 + 35]] == [False] + [True] * 34
     sure = shown(capsys, "query", folder, "--table", SURE, "--geoid", "01003010800")
     assert "memory" not in sure
     assert f"{state.result.table(SURE, ['01003010800'])['estimate'][0]:,.2f}" in sure.splitlines()[2]
     assert "memory" in shown(capsys, "query", folder, "--table", "HCT1_002N", "--rank", "--geolevel", "tract")
     listed = shown(capsys, "tables", folder)
     assert "34 C" in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
+
+
+def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("GEO_ID,NAME\n1400000US01003010800,Tract 108\n")
+    named = ["--place-names", str(tmp_path / "names.csv")]
+    lines = shown(capsys, "query", str(state.result.folder), "--table", "H10", "--geoid", "01003010800", *named)
+    header, _, *rows = lines.splitlines()
+    assert header.split()[:4] == ["geoid", "name", "line", "label"]
+    first = rows[0].index("Total")
+    assert all("Tract 108" in row for row in rows[:17])
+    frame = state.result.table("H10", ["01003010800"])
+    for row, path, own in zip(rows, frame["path"], frame.iter_rows(named=True), strict=False):
+        assert row[first:].startswith("  " * path.count(" > ") + own["label"])
+        assert f"{own['margin_90']:,.2f}" in row
+        assert ("**" in row, " * " in row) == (own["reliability"] == "low", own["reliability"] == "medium")
+    alone = shown(capsys, "query", str(state.result.folder), "--table", "h0100003", "--geoid", "01")
+    assert f"H10_003N  {frame['path'][2].partition(' > ')[2]}" in alone
+    assert ("is more than 10 % of the estimate" in lines) == (frame["reliability"] != "high").any()
+    hopeless = frame.filter(pl.col("reliability") == "low")["line"].to_list()
+    assert [f"{line} at 01003010800 is hardly known" in lines for line in hopeless[:3]] == [True] * len(hopeless[:3])
+
+
+def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    own = state.result.table("H10", ["01003010800"]).head(2)
+    counts = (own["estimate"] + pl.Series([0.0, 4.0]) * own["std_error"]).to_list()
+    text = f"GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,a,b,c\n1400000US01003010800,Here,{counts[0]!r},"
+    file, out = tmp_path / "H10.csv", tmp_path / "out.csv"
+    file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n")
+    asked = ["query", str(state.result.folder), "--published", str(file)]
+    said = shown(capsys, *asked).splitlines()
+    assert said[0].startswith("left out   P3: table 'P3' is of pl94_persons and dhc_persons")
+    assert said[1].startswith("left out   1 row of places that are no state")
+    assert said[2] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
+    assert said[3].split()[-2:] == ["std", "errors"]
+    assert (said[6].split()[:2], said[6].split()[-1]) == (["01003010800", "Here"], "4.00")
+    shown(capsys, *asked, "--out", str(out))
+    np.testing.assert_allclose(pl.read_csv(out)["z"], [0, 4], atol=1e-9)
 
 
 def test_a_comparison_is_as_sure_as_the_less_sure_of_its_lines(
@@ -153,9 +189,17 @@ query nowhere --table H10 --geoid 01 => nowhere/result.json: No such file
 query . --table H10 --geoid 01 => is a folder of nothing that this command made
 query RESULT --table HCT1 --table H10 --geolevel block => 260 rows are too many to show: give --out
 query RESULT --table H10_002N --over --geoid 01 => give a line after --over or --minus, or
-compare RESULT H10_002N --geoid 01 => one of the arguments --over --minus --rank is required
+compare RESULT H10_002N --geoid 01 => one of the arguments --over --minus --rank --published is required
 query RESULT --table H10 --rank --geoid 01 => 'H10' is a table: give a line of it
 query RESULT --table H10_002N --rank --base 01 => --rank compares places with one another
+query RESULT --table H10 --geoid 010030109001999 => of water for one, are not in the files of 2020 and count 0
+query RESULT --geounits 01003010800 => its codes, of the spine, are such as '00110003000
+query RESULT --geounits 010030108009 => a block group goes by its GEOID with a published table, --table P1 --geoid
+query RESULT --count total --all --whole => --whole is of published tables: leave it out
+query RESULT --count total --all --place-names nowhere.csv => --place-names is of published tables
+query RESULT --published nowhere.csv => nowhere.csv: No such file
+query RESULT --published nowhere.csv --rank => argument --rank: not allowed with argument --published
+query RESULT --published nowhere.csv --count total => --published is compared line by line
 tables nowhere => nowhere/result.json: No such file
 """)
 
