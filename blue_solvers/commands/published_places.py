@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blue_solvers.commands.common import plural
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath
@@ -76,6 +77,22 @@ def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
 
     own = pl.col("geoid").replace_strict(names, default="", return_dtype=pl.String).alias("name")
     return frame.select("geoid", own, pl.exclude("geoid")) if names.keys() & set(frame["geoid"]) else frame
+
+
+def write_answers(frame: pl.DataFrame, args: argparse.Namespace) -> None:
+    """Write answers, with the boundaries of their places if these are given, and say so."""
+    from constraint_builders.files import write_frame
+    from constraint_builders.files.naming import naming
+
+    if args.shapes is None:
+        write_frame(frame, args.out)
+    else:
+        from constraint_builders.files.boundaries import write_geoparquet
+
+        key = next(name for name in ("geoid", "place", "geocode") if name in frame.columns)
+        with naming(args.boundaries):
+            write_geoparquet(frame, frame[key].to_list(), args.shapes, args.out)
+    say(f"written    {args.out}, {plural(frame.height, 'row')}")
 
 
 def print_proof(args: argparse.Namespace, result: Result) -> None:

@@ -14,13 +14,21 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
-    write_rounded,
+    rounded_for,
 )
 from blue_solvers.commands.listed import FORMER
 from blue_solvers.commands.progress import LevelBar, progress
-from blue_solvers.commands.published_places import MOST_SHOWN, add_result_argument, open_result, places_in, print_proof
+from blue_solvers.commands.published_places import (
+    MOST_SHOWN,
+    add_result_argument,
+    open_result,
+    places_in,
+    print_proof,
+    write_answers,
+)
 from blue_solvers.commands.query_comparisons import add_comparison_arguments, answer_beside, compare
 from blue_solvers.commands.query_tables import answer_tables
+from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
     from blue_solvers.results.questions import Result
     from constraint_builders.arrays import Index
+    from constraint_builders.files.boundaries import Boundaries
 
 TOTAL, ALL, TOGETHER = "total", "all", ""
 BYTES_A_ROW = 200.0  # of an answer: labels, four numbers, and copies
@@ -98,6 +107,12 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         type=ReadPath,
         help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl file of 2020",
     )
+    parser.add_argument(
+        "--boundaries",
+        metavar="FILE",
+        type=ReadPath,
+        help="write GeoParquet to --out, with the boundary of every place from a shapefile, a GeoPackage or GeoJSON",
+    )
     add_digits_argument(parser)
     parser.set_defaults(run=run, published=name in FORMER)
 
@@ -138,6 +153,7 @@ def run(args: argparse.Namespace) -> None:
     for option in ("--wide", "--digits"):
         if args.out is None and getattr(args, option[2:]) not in (None, False):
             raise ValueError(f"{option} is of what is written: give --out, or leave it out")
+    args.shapes = _shapes(args)
     compared = args.rank or args.over is not None or args.minus is not None
     if args.published_file is not None:
         return answer_beside(args, open_result(args.result))
@@ -151,6 +167,20 @@ def run(args: argparse.Namespace) -> None:
     if args.published or _is_published(args, result):
         return answer_tables(args, result)
     return _answer_counts(args, result)
+
+
+def _shapes(args: argparse.Namespace) -> Boundaries | None:
+    """The boundaries that answers are to be written with, read before any work."""
+    if args.boundaries is None:
+        return None
+    if not (args.out or "").lower().endswith(".parquet"):
+        raise ValueError("--boundaries makes GeoParquet: give --out FILE.parquet")
+    if args.geounits is not None or args.geounits_file is not None:
+        raise ValueError("--boundaries are of places one by one: give --geoid, --geolevel, --places or --all")
+    from constraint_builders.files.boundaries import read_boundaries
+
+    with reading():
+        return read_boundaries(args.boundaries)
 
 
 def _is_published(args: argparse.Namespace, result: Result) -> bool:
@@ -179,8 +209,7 @@ def _answer_counts(args: argparse.Namespace, result: Result) -> None:
         _show(frame, _title(args, geolevel, places), known_of(result), args.level)
         refuse_doubt(args, result.doubt)
     else:
-        write_rounded(frame, args.out, args.digits)
-        say(f"written    {args.out}, {plural(frame.height, 'row')}")
+        write_answers(rounded_for(frame, args.out, args.digits), args)
         print_proof(args, result)
 
 

@@ -17,6 +17,7 @@ from blue_solvers.commands.published_places import (
     print_proof,
     require_few,
     with_names,
+    write_answers,
 )
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath
@@ -65,7 +66,7 @@ def compare(args: argparse.Namespace, result: Result) -> None:
     if args.out is None:
         _show(frame, args.level)
     else:
-        _write(frame, args.out)
+        _write(frame, args)
     print_proof(args, result)
 
 
@@ -96,7 +97,7 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
         rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in shown.rows(named=True)]
         print_columns((*keys, "published", "estimate", "std error", "difference", "std errors"), rows, len(keys))
     else:
-        _write(frame, args.out)
+        _write(frame, args)
     print_proof(args, result)
 
 
@@ -138,12 +139,9 @@ def _text(value: str | int | float | None) -> str:
     return f"{value:,.4f}" if isinstance(value, float) else str(value)
 
 
-def _write(frame: pl.DataFrame, path: str) -> None:
+def _write(frame: pl.DataFrame, args: argparse.Namespace) -> None:
     import polars as pl
 
-    from constraint_builders.files import write_frame
-
-    if path.lower().endswith(".csv"):
+    if args.out.lower().endswith(".csv"):
         frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(CSV_DIGITS))
-    write_frame(frame, path)
-    say(f"written    {path}, {plural(frame.height, 'row')}")
+    write_answers(frame, args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import CSV_DIGITS, bounds_header, plural, print_columns
+from blue_solvers.commands.common import bounds_header, plural, print_columns, rounded_for
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
     UNSURE_NOTE,
@@ -14,6 +14,7 @@ from blue_solvers.commands.published_places import (
     print_proof,
     require_few,
     with_names,
+    write_answers,
 )
 from blue_solvers.commands.screen import say
 
@@ -125,15 +126,11 @@ def _write(frames: list[pl.DataFrame], args: argparse.Namespace, names: dict[str
     import polars as pl
 
     from blue_solvers.results.published_answers import wide_frame
-    from constraint_builders.files import rounded, write_frame
 
-    digits = args.digits or (CSV_DIGITS if args.out.lower().endswith(".csv") else None)
-    if isinstance(digits, int):
-        frames = [rounded(frame, digits) for frame in frames]
+    frames = [rounded_for(frame, args.out, args.digits) for frame in frames]
     if args.wide:
         first, *others = map(wide_frame, frames)
         frame = pl.concat([first, *(own.drop("geoid") for own in others)], how="horizontal")
     else:
         frame = pl.concat(frames)
-    write_frame(with_names(frame, names), args.out)
-    say(f"written    {args.out}, {plural(frame.height, 'row')}")
+    write_answers(with_names(frame, names), args)

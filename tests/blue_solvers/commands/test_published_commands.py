@@ -14,6 +14,8 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
+from constraint_builders.files import boundaries
+from constraint_builders.files.boundaries import Boundaries
 from tests.helpers.every import every
 from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
@@ -117,6 +119,21 @@ def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.Capt
     np.testing.assert_allclose(pl.read_csv(out)["z"], [0, 4], atol=1e-9)
 
 
+def test_answers_are_joined_to_boundaries(
+    state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = pl.Series([bytes([1, 3, 0, 0, 0, 0, 0, 0, 0])] * 2)  # polygons without a ring
+    given = Boundaries(pl.DataFrame({"GEOID": ["01003010800", "01003010900"]}), shapes, None)
+    monkeypatch.setattr(boundaries, "read_boundaries", lambda path: given)
+    out, asked = tmp_path / "tracts.parquet", ["query", str(state.result.folder), "--boundaries", "tracts.zip", "--out"]
+    shown(capsys, *asked, str(out), "--table", "H10", "--geolevel", "tract", "--wide")
+    assert_frame_equal(pl.read_parquet(out).drop("geometry"), state.result.table("H10", geolevel="tract", wide=True))
+    assert pl.read_parquet(out)["geometry"].to_list() == shapes.to_list()
+    shown(capsys, *asked, str(out), "--table", "H10_002N", "--rank", "--geolevel", "tract")
+    assert pl.read_parquet(out).columns[-1] == "geometry"
+    assert "no shape is that of '01'" in refusal(capsys, *asked, str(out), "--table", "H10", "--geoid", "01")
+
+
 def test_a_comparison_is_as_sure_as_the_less_sure_of_its_lines(
     state: SmallState, capsys: pytest.CaptureFixture
 ) -> None:
@@ -200,6 +217,8 @@ query RESULT --count total --all --place-names nowhere.csv => --place-names is o
 query RESULT --published nowhere.csv => nowhere.csv: No such file
 query RESULT --published nowhere.csv --rank => argument --rank: not allowed with argument --published
 query RESULT --published nowhere.csv --count total => --published is compared line by line
+query RESULT --table H10 --geoid 01 --boundaries tracts.zip => --boundaries makes GeoParquet: give --out FILE.parquet
+query RESULT --geounits 1 --boundaries t.zip --out x.parquet => --boundaries are of places one by one: give --geoid
 tables nowhere => nowhere/result.json: No such file
 """)
 
