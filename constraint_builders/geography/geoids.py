@@ -11,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -30,6 +30,9 @@ from constraint_builders.files.tabulated_places import (
 )
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.partitions import leaves
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NATION = "US"
 IN_PART = " in part"  # after the GEOID of a place of which the result holds no more
