@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from blue_solvers.results.questions import Places, Result
 
-MOST_SHOWN = 200  # rows on a screen
+MOST_SHOWN = 250  # rows on a screen: the longest table of one place has 209
 UNSURE_NOTE = "C: the line's number is from memory of 2010; its cells are those of the label, its number may be another"
 
 
@@ -60,14 +60,16 @@ def places_in(path: str) -> dict[str, list[str]]:
         return read_places(path, lambda remark: say(str(remark)))
 
 
-def names_in(path: str) -> dict[str, str]:
-    """The names of places in a file, by their GEOIDs."""
+def names_of(args: argparse.Namespace) -> dict[str, str]:
+    """The names of places in ``--place-names``, by their GEOIDs."""
     from constraint_builders.files.published_files import read_published
 
+    if args.place_names is None:
+        return {}
     with reading():
-        names = read_published(path).names
+        names = read_published(args.place_names).names
     if not names:
-        raise ValueError(f"{path}: no column holds names of places: call one 'NAME'")
+        raise ValueError(f"{args.place_names}: no column holds names of places: call one 'NAME'")
     return names
 
 

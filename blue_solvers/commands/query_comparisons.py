@@ -13,6 +13,7 @@ from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
     MOST_SHOWN,
     UNSURE_NOTE,
+    names_of,
     places_of,
     print_proof,
     require_few,
@@ -60,9 +61,9 @@ def compare(args: argparse.Namespace, result: Result) -> None:
     """Compare, and show or write it."""
     if args.rank and args.base is not None:
         raise ValueError("--rank compares places with one another: leave --base out")
-    if args.wide or args.digits is not None:
-        raise ValueError("--wide and --digits are of tables and counts: leave them out of a comparison")
-    frame = _answers(args, result)
+    if args.wide or args.whole or args.digits is not None:
+        raise ValueError("--wide, --whole and --digits are of tables and counts: leave them out of a comparison")
+    frame = with_names(_answers(args, result), names_of(args))
     if args.out is None:
         _show(frame, args.level)
     else:
@@ -76,10 +77,10 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
     from constraint_builders.files.naming import naming
     from constraint_builders.files.published_files import read_published
 
-    if any(given not in (None, False) for given in (args.count, args.places, args.base, args.wide, args.whole)):
-        raise ValueError(
-            "--published is compared line by line: leave --count, --places, --base, --wide and --whole out"
-        )
+    left_out = ("count", "places", "geounits", "geounits_file", "all", "base", "wide", "whole", "digits")
+    given = next((name for name in left_out if getattr(args, name) not in (None, False)), None)
+    if given is not None:
+        raise ValueError(f"--published is compared line by line: leave --{given.replace('_', '-')} out")
     with reading():
         published = read_published(args.published_file)
     with LevelBar("answering", alike=True) as bar, naming(args.published_file):
@@ -88,14 +89,21 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
         say(f"left out   {table}: {reason}")
     if published.others:
         say(f"left out   {plural(published.others, 'row')} of places that are no state, county, tract or part of one")
-    frame = with_names(beside.frame, published.names)
+    names = names_of(args) or published.names
+    frame = with_names(beside.frame, names)
     say(f"compared   {plural(frame.height, 'count')}: {beside}")
     if args.out is None:
-        shown = frame if frame.height <= MOST_SHOWN else with_names(beside.far, published.names).head(MOST_FAR)
+        if frame.height > MOST_SHOWN:
+            frame = with_names(beside.far, names).head(MOST_FAR)
+            say(
+                f"shown      the {frame.height} that are furthest apart, of more than 3 standard errors; all with --out"
+            )
         keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
         numbers = ("published", "estimate", "std_error", "difference", "z")
-        rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in shown.rows(named=True)]
+        rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in frame.rows(named=True)]
         print_columns((*keys, "published", "estimate", "std error", "difference", "std errors"), rows, len(keys))
+        if "C" in frame["confidence"]:
+            say(UNSURE_NOTE)
     else:
         _write(frame, args)
     print_proof(args, result)

@@ -9,7 +9,7 @@ from blue_solvers.commands.common import bounds_header, plural, print_columns, r
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
     UNSURE_NOTE,
-    names_in,
+    names_of,
     places_of,
     print_proof,
     require_few,
@@ -32,7 +32,7 @@ MOST_ADVICE = 3  # lines
 def answer_tables(args: argparse.Namespace, result: Result) -> None:
     """Answer by table, and show or write it."""
     geoids, geolevel = places_of(args)
-    names = {} if args.place_names is None else names_in(args.place_names)
+    names = names_of(args)
     with LevelBar("answering", alike=True) as bar:
         frames = [
             result.table(name, geoids, geolevel, args.level, progress=bar, whole=args.whole) for name in args.table
@@ -106,20 +106,25 @@ def _percent(cv: float | None, reliability: str) -> str:
 
 
 def _advise(result: Result, frames: list[pl.DataFrame]) -> None:
-    """Say of lines that are hardly known which group with them is."""
-    from blue_solvers.results.known_groups import KNOWN_TO, known_group
+    """Say of lines that are hardly known, the first of each table, which group with them is."""
+    import polars as pl
 
-    hopeless = [row for frame in frames for row in frame.rows(named=True) if row["reliability"] == "low"]
-    for row in hopeless[:MOST_ADVICE]:
-        group = known_group(result, row["line"], row["geoid"])
-        said = (
-            f"known to {KNOWN_TO:.0%} with it is {group}"
-            if group
-            else "nothing of its table is known there: ask for more"
-        )
-        say(f"{row['line']} at {row['geoid']} is hardly known: {said}")
-    if len(hopeless) > MOST_ADVICE:
-        say(f"and {plural(len(hopeless) - MOST_ADVICE, 'line')} more; of one that is asked for by itself this is said")
+    from blue_solvers.results.known_groups import KNOWN_TO, known_groups
+    from constraint_builders.geography.geoids import IN_PART
+
+    for frame in frames:
+        hopeless = frame.filter((pl.col("reliability") == "low") & ~pl.col("geoid").str.ends_with(IN_PART))
+        if hopeless.is_empty():
+            continue
+        place = hopeless["geoid"][0]
+        lines = hopeless.filter(pl.col("geoid") == place)["line"].head(MOST_ADVICE).to_list()
+        for line, group in zip(lines, known_groups(result, lines, place), strict=True):
+            known = (
+                f"the smallest group with it that is, to {KNOWN_TO:.0%}: {group}" if group else "nor its whole table"
+            )
+            say(f"{line} at {place} is hardly known, {known}")
+        if hopeless.height > len(lines):
+            say(f"and {plural(hopeless.height - len(lines), 'figure')} more: ask for one line at one place to be told")
 
 
 def _write(frames: list[pl.DataFrame], args: argparse.Namespace, names: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ What is said of a group has the covariance of its lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,14 +41,16 @@ class KnownGroup:
         return f"{' to '.join(ends)}, {' to '.join(labels)}: {self.estimate:,.0f} ± {self.std_error:,.0f}"
 
 
-def known_group(result: StoredResult, line: str, geoid: str, known_to: float = KNOWN_TO) -> KnownGroup | None:
-    """The smallest group with a line of which the standard error is at most a share of the estimate.
+def known_groups(
+    result: StoredResult, lines: Sequence[str], geoid: str, known_to: float = KNOWN_TO
+) -> list[KnownGroup | None]:
+    """For each line the smallest group with it of which the standard error is at most a share of the estimate.
 
     Parameters
     ----------
     result : StoredResult
-    line : str
-        Such as ``"P14_003N"``.
+    lines : sequence of str
+        Of one table, such as ``["P14_003N"]``.
     geoid : str
         The place.
     known_to : float
@@ -56,7 +58,7 @@ def known_group(result: StoredResult, line: str, geoid: str, known_to: float = K
 
     Returns
     -------
-    KnownGroup or None
+    list of KnownGroup or None
         The line, neighbouring ages with it, or a line of which it is a part; None if nothing of the table is known so
         well there.
 
@@ -66,26 +68,33 @@ def known_group(result: StoredResult, line: str, geoid: str, known_to: float = K
         As `Result.table`.
     """
     published = published_of(result)
-    (own,) = published.named(line)
-    table = published.table(own.code.partition("_")[0])
-    groups = list(_groups(table, table.lines.index(own)))
-    needed = sorted({number for group in groups for number in group})
-    lines = read_lines(result, [table.codes[number] for number in needed])
-    sums = line_sums(result, lines, Geoids(result.spine, result.in_part).of([geoid]))
+    own = [published.line(line) for line in lines]
+    table = published.table(own[0].code.partition("_")[0])
+    groups = [list(_groups(table, table.lines.index(line))) for line in own]
+    needed = sorted({number for around in groups for group in around for number in group})
+    found = read_lines(result, [table.codes[number] for number in needed])
+    sums = line_sums(result, found, Geoids(result.spine, result.in_part).of([geoid]))
     estimates, covariance = sums.estimates[0], sums.covariance([0])
-    best: tuple[float, KnownGroup] | None = None
-    for group in groups:
-        if best is not None and len(group) != len(best[1].codes):
-            break
+
+    def estimated(group: list[int]) -> KnownGroup:
         places = np.searchsorted(needed, group)
-        estimate = float(estimates[places].sum())
-        std_error = float(np.sqrt(max(covariance[np.ix_(places, places)].sum(), 0.0)))
-        if std_error <= known_to * abs(estimate):
-            codes, labels = (tuple(getattr(table.lines[i], name) for i in group) for name in ("code", "label"))
-            found = KnownGroup(codes, labels, estimate, std_error)
-            if best is None or std_error * abs(best[1].estimate) < best[1].std_error * abs(estimate):
-                best = std_error, found
-    return None if best is None else best[1]
+        variance = covariance[np.ix_(places, places)].sum()
+        codes, labels = (tuple(getattr(table.lines[i], name) for i in group) for name in ("code", "label"))
+        return KnownGroup(codes, labels, float(estimates[places].sum()), float(np.sqrt(max(variance, 0.0))))
+
+    return [_smallest(map(estimated, around), known_to) for around in groups]
+
+
+def _smallest(groups: Iterable[KnownGroup], known_to: float) -> KnownGroup | None:
+    """The first group that is known, or the best known of those that follow with as many lines."""
+    best: KnownGroup | None = None
+    for group in groups:
+        if best is not None and len(group.codes) != len(best.codes):
+            break
+        better = best is None or group.std_error * abs(best.estimate) < best.std_error * abs(group.estimate)
+        if group.std_error <= known_to * abs(group.estimate) and better:
+            best = group
+    return best
 
 
 def _groups(table: PublishedTable, number: int) -> Iterator[list[int]]:

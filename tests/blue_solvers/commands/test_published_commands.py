@@ -99,7 +99,7 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert f"H10_003N  {frame['path'][2].partition(' > ')[2]}" in alone
     assert ("is more than 10 % of the estimate" in lines) == (frame["reliability"] != "high").any()
     hopeless = frame.filter(pl.col("reliability") == "low")["line"].to_list()
-    assert [f"{line} at 01003010800 is hardly known" in lines for line in hopeless[:3]] == [True] * len(hopeless[:3])
+    assert [line for line in hopeless if f"{line} at 01003010800 is hardly known" in lines] == hopeless[:3]
 
 
 def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
@@ -216,7 +216,9 @@ query RESULT --count total --all --whole => --whole is of published tables: leav
 query RESULT --count total --all --place-names nowhere.csv => --place-names is of published tables
 query RESULT --published nowhere.csv => nowhere.csv: No such file
 query RESULT --published nowhere.csv --rank => argument --rank: not allowed with argument --published
-query RESULT --published nowhere.csv --count total => --published is compared line by line
+query RESULT --published nowhere.csv --count total => --published is compared line by line: leave --count out
+query RESULT --published nowhere.csv --geounits-file x --geolevel tract => line by line: leave --geounits-file out
+query RESULT --table H10_002N --rank --whole --geolevel tract => --wide, --whole and --digits are of tables and counts
 query RESULT --table H10 --geoid 01 --boundaries tracts.zip => --boundaries makes GeoParquet: give --out FILE.parquet
 query RESULT --geounits 1 --boundaries t.zip --out x.parquet => --boundaries are of places one by one: give --geoid
 tables nowhere => nowhere/result.json: No such file

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
-from blue_solvers.results.known_groups import known_group
+from blue_solvers.results.known_groups import known_groups
 from blue_solvers.results.published_beside import beside_published
 from constraint_builders.files.published_files import PublishedFile
 from tests.helpers.simulated import settings_of
@@ -72,7 +72,8 @@ def test_the_smallest_group_is_the_narrowest_range_of_ages_that_is_known(state: 
     if not known:
         known = [(own, *expected(state, own)) for own in (range(20),)]  # Male, or all, or nothing
     best = min(known, key=lambda one: (len(one[0]), one[2] / abs(one[1])))
-    group = known_group(state.result, "P14_010N", TRACT, known_to)
+    (group,) = known_groups(state.result, ["P14_010N"], TRACT, known_to)
+    assert known_groups(state.result, ["P14_003N", "P14_010N"], TRACT, known_to)[1] == group
     if known_to == 0.002:
         assert group is None
         return
