@@ -298,19 +298,20 @@ def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> Index:
         levels = {code: spine.levels[level] for level, code in zip(spine.level_of, spine.geocodes, strict=True)}
         other = next((code for code in codes if code not in own and code in levels), None)
         if other is None:
-            raise ValueError(f"{error}: its codes, of the spine, are such as {min(own)!r}{_by_geoid(codes)}") from None
+            raise ValueError(f"{error}: its codes are such as {min(own)!r}{_by_geoid(codes, list(own))}") from None
         raise ValueError(f"{error}: {other!r} is a {levels[other]}, give --geolevel {levels[other]}") from None
 
 
-def _by_geoid(codes: Sequence[str]) -> str:
-    """What to do instead where codes look like GEOIDs."""
+def _by_geoid(codes: Sequence[str], own: Sequence[str]) -> str:
+    """What to do instead where GEOIDs are given and the result's own codes are those of the spine of 2020."""
     from constraint_builders.description.geo_ids import KINDS, geoid_in
+    from constraint_builders.files.tabulated_places import are_geoids
 
-    kinds = [KINDS.get(len(code)) for code in (geoid_in(own) or own for own in codes) if code.isdigit()]
-    if not any(kinds):
+    kinds = [KINDS.get(len(geoid_in(code) or code)) for code in codes if code[-1:].isdigit()]
+    if are_geoids(own) or not any(kinds):
         return ""
-    kind = next(filter(None, kinds))
-    return f"; a {kind.replace('_', ' ')} goes by its GEOID with a published table, --table P1 --geoid {codes[0]}"
+    kind = next(filter(None, kinds)).replace("_", " ")
+    return f", which are the spine's; a {kind} goes by its GEOID, --table P1 --geoid {codes[0]}"
 
 
 def parse_count(text: str) -> dict[str, list[str]]:

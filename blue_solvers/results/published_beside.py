@@ -95,9 +95,10 @@ def beside_published(
 
 def _places(result: Result, known: list[str], geoids: Sequence[str] | None, geolevel: str | None) -> Entities:
     """The places that are asked for, those that are published; by default all of both."""
+    published = set(known)
     if geoids is not None and geolevel is None:
         asked = result.geoids.of(geoids)
-        lacking = [geoid for geoid in asked.names if geoid not in known]
+        lacking = [geoid for geoid in asked.names if geoid not in published]
         if lacking:
             raise ValueError(f"{lacking[0]!r} is not in what was published, which has {', '.join(known[:4])}, ...")
         return asked
@@ -106,10 +107,11 @@ def _places(result: Result, known: list[str], geoids: Sequence[str] | None, geol
     else:
         kinds = sorted({0 if geoid == NATION else len(geoid) for geoid in known})
         found = [every for kind in kinds if (every := _every(result, KINDS[kind])) is not None]
-    rows = [(name, own.contains[[i]]) for own in found for i, name in enumerate(own.names) if name in set(known)]
-    if not rows:
+    rows = [[i for i, name in enumerate(own.names) if name in published] for own in found]
+    names = [own.names[i] for own, kept in zip(found, rows, strict=True) for i in kept]
+    if not names:
         raise ValueError(f"none of its places is in this result: they are such as {', '.join(known[:4])}")
-    return Entities([name for name, _ in rows], sparse.vstack([row for _, row in rows]))
+    return Entities(names, sparse.vstack([own.contains[kept] for own, kept in zip(found, rows, strict=True)]))
 
 
 def _every(result: Result, kind: str) -> Entities | None:
