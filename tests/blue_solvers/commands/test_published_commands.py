@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
+from blue_solvers.results.known_groups import known_groups
 from constraint_builders.files import boundaries
 from constraint_builders.files.boundaries import Boundaries
 from tests.helpers.every import every
@@ -100,6 +101,13 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert ("is more than 10 % of the estimate" in lines) == (frame["reliability"] != "high").any()
     hopeless = frame.filter(pl.col("reliability") == "low")["line"].to_list()
     assert [line for line in hopeless if f"{line} at 01003010800 is hardly known" in lines] == hopeless[:3]
+
+
+def test_races_beside_one_another_are_no_group(state: SmallState) -> None:
+    lines = [f"H10_{number:03}N" for number in range(4, 11)]
+    groups = [own for known_to in (0.02, 0.05, 0.1) for own in known_groups(state.result, lines, "01003", known_to)]
+    assert {len(group.codes) for group in groups if group} == {1}
+    assert {group.codes[0] for group in groups if group} - {*lines, "H10_003N"} <= {"H10_001N", "H10_002N"}
 
 
 def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
