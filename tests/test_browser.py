@@ -88,6 +88,6 @@ def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     assert "proved, at most" in ran(tmp_path, ten_lines)
 
 
-@pytest.mark.slow
+@pytest.mark.few(0)
 def test_every_solver_estimates(tmp_path: Path) -> None:
     assert ran(tmp_path, ESTIMATES) == "estimated\n"

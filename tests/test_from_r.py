@@ -30,7 +30,7 @@ def best() -> pl.DataFrame:
     return estimate(*read_tables(NOISY)).to_frame().select(COLUMNS)
 
 
-def run(folder: Path, script: str, needs: str = "") -> pl.DataFrame:
+def run(folder: Path, script: str, needs: str) -> pl.DataFrame:
     """What a script leaves in ``estimates``; the test is skipped where R, or a package of it, is not there."""
     if R is None:
         pytest.skip("there is no R")
@@ -47,18 +47,14 @@ def run(folder: Path, script: str, needs: str = "") -> pl.DataFrame:
     return pl.read_csv(folder / "kept.csv").select(COLUMNS)
 
 
-def test_by_csv_in_base_r(tmp_path: Path) -> None:
-    assert_frame_equal(run(tmp_path, BY_CSV), best())
-
-
-@pytest.mark.slow
-def test_by_arrow(tmp_path: Path) -> None:
-    assert_frame_equal(run(tmp_path, BY_CSV + BY_ARROW, "arrow"), best())
-
-
-@pytest.mark.slow
-def test_in_one_process(tmp_path: Path) -> None:
-    assert_frame_equal(run(tmp_path, BY_CSV.splitlines()[0] + "\n" + IN_ONE_PROCESS, "reticulate"), best())
+@pytest.mark.few(0)  # two Pythons and R: some seconds
+@pytest.mark.parametrize(
+    ("script", "needs"),
+    [(BY_CSV, ""), (BY_CSV + BY_ARROW, "arrow"), (BY_CSV.splitlines()[0] + "\n" + IN_ONE_PROCESS, "reticulate")],
+    ids=["csv", "arrow", "reticulate"],
+)
+def test_the_scripts_of_the_page_estimate(tmp_path: Path, script: str, needs: str) -> None:
+    assert_frame_equal(run(tmp_path, script, needs), best())
 
 
 def test_what_arrow_writes_in_r_is_read_and_what_is_written_it_reads(
