@@ -135,15 +135,15 @@ def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
         "--geoid",
         metavar="CODE",
         nargs="+",
-        help="of published tables, GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks "
-        "(15), or US, each by itself; pieces that the spine has apart, and blocks of water that were moved in "
-        "tabulation, are added up as published",
+        help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US, each by "
+        "itself; pieces that the spine has apart, and blocks of water that were moved in tabulation, are added up as "
+        "published",
     )
     parser.add_argument(
         "--geolevel",
         metavar="LEVEL",
-        help="of the geounits, by default the lowest; of published tables every state, county, tract, block_group or "
-        "block, of those within --geoid if it is given",
+        help="of the geounits, by default the lowest; of published tables, or within --geoid, every state, county, "
+        "tract, block_group or block",
     )
 
 
@@ -184,12 +184,8 @@ def _shapes(args: argparse.Namespace) -> Boundaries | None:
 
 
 def _is_published(args: argparse.Namespace, result: Result) -> bool:
-    """Whether published tables are asked for: by GEOIDs, or by names such as P12 that are no variables here."""
-    if args.geoid is not None and not args.table:
-        raise ValueError("--geoid is of published tables: give --table, or name geounits by --geounits")
+    """Whether published tables are asked for, by names such as P12 that are no variables here."""
     names = [name.strip() for name in args.table or ()]
-    if args.geoid is not None:
-        return True
     from constraint_builders.files.published_tables import published_name
 
     return any(published_name(name) and name not in result.schema.factor_names for name in names)
@@ -200,7 +196,8 @@ def _answer_counts(args: argparse.Namespace, result: Result) -> None:
     for option in ("--wide", "--whole", "--place-names"):
         if getattr(args, option[2:].replace("-", "_")) not in (None, False):
             raise ValueError(f"{option} is of published tables: leave it out")
-    geolevel = args.geolevel or result.spine.levels[-1]
+    lowest = result.spine.levels[-1]
+    geolevel = lowest if args.geoid is not None else args.geolevel or lowest
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
     if args.out is None:
@@ -221,9 +218,15 @@ def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str
     members = spine.members[spine.level_index(geolevel)]
     if args.all:
         return {spine.geocodes[i]: members[[rank]] for rank, i in enumerate(members.tolist())}
+    if args.geoid is not None:
+        from constraint_builders.geography import leaves
+
+        geoids, blocks = result.geoids, leaves(spine)
+        found = geoids.of(args.geoid) if args.geolevel is None else geoids.every(args.geolevel, args.geoid)
+        return {name: blocks[found.contains[[i]].indices] for i, name in enumerate(found.names)}
     if args.places is None:
         if args.geounits is None and args.geounits_file is None:
-            raise ValueError("no place is asked for: give --geounits, --geounits-file, --places or --all")
+            raise ValueError("no place is asked for: give --geoid, --geounits, --geounits-file, --places or --all")
         with naming(args.geounits_file or args.result):
             codes = args.geounits or _lines(args.geounits_file)
             return {TOGETHER: members[_geounits(result, geolevel, codes)]}
@@ -257,7 +260,7 @@ def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: di
             frame = tables_frame(result, places, list(tables), args.level, bar)
     if args.all:
         return at_geounits(frame, geolevel)
-    return frame if args.places else frame.drop("place")
+    return frame if args.places or args.geoid else frame.drop("place")
 
 
 def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, int]:
@@ -273,7 +276,7 @@ def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) ->
     """What answers are headed with, of places, the positions of their geounits being (k,)."""
     if args.all:
         return f"{plural(len(places), 'geounit')} of level {geolevel}"
-    if args.places:
+    if args.places or args.geoid:
         return f"{plural(len(places), 'place')} of geounits of level {geolevel}"
     return f"{plural(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
 
@@ -311,7 +314,7 @@ def _by_geoid(codes: Sequence[str], own: Sequence[str]) -> str:
     if are_geoids(own) or not any(kinds):
         return ""
     kind = next(filter(None, kinds)).replace("_", " ")
-    return f", which are the spine's; a {kind} goes by its GEOID, --table P1 --geoid {codes[0]}"
+    return f", which are the spine's; a {kind} goes by its GEOID, --geoid {codes[0]}"
 
 
 def parse_count(text: str) -> dict[str, list[str]]:

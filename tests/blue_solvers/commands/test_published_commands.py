@@ -103,6 +103,25 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert [line for line in hopeless if f"{line} at 01003010800 is hardly known" in lines] == hopeless[:3]
 
 
+def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    asked = ["query", str(state.result.folder), "--count", "total", "--count", "hisp=1", "--out"]
+    out, lines = str(tmp_path / "out.parquet"), ["H7_001N", "H7_010N"]
+    for places, wanted in (
+        (["--geoid", "01003010800", "010030108002009"], {"geoids": ["01003010800", "010030108002009"]}),
+        (["--geoid", "01", "--geolevel", "block_group"], {"geolevel": "block_group"}),
+    ):
+        shown(capsys, *asked, out, *places)
+        found = pl.read_parquet(out)
+        expected = [state.result.table(line, **wanted) for line in lines]  # type: ignore[arg-type]
+        for count, own in zip(("total", "hisp=1"), expected, strict=True):
+            kept = found.filter(pl.col("count") == count)
+            assert kept["place"].to_list() == own["geoid"].to_list()
+            np.testing.assert_allclose(kept["estimate"], own["estimate"], atol=1e-9)
+            np.testing.assert_allclose(kept["std_error"], own["std_error"], rtol=1e-9)
+    cells = shown(capsys, *asked[:2], "--table", "hisp", "--geoid", "01003010900")
+    assert cells.startswith("1 place of geounits of level Block")
+
+
 def test_races_beside_one_another_are_no_group(state: SmallState) -> None:
     lines = [f"H10_{number:03}N" for number in range(4, 11)]
     groups = [own for known_to in (0.02, 0.05, 0.1) for own in known_groups(state.result, lines, "01003", known_to)]
@@ -219,7 +238,7 @@ query RESULT --table H10 --rank --geoid 01 => 'H10' is a table: give a line of i
 query RESULT --table H10_002N --rank --base 01 => --rank compares places with one another
 query RESULT --table H10 --geoid 010030109001999 => of water for one, are not in the files of 2020 and count 0
 query RESULT --geounits 01003010800 => its codes are such as '00110003000
-query RESULT --geounits 010030108009 => which are the spine's; a block group goes by its GEOID, --table P1 --geoid 0100
+query RESULT --geounits 010030108009 => which are the spine's; a block group goes by its GEOID, --geoid 010030108009
 query RESULT --count total --all --whole => --whole is of published tables: leave it out
 query RESULT --count total --all --place-names nowhere.csv => --place-names is of published tables
 query RESULT --published nowhere.csv => nowhere.csv: No such file
