@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from blue_solvers.results.known_groups import known_groups
-from blue_solvers.results.published_beside import beside_published
+from blue_solvers.results.published_beside import PublishedBeside, beside_published
 from constraint_builders.files.published_files import PublishedFile
 from tests.helpers.simulated import settings_of
 from tests.helpers.small_states import LEVELS, SmallState, small_state
@@ -89,7 +89,7 @@ def test_the_smallest_group_is_the_narrowest_range_of_ages_that_is_known(state: 
 
 def published(state: SmallState, lines: list[str], shift: float) -> PublishedFile:
     """Estimates of tracts and counties, all `shift` standard errors up, and places that the result has not."""
-    frames = [state.result.table(line, geolevel=level) for line in lines for level in ("tract", "county")]
+    frames = [state.result.table(line, geolevel=level) for line in lines for level in ("tract", "county", "nation")]
     long = pl.concat(frames).with_columns(value=pl.col("estimate") + shift * pl.col("std_error"))
     counts = long.pivot("line", index="geoid", values="value")
     others = pl.DataFrame({"geoid": ["02", "02013"]} | {line: [1.0, 2.0] for line in lines})
@@ -99,16 +99,23 @@ def published(state: SmallState, lines: list[str], shift: float) -> PublishedFil
 def test_what_was_published_is_so_many_standard_errors_off(state: SmallState) -> None:
     lines = ["P12_001N", "P12_002N"]
     near, far = (beside_published(state.result, published(state, lines, shift)) for shift in (2.9, -3.1))
-    assert near.frame.height == 2 * 3
-    assert near.frame["geoid"].unique().sort().to_list() == ["01003", "01003010800", TRACT]
+    assert near.frame.height == 2 * 4
+    assert near.frame["geoid"].unique().sort().to_list() == ["01003", "01003010800", TRACT, "US"]
     np.testing.assert_allclose(near.frame["z"], 2.9)
     np.testing.assert_allclose(near.frame["difference"], 2.9 * near.frame["std_error"])
-    assert (near.far.height, far.far.height) == (0, 6)
-    assert str(far) == "6 of 6 are more than 3 standard errors apart"
+    assert (near.far.height, far.far.height) == (0, 8)
+    assert str(far) == "8 of 8 are more than 3 standard errors apart"
     chosen = beside_published(state.result, published(state, lines, 0), ["P0120002"], [TRACT])
     assert chosen.frame.select("geoid", "line").rows() == [(TRACT, "P12_002N")]
     within = beside_published(state.result, published(state, lines, 0), geoids=["01"], geolevel="tract")
     assert set(within.frame["geoid"]) == {"01003010800", TRACT}
+
+
+def test_what_is_known_exactly_has_no_distance_in_standard_errors() -> None:
+    columns = {"std_error": [0.0, 0.0, 2.0, 2.0], "difference": [0.0, 1.0, -8.0, 7.0], "z": [None, None, -4.0, 3.5]}
+    beside = PublishedBeside(pl.DataFrame(columns), {})
+    assert str(beside) == "2 of 2 are more than 3 standard errors apart; of 2 known exactly 1 differ"
+    assert beside.far["z"].to_list() == [-4, 3.5]
 
 
 def test_what_cannot_be_compared_is_said(state: SmallState) -> None:

@@ -11,6 +11,7 @@ from tests.helpers.every import every
 
 OF_THE_SITE = """"GEO_ID","NAME","P1_001N","P1_001NA","P0010002",
 "Geography","Geographic Area Name"," !!Total:","Annotation of Total","One race",
+"0100000US","United States","331449281",,"5",
 "0400000US44","Rhode Island","1,097,379",,"12",
 "1400000US44001030100","Census Tract 301; Bristol County; Rhode Island","4667","null","",
 "1600000US4459000","Providence city, Rhode Island","190934","","2",
@@ -23,6 +24,7 @@ def test_a_table_of_the_site(tmp_path: Path) -> None:
     found = read_published(tmp_path / "P1.csv")
     assert found.lines == ["P1_001N", "P1_002N"]
     assert found.counts.rows() == [
+        ("US", 331_449_281, 5),
         ("44", 1_097_379, 12),
         ("44001030100", 4667, None),
         ("440010301001000", 0, 0),
