@@ -16,8 +16,8 @@ import polars as pl
 
 from constraint_builders.description.geo_ids import KINDS, geoid_in
 from constraint_builders.files.columns import plain_name
-from constraint_builders.files.naming import naming
-from constraint_builders.files.numbers import NotANumberError, read_codes, read_labels, read_numbers
+from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.numbers import LARGEST, NotANumberError, read_codes, read_labels, read_numbers
 from constraint_builders.files.published_tables import BELOW, published_name
 from constraint_builders.files.source import open_source
 from constraint_builders.opening import open_file, read_whole
@@ -109,9 +109,15 @@ def _geoid(code: str) -> str | None:
 
 def _numbers(column: pl.Series) -> pl.Series:
     try:
-        return pl.Series(read_numbers(column), nan_to_null=True)
+        counts = pl.Series(read_numbers(column), nan_to_null=True)
     except NotANumberError as error:
         raise ValueError(f"column {column.name!r}: {error}") from None
+    wrong = column.filter(~counts.is_between(0, LARGEST).fill_null(True))
+    if wrong.len():
+        raise ValueError(
+            f"column {column.name!r} holds {shown(wrong[0])}: a count is a number from 0 to {LARGEST:,.0f}"
+        )
+    return counts
 
 
 def _read_segment(path: Path, state: str, number: str) -> PublishedFile:

@@ -73,6 +73,8 @@ def test_segments_of_the_redistricting_files(tmp_path: Path) -> None:
         ("geoid,P1_001N\n44,1\n0400000US44,2\n", "GEOID '44' is in several rows"),
         ("geoid,P1_001N,P0010001\n44,1,2\n", "line P1_001N is in two columns, the second 'P0010001'"),
         ("geoid,P1_001N\n44,many\n", "column 'P1_001N': 'many'"),
+        ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf': a count is a number from 0 to"),
+        ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5': a count is a number from 0 to"),
     ],
 )
 def test_what_is_no_published_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
