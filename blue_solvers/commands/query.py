@@ -105,7 +105,7 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "--place-names",
         metavar="FILE",
         type=ReadPath,
-        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl file of 2020",
+        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl segment of 2020",
     )
     parser.add_argument(
         "--boundaries",
