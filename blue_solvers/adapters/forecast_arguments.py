@@ -1,0 +1,61 @@
+"""What a reconciliation of forecasts is asked for, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from blue_solvers.adapters.residual_covariance import ErrorCovariance
+from blue_solvers.adapters.sample_errors import OF_SAMPLE
+from constraint_builders import LowRankPlusDiagonal
+from constraint_builders.arrays import Float
+from constraint_builders.description.labelled import read_names
+from constraint_builders.description.reals import LARGEST, read_matrix, real_array, real_number
+
+
+def read_intervals(method: str | None, nonnegative: bool) -> str:
+    """How intervals are made, checked."""
+    own = method or "normality"
+    if own not in ("normality", *OF_SAMPLE):
+        raise ValueError(f"no intervals_method {own!r}: there are 'normality', {', '.join(map(repr, OF_SAMPLE))}")
+    if nonnegative and own not in ("bootstrap", "conformal"):
+        raise ValueError("non-negative forecasts have no exact intervals: ask for 'conformal' or 'bootstrap' ones")
+    return own
+
+
+def own_covariance(covariance: Any) -> ErrorCovariance:
+    if isinstance(covariance, LowRankPlusDiagonal):
+        return ErrorCovariance(None, covariance, absolute=True)
+    is_sparse = sparse.issparse(covariance)
+    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance")
+    return ErrorCovariance(own, None, absolute=True) if own.ndim == 1 else ErrorCovariance(None, own, absolute=True)
+
+
+def coverages(level: Any) -> list[float]:
+    """Coverages in per cent, ascending; none of None.
+
+    Raises
+    ------
+    TypeError
+        If it is no list.
+    ValueError
+        If one is no number, or below 1, as shares are, or 100 and more.
+    """
+    levels = [] if level is None else read_names(level, "level")
+    for own in levels:
+        if not 1 <= real_number(own, "level") < 100:
+            raise ValueError(f"a level is a coverage in per cent, between 1 and 100, as 90 is: got {own}")
+    return sorted(levels)
+
+
+def read_deviations(sigmah: ArrayLike, shape: tuple[int, ...]) -> Float:
+    """Standard deviations of the shape of y_hat, checked."""
+    own = real_array(sigmah, "sigmah")
+    if own.shape != shape:
+        raise ValueError(f"sigmah must have the shape of y_hat, {shape}: got {own.shape}")
+    if not (np.isfinite(own).all() and (own >= 0).all()):
+        raise ValueError("sigmah must hold standard deviations: finite, 0 or more")
+    return own
