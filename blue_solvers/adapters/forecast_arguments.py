@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.adapters.residual_covariance import ErrorCovariance
+from blue_solvers.adapters.residual_covariance import ErrorCovariance, refuse_large_residuals
 from blue_solvers.adapters.sample_errors import OF_SAMPLE
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
@@ -24,6 +24,22 @@ def read_intervals(method: str | None, nonnegative: bool) -> str:
     if nonnegative and own not in ("bootstrap", "conformal"):
         raise ValueError("non-negative forecasts have no exact intervals: ask for 'conformal' or 'bootstrap' ones")
     return own
+
+
+def read_sample(y_insample: Any, y_hat_insample: Any, shape: tuple[int, int]) -> tuple[Float, Float] | None:
+    """Values of the sample, (n, T), and residuals, (n, T, steps), of base forecasts of a shape, checked."""
+    if y_insample is None or y_hat_insample is None:
+        return None
+    values, fitted = real_array(y_insample, "y_insample"), real_array(y_hat_insample, "y_hat_insample")
+    size, horizon = shape
+    if values.ndim != 2 or values.shape[0] != size or fitted.shape not in (values.shape, (*values.shape, horizon)):
+        raise ValueError(
+            f"residuals must have shape ({size}, T), or ({size}, T, {horizon}): got values {values.shape} and "
+            f"forecasts {fitted.shape}"
+        )
+    residuals = values[..., None] - fitted.reshape(*values.shape, -1)
+    refuse_large_residuals(residuals)
+    return values, residuals
 
 
 def own_covariance(covariance: Any) -> ErrorCovariance:

@@ -9,14 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.adapters.forecast_arguments import coverages, own_covariance, read_deviations, read_intervals
+from blue_solvers.adapters.few_parents import has_few_parents, through_parents
+from blue_solvers.adapters.forecast_arguments import (
+    coverages,
+    own_covariance,
+    read_deviations,
+    read_intervals,
+    read_sample,
+)
 from blue_solvers.adapters.residual_covariance import (
     METHODS,
     OF_RESIDUALS,
     RIDGE,
     ErrorCovariance,
     error_covariance,
-    refuse_large_residuals,
 )
 from blue_solvers.adapters.sample_errors import (
     OF_SAMPLE,
@@ -72,6 +78,7 @@ class ExactMinTrace:
         self, method: str = "mint_shrink", nonnegative: bool = False, ridge: float = RIDGE, covariance: Any = None
     ) -> None:
         self.method, self.nonnegative, self.ridge, self.covariance = method, nonnegative, ridge, covariance
+        self._P: BlueOperator | None = None
         self.set_params(method=method)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -96,6 +103,13 @@ class ExactMinTrace:
         self.fitted = False
         self.sampler: ExactMinTrace | None = None
         return self
+
+    @property
+    def P(self) -> BlueOperator:
+        """The reconciliation, (n, n)."""
+        if self._P is None:
+            self._P = blue(self._problem)
+        return self._P
 
     @property
     def insample(self) -> bool:
@@ -151,13 +165,14 @@ class ExactMinTrace:
         if not np.isfinite(self.y_hat).all():
             series, step = np.argwhere(~np.isfinite(self.y_hat))[0].tolist()
             raise ValueError(f"y_hat of series {series} at step {step} is {self.y_hat[series, step]}: give a number")
-        self._sample = self._read_sample(y_insample, y_hat_insample)
+        self._sample = read_sample(y_insample, y_hat_insample, self.y_hat.shape)
         self.errors = self._errors()
         correlated = self.errors.variances is None
         weighing = {"covariance": self.errors.covariance} if correlated else {"variances": self.errors.variances}
-        problem = Problem.from_summing_matrix(self.S, **weighing)
-        problem.check_vector(self.y_hat)
-        self.P: BlueOperator = blue(problem)
+        self._problem = Problem.from_summing_matrix(self.S, **weighing)
+        self._problem.check_vector(self.y_hat)
+        self._has_few_parents = has_few_parents(self.S, self.errors.variances)
+        self._P = None if self._has_few_parents else blue(self._problem)
         self.sigmah = None if sigmah is None else read_deviations(sigmah, self.y_hat.shape)
         variances = self.errors.diagonal
         scaled = np.isfinite(variances) & (variances > 0)
@@ -331,10 +346,13 @@ class ExactMinTrace:
 
     def _reconciled(self, y_hat: Float) -> Float:
         """Forecasts (n, K) reconciled, of any sign or with no negative leaf."""
+        variances = self.errors.variances
+        if variances is not None:
+            if self.nonnegative:
+                return nnls(self._problem, y_hat).desired
+            return through_parents(self.S, variances, y_hat) if self._has_few_parents else self.P @ y_hat
         if not self.nonnegative:
             return self.P @ y_hat
-        if self.errors.variances is not None:
-            return nnls(self.P.problem, y_hat).desired
         return nonnegative_sums(self.S, self.errors.as_low_rank(), y_hat)
 
     def _half_widths(self, levels: Sequence[float]) -> tuple[Float, Float]:
@@ -360,21 +378,6 @@ class ExactMinTrace:
         if self.nonnegative:
             return sample_errors_of(self._reconciled, values, residuals, self.y_hat.shape[1])
         return sample_errors(self.P, self.errors, self.y_hat, residuals)
-
-    def _read_sample(self, y_insample: Any, y_hat_insample: Any) -> tuple[Float, Float] | None:
-        """Values of the sample, (n, T), and residuals, (n, T, steps), checked."""
-        if y_insample is None or y_hat_insample is None:
-            return None
-        values, fitted = real_array(y_insample, "y_insample"), real_array(y_hat_insample, "y_hat_insample")
-        size, horizon = self.y_hat.shape
-        if values.ndim != 2 or values.shape[0] != size or fitted.shape not in (values.shape, (*values.shape, horizon)):
-            raise ValueError(
-                f"residuals must have shape ({size}, T), or ({size}, T, {horizon}): got values {values.shape} and "
-                f"forecasts {fitted.shape}"
-            )
-        residuals = values[..., None] - fitted.reshape(*values.shape, -1)
-        refuse_large_residuals(residuals)
-        return values, residuals
 
     def _errors(self) -> ErrorCovariance:
         """The covariance of errors that is given, or that of residuals in the sample."""

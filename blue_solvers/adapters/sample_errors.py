@@ -34,14 +34,15 @@ class SampleErrors:
         The same, each time by weights of a covariance without it.
     degrees : float
         The times less the directions of disagreement that the covariance was fitted to.
-    widening : ndarray, (horizon,)
-        The variance of a new forecast relative to that in the sample: 1 and more, the more it disagrees.
+    leverages : ndarray, (horizon,)
+        What the weights' own errors add to the variance of new forecasts, in those of the first step: the more, the
+        more these disagree.
     """
 
     fitted: Float
     held_out: Float
     degrees: float
-    widening: Float
+    leverages: Float
 
     @property
     def root_mean_squares(self) -> Float:
@@ -61,7 +62,8 @@ class SampleErrors:
         if method == "student":
             if self.degrees < 1:
                 raise ValueError(f"{times} times leave no degree of freedom beside the covariance: give more of them")
-            deviations = np.sqrt((self.fitted**2).sum(axis=1) / self.degrees * self.widening)
+            squares = (self.fitted**2).sum(axis=1) / self.degrees
+            deviations = np.sqrt(squares + squares[:, :1] * self.leverages)
             return deviations[..., None] * np.array([t_multiple(self.degrees, own) for own in shares])
         ranks = np.ceil((times + 1) * shares - 1e-9).astype(int)
         if ranks.max(initial=0) > times:
@@ -71,19 +73,21 @@ class SampleErrors:
             return self._at_every_step(np.moveaxis(np.sort(abs(self.held_out), axis=1)[:, ranks - 1], 1, 2))
         found = np.empty((*self.held_out.shape[::2], shares.size))
         drawn, _ = self._chosen(_DRAWS if draws is None else draws, seed)
+        shares = shares * (times + 1) / times
         for start in range(0, len(found), _BLOCK):
             rows = slice(start, start + _BLOCK)
             sizes = np.quantile(abs(self.held_out[rows][:, drawn]), shares, axis=1, method="weibull")
             found[rows] = np.moveaxis(sizes, 0, 2)
-        return self._at_every_step(found) * math.sqrt(1 + 1 / times)
+        return self._at_every_step(found)
 
     def draw(self, method: str, draws: int, seed: int | None) -> Float:
         """Coherent errors, (n, horizon, draws): those of Student, or whole times of the sample with random signs."""
         if method == "student":
-            rng = np.random.default_rng(seed)
+            rng, times = np.random.default_rng(seed), self.fitted.shape[1]
             scales = 1 / np.sqrt(rng.chisquare(self.degrees, draws))
-            errors = np.einsum("nth,td->nhd", self.fitted, rng.standard_normal((self.fitted.shape[1], draws)) * scales)
-            return self._at_every_step(errors) * np.sqrt(self.widening)[:, None]
+            errors = np.einsum("nth,td->nhd", self.fitted, rng.standard_normal((times, draws)) * scales)
+            of_weights = self.fitted[:, :, 0] @ (rng.standard_normal((times, draws)) * scales)
+            return self._at_every_step(errors) + of_weights[:, None] * np.sqrt(self.leverages)[:, None]
         drawn, signs = self._chosen(draws, seed)
         return self._at_every_step(np.moveaxis(self.held_out[:, drawn] * signs[:, None], 1, 2))
 
@@ -94,7 +98,7 @@ class SampleErrors:
 
     def _at_every_step(self, found: Float) -> Float:
         """Numbers (n, steps, ...) as (n, horizon, ...)."""
-        return np.repeat(found, self.widening.size, axis=1) if found.shape[1] < self.widening.size else found
+        return np.repeat(found, self.leverages.size, axis=1) if found.shape[1] < self.leverages.size else found
 
 
 def sample_errors(P: BlueOperator, errors: ErrorCovariance, y_hat: Float, residuals: Float) -> SampleErrors:
@@ -120,7 +124,7 @@ def sample_errors(P: BlueOperator, errors: ErrorCovariance, y_hat: Float, residu
     n, times = residuals.shape[:2]
     fitted = (P @ residuals.reshape(n, -1)).reshape(residuals.shape)
     if errors.centred is None or not errors.share:
-        return SampleErrors(fitted, fitted, float(times), np.ones(y_hat.shape[1]))
+        return SampleErrors(fitted, fitted, float(times), np.zeros(y_hat.shape[1]))
     centred, share = errors.centred, errors.share * times / (times - 1)
     moved = errors.solve(centred - P @ centred)
     leverages = share * (centred * moved).sum(axis=0)
@@ -132,8 +136,8 @@ def sample_errors(P: BlueOperator, errors: ErrorCovariance, y_hat: Float, residu
     crossed = share * np.einsum("nt,nts->ts", moved, residuals) / (1 - leverages)[:, None]
     held_out = fitted + (P @ centred)[:, :, None] * crossed
     apart = y_hat - P @ y_hat
-    widening = 1 + errors.share * (apart * errors.solve(apart)).sum(axis=0)
-    return SampleErrors(fitted, held_out, times - leverages.sum() * (times - 1) / times, widening)
+    degrees = times - leverages.sum() * (times - 1) / times
+    return SampleErrors(fitted, held_out, degrees, errors.share * (apart * errors.solve(apart)).sum(axis=0))
 
 
 def sample_errors_of(
@@ -142,7 +146,7 @@ def sample_errors_of(
     """The same where forecasts are reconciled by what is not linear, from the values (n, T) of the sample."""
     steps = [values - reconciled(values - own) for own in np.moveaxis(residuals, 2, 0)]
     found = np.stack(steps, axis=2)
-    return SampleErrors(found, found, float(values.shape[1]), np.ones(horizon))
+    return SampleErrors(found, found, float(values.shape[1]), np.zeros(horizon))
 
 
 def nonnegative_sums(S: sparse.csr_array, covariance: LowRankPlusDiagonal, y_hat: Float) -> Float:
