@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.optimize import nnls
 from scipy.stats import norm
 
-from blue_solvers.adapters import ExactMinTrace, reconcile
+from blue_solvers.adapters import ExactMinTrace, reconcile, reconcile_over_time
 from blue_solvers.adapters.residual_covariance import METHODS, shrunk_covariance
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
@@ -129,15 +129,36 @@ def test_nonnegative_forecasts_are_the_best_of_their_kind() -> None:
     assert (leaves == 0).any()
 
 
-def test_crossed_with_time() -> None:
-    """Quarters and their year for every series: the summing matrix is a Kronecker product."""
-    S = sparse.kron(GROUPED, np.vstack([np.ones((1, 4)), np.eye(4)]), format="csr")
+@every("method", ["wls_struct", "wls_var", "mint_shrink"])
+def test_crossed_with_time(method: str) -> None:
+    """Years, half-years and quarters of every series, beside a dense Kronecker product and its intervals."""
+    over_time = np.vstack([np.ones((1, 4)), np.kron(np.eye(2), np.ones((1, 2))), np.eye(4)])
     rng = np.random.default_rng(6)
-    y_hat = rng.normal(10, 3, (S.shape[0], 1))
-    found = ExactMinTrace("wls_struct").fit_predict(S, y_hat)["mean"]
-    dense = S.toarray()
-    weighed = dense.T / dense.sum(axis=1)
-    np.testing.assert_allclose(found, dense @ np.linalg.solve(weighed @ dense, weighed @ y_hat), rtol=1e-9)
+    S, y_hat = np.kron(GROUPED, over_time), rng.normal(10, 3, (9, 7))
+    values = np.einsum("ij,jkt,lk->ilt", GROUPED, rng.gamma(5, 3, (4, 4, 30)), over_time)
+    fitted = values + rng.normal(size=values.shape)
+    ask = {"level": [80], "intervals_method": "conformal"}
+    found = reconcile_over_time(GROUPED, [4, 2, 1], y_hat, values, fitted, method=method, **ask)
+    flat = [own.reshape(63, -1) for own in (y_hat, values, fitted)]
+    beside = ExactMinTrace(method).fit_predict(S, *flat, **ask)
+    if method != "mint_shrink":
+        W = S.sum(axis=1) if method == "wls_struct" else ((flat[1] - flat[2]) ** 2).mean(axis=1) + 2e-8
+        weighed = S.T / W
+        np.testing.assert_allclose(found["mean"].ravel(), (S @ np.linalg.solve(weighed @ S, weighed @ flat[0]))[:, 0])
+    assert found["quantiles"].shape == (9, 7, 2)
+    for name, own in found.items():
+        np.testing.assert_allclose(own.reshape(beside[name].shape), beside[name], rtol=1e-9)
+
+
+def test_periods_and_shapes_over_time_are_refused_by_name() -> None:
+    wrong: tuple[list[Any], ...] = ([12, 5, 1], [4, 2], [])
+    for periods in wrong:
+        with pytest.raises(ValueError, match="periods must be divisors of the longest, 1 among them"):
+            reconcile_over_time(GROUPED, periods, np.zeros((9, 3)))
+    with pytest.raises(ValueError, match=r"y_hat must have shape \(9, 3\): got \(9, 2\)"):
+        reconcile_over_time(GROUPED, [2, 1], np.zeros((9, 2)))
+    with pytest.raises(ValueError, match=r"y_insample must have shape \(9, 3, T\): got \(9, 3\)"):
+        reconcile_over_time(GROUPED, [2, 1], np.zeros((9, 3)), np.zeros((9, 3)), np.zeros((9, 3)))
 
 
 KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
