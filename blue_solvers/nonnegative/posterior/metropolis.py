@@ -75,6 +75,7 @@ class Misfit(NamedTuple):
         return float(own[round(inside)] + OUTSIDE * abs(place - inside))
 
 
+_KNOWN = 1024  # counts whose weights are worked out once for all turns
 OUTSIDE = 40.0  # of a residual that no noise leaves: chains come in from there, and are seldom seen to go back
 
 
@@ -141,7 +142,10 @@ def metropolis_steps(
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
     weights, squared, starts, first, listed = misfit
+    known = np.empty(min(choices.shape[1], _KNOWN))
     for chain in range(states.shape[0]):
+        for count in range(known.size):
+            known[count] = _log_weight(count, concentrations[chain])
         for turn in range(choices.shape[1]):
             move, size = choices[chain, turn], sizes[chain, turn]
             possible = True
@@ -166,7 +170,9 @@ def metropolis_steps(
             if concentration != 1.0:
                 for i in range(cell_starts[move], cell_starts[move + 1]):
                     count = states[chain, cells[i]]
-                    growth += _log_weight(count, concentration) - _log_weight(count + size * steps[i], concentration)
+                    after_it = count + size * steps[i]
+                    growth += known[count] if count < known.size else _log_weight(count, concentration)
+                    growth -= known[after_it] if after_it < known.size else _log_weight(after_it, concentration)
             total = totals[chain] + size * growths[move]
             if total != totals[chain]:
                 d = states.shape[1]
