@@ -12,7 +12,7 @@ _MOST = 512  # parents
 
 
 def has_few_parents(S: sparse.csr_array, variances: Float | None) -> bool:
-    """Whether `through_parents` serves: the last rows are the leaves, few are above, and variances, (n,), are positive."""
+    """Whether `through_parents` serves: last rows are the leaves, few are above, variances, (n,), are positive."""
     leaves = S.shape[1]
     parents = S.shape[0] - leaves
     if variances is None or not 0 < parents <= _MOST or not (np.isfinite(variances) & (variances > 0)).all():

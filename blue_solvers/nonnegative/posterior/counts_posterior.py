@@ -43,6 +43,8 @@ _AGREEMENT = 1.05  # of split scale reductions, above which chains are said to d
 _FIRST_DRAWS = 250
 _TURNS_A_CELL = 4  # proposals between two draws that are kept
 _TURNS_AT_ONCE = 1 << 18
+_SINGLE = 0.7  # share of the proposals that are of single cells beside those that are drawn, where all may move alone
+_COMING_AND_GOING = 0.1  # share of the proposals: somebody comes to any cell, or goes from one that is occupied
 _VALUES_AT_ONCE = 1 << 23
 _WHOLE = 1e-9
 _IMPOSSIBLE = (
@@ -201,9 +203,11 @@ def counts_posterior(
     x >= 0 of whole numbers that meet all exact values, times the weight that they have beforehand, see `log_prior`. A
     move adds a whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric
     law, and is accepted with probability min(1, weight after / weight before), so that the posterior is the chain's
-    law. The moves reach all counts where nothing, nested sums or both margins of a two-way table are known exactly;
-    beyond, exact margins may cut the non-negative counts into parts that no listed move joins, which the diagnostic
-    shows only if chains start in different parts.
+    law. Where cells may change alone somebody comes to any cell too, or goes from an occupied one, which few are where
+    most are empty; that is accepted by the ratio that makes up for how often it is proposed. The moves reach all counts
+    where nothing, nested sums or both margins of a two-way table are known exactly; beyond, exact margins may cut the
+    non-negative counts into parts that no listed move joins, which the diagnostic shows only if chains start in
+    different parts.
     """
     values = read_measurements(problem, y)
     if values.ndim != 1:
@@ -298,8 +302,14 @@ class _Chains:
         for start in range(0, turns, _TURNS_AT_ONCE):
             shape = (_CHAINS, min(_TURNS_AT_ONCE, turns - start))
             choices = self._moves.draw(shape, self._rng)
+            if self._moves.has_all_cells:
+                single = self._rng.random(shape) < _SINGLE
+                choices[single] = self._rng.integers(0, self._states.shape[1], np.count_nonzero(single))
             lengths = 1 + np.floor(self._rng.standard_exponential(shape) * (self._scales[choices] - 1)).astype(np.int64)
             sizes = np.where(self._rng.random(shape) < 0.5, -lengths, lengths)
+            if self._moves.has_all_cells:
+                one = self._rng.random(shape) < _COMING_AND_GOING
+                choices[one] = -1 - self._rng.integers(0, 1 << 40, np.count_nonzero(one))
             self._step(choices, sizes, self._rng.standard_exponential(shape))
             self._proposed += choices.size
 

@@ -41,14 +41,19 @@ def sums(tables: np.ndarray, axis: int) -> np.ndarray:
 
 
 def assert_agrees(
-    problem: Problem, y: np.ndarray, tables: np.ndarray, logs: np.ndarray, concentration: float | None = 1.0
+    problem: Problem,
+    y: np.ndarray,
+    tables: np.ndarray,
+    logs: np.ndarray,
+    concentration: float | None = 1.0,
+    rng: int = 1,
 ) -> None:
     """Means, deviations and interval ends of the cells are those of the listed tables, within drawing error."""
     weight = np.exp(logs - logs.max())
     weight /= weight.sum()
     edge = (tables == tables.max()).any(axis=1) & (tables.sum(axis=1) > 5)
     assert weight[edge].sum() < 1e-4, "the list is cut off too early"
-    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, concentration=concentration, rng=1)
+    found = counts_posterior(problem, y, effective=4000, most_draws=64_000, concentration=concentration, rng=rng)
     mean = weight @ tables
     deviation = np.sqrt(weight @ np.square(tables - mean))
     assert (abs(found.detail.ravel() - mean) <= 6 * deviation / np.sqrt(4000) + 1e-4).all()
@@ -112,7 +117,7 @@ def test_agrees_with_every_table_under_noise_of_whole_numbers() -> None:
 
     weight = gaussian(tables.sum(axis=1), y[0], parameter(0.3))
     weight = weight + sum(gaussian(tables[:, j], y[1 + j], parameter(0.25)) for j in range(4))
-    assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
+    assert_agrees(problem, y, tables, weight + prior(tables, 1.0), rng=3)  # the last cell is 1 in one draw of 600
 
 
 def test_agrees_with_every_table_under_laplace_noise() -> None:
@@ -429,3 +434,34 @@ def test_the_same_seed_gives_the_same_draws() -> None:
 def test_what_has_no_posterior_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_draws_are_what_arviz_takes() -> None:
+    """Chains and draws first, then the factors of each table with their labels; sums agree, means are kept."""
+    xarray = pytest.importorskip("xarray")
+    schema = Schema({"a": ["x", "y"], "b": 3})
+    problem = Problem(schema, {"total": 2.0, "b * a": 3.0}, desired=["total", "b * a", "a"])
+    found = counts_posterior(problem, np.array([7.0, 1, 2, 0, 3, 1, 2]), effective=20, rng=1)
+    out = found.to_arviz()
+    assert isinstance(out, xarray.Dataset)
+    assert list(out) == ["total count", "b * a count", "a count"]
+    assert out["b * a count"].dims == ("chain", "draw", "b", "a")
+    assert list(out["a"].values) == ["x", "y"]
+    assert out.sizes["chain"] == 4
+    assert out.sizes["draw"] == found.draws.shape[1]
+    np.testing.assert_array_equal(out["b * a count"].sum("b"), out["a count"])
+    np.testing.assert_array_equal(out["a count"].sum("a"), out["total count"])
+    for name, mean in found.tables().items():
+        np.testing.assert_allclose(out[f"{name} count"].mean(("chain", "draw")), mean)
+    with pytest.raises(ValueError, match="has no tables"):
+        counts_posterior(Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], 1.0), [3.0, 1, 2], 1.0, 20).to_arviz()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_arviz_says_the_same_of_the_chains() -> None:
+    arviz = pytest.importorskip("arviz")
+    found = counts_posterior(Problem(SCHEMA, NOISY), Y, effective=400, most_draws=16_000, rng=1)
+    summary = arviz.summary(found.to_arviz(), round_to="none")
+    np.testing.assert_allclose(summary["mean"], found.desired, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(summary["r_hat"], found.scale_reduction, atol=0.02)
