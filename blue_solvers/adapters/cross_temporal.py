@@ -11,7 +11,7 @@ from scipy import sparse
 
 from blue_solvers.adapters.forecasts import ExactMinTrace
 from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import read_names
+from constraint_builders.description.labelled import read_names, refuse_labels
 from constraint_builders.description.reals import read_matrix, real_array, whole_number
 
 
@@ -63,6 +63,7 @@ def reconcile_over_time(
            [ 58.9,  29.4,  29.4],
            [ 43.9,  22.4,  21.4]])
     """
+    refuse_labels(S, "S")
     own, over_time = read_matrix(S, "S"), sums_over_time(periods)
     shape = own.shape[0], over_time.shape[0]
     before = [

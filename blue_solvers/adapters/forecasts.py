@@ -139,7 +139,8 @@ class ExactMinTrace:
         y_hat : array_like, (n, horizon)
         y_insample, y_hat_insample : array_like, (n, T), optional
             Values of the sample and the forecasts of them, for methods of residuals and for intervals by them. The
-            forecasts may be (n, T, horizon), made so many steps before: weights are those of the first step.
+            forecasts may be (n, T, horizon), made so many steps before: weights are those of the first step, and
+            intervals by the sample take each step's own errors, not `sigmah`.
         sigmah : array_like, (n, horizon), optional
             Standard deviations of the base forecasts' errors at every horizon; correlations are those of the method.
         **_

@@ -75,7 +75,9 @@ class ErrorCovariance:
         spectrum, axes = np.linalg.eigh(dense)
         own = 0.5 * spectrum[0]
         if own <= spectrum[-1] * 1e-14:
-            raise ValueError("the covariance is singular: non-negative forecasts need a positive definite one")
+            raise ValueError(
+                "the covariance is singular: draws and non-negative forecasts need a positive definite one"
+            )
         return LowRankPlusDiagonal(np.full(spectrum.size, own), axes * np.sqrt(spectrum - own))
 
     def solve(self, V: Float) -> Float:
@@ -88,11 +90,9 @@ class ErrorCovariance:
         """Gaussian errors, (n, columns)."""
         if self.variances is not None:
             return rng.standard_normal((self.variances.size, columns)) * np.sqrt(self.variances)[:, None]
-        if isinstance(self.covariance, LowRankPlusDiagonal):
-            own = rng.standard_normal((self.diagonal.size, columns)) * np.sqrt(self.covariance.diagonal)[:, None]
-            return own + self.covariance.factor @ rng.standard_normal((self.covariance.factor.shape[1], columns))
-        dense = self.covariance.toarray() if sparse.issparse(self.covariance) else np.asarray(self.covariance)
-        return np.linalg.cholesky(dense) @ rng.standard_normal((dense.shape[0], columns))
+        covariance = self.as_low_rank()
+        own = rng.standard_normal((self.diagonal.size, columns)) * np.sqrt(covariance.diagonal)[:, None]
+        return own + covariance.factor @ rng.standard_normal((covariance.factor.shape[1], columns))
 
 
 def error_covariance(

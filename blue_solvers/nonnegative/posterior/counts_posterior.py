@@ -44,7 +44,7 @@ _FIRST_DRAWS = 250
 _TURNS_A_CELL = 4  # proposals between two draws that are kept
 _TURNS_AT_ONCE = 1 << 18
 _SINGLE = 0.7  # share of the proposals that are of single cells beside those that are drawn, where all may move alone
-_COMING_AND_GOING = 0.1  # share of the proposals: somebody comes to any cell, or goes from one that is occupied
+_COMING_AND_GOING = 0.3  # share of the proposals: somebody comes to any cell, or goes from one that is occupied
 _VALUES_AT_ONCE = 1 << 23
 _WHOLE = 1e-9
 _IMPOSSIBLE = (
@@ -277,8 +277,8 @@ class _Chains:
         """Advance all chains, and keep so many states of each: (chains, draws, d)."""
         kept = np.empty((_CHAINS, draws, self._states.shape[1]), dtype=np.int32)
         for i in range(draws):
-            if self._moves.cells.shape[1]:
-                self._advance(_TURNS_A_CELL * self._states.shape[1])
+            for _ in range(_TURNS_A_CELL if self._moves.cells.shape[1] else 0):
+                self._advance(self._states.shape[1])
                 self._draw_concentrations()
             if self._states.max(initial=0) > _MOST:
                 raise ValueError(f"counts above {_MOST:,} are not drawn: give the measurements of parts of the table")
