@@ -42,6 +42,7 @@ _CHAINS = 4
 _AGREEMENT = 1.05  # of split scale reductions, above which chains are said to disagree
 _FIRST_DRAWS = 250
 _TURNS_A_CELL = 4  # proposals between two draws that are kept
+_MANY_CELLS = 1000  # beyond, redrawing concentrations costs little beside the proposals, and decides how chains mix
 _TURNS_AT_ONCE = 1 << 18
 _SINGLE = 0.7  # share of the proposals that are of single cells beside those that are drawn, where all may move alone
 _COMING_AND_GOING = 0.3  # share of the proposals: somebody comes to any cell, or goes from one that is occupied
@@ -277,8 +278,10 @@ class _Chains:
         """Advance all chains, and keep so many states of each: (chains, draws, d)."""
         kept = np.empty((_CHAINS, draws, self._states.shape[1]), dtype=np.int32)
         for i in range(draws):
-            for _ in range(_TURNS_A_CELL if self._moves.cells.shape[1] else 0):
-                self._advance(self._states.shape[1])
+            size = self._states.shape[1]
+            times = _TURNS_A_CELL if size > _MANY_CELLS else 1  # that concentrations are redrawn
+            for _ in range(times if self._moves.cells.shape[1] else 0):
+                self._advance(_TURNS_A_CELL * size // times)
                 self._draw_concentrations()
             if self._states.max(initial=0) > _MOST:
                 raise ValueError(f"counts above {_MOST:,} are not drawn: give the measurements of parts of the table")
