@@ -2,18 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.adapters.residual_covariance import ErrorCovariance, refuse_large_residuals
+from blue_solvers.adapters.residual_covariance import METHODS, ErrorCovariance, refuse_large_residuals
 from blue_solvers.adapters.sample_errors import OF_SAMPLE
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import read_names
 from constraint_builders.description.reals import LARGEST, read_matrix, real_array, real_number
+
+_PARAMETERS = ("method", "nonnegative", "ridge", "covariance")
+
+
+class SetParameters:
+    """Parameters as scikit-learn gets and sets them."""
+
+    method: str
+    fitted: bool
+    sampler: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters that it was made with.
+
+        Parameters
+        ----------
+        deep : bool
+            As scikit-learn gives it: it changes nothing.
+
+        Returns
+        -------
+        dict
+            By name.
+        """
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters, after which it is to be fitted again.
+
+        Parameters
+        ----------
+        **params
+            By name.
+
+        Returns
+        -------
+        Self
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, or no such method.
+        """
+        for name in params:
+            if name not in _PARAMETERS:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: there are {', '.join(_PARAMETERS)}")
+        if params.get("method", METHODS[0]) not in METHODS:
+            raise ValueError(f"no method {params['method']!r}: there are {', '.join(map(repr, METHODS))}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        self.fitted = False
+        self.sampler = None
+        return self
 
 
 def read_intervals(method: str | None, nonnegative: bool) -> str:

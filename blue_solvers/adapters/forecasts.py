@@ -11,6 +11,7 @@ from scipy import sparse
 
 from blue_solvers.adapters.few_parents import has_few_parents, through_parents
 from blue_solvers.adapters.forecast_arguments import (
+    SetParameters,
     coverages,
     own_covariance,
     read_deviations,
@@ -18,7 +19,6 @@ from blue_solvers.adapters.forecast_arguments import (
     read_sample,
 )
 from blue_solvers.adapters.residual_covariance import (
-    METHODS,
     OF_RESIDUALS,
     RIDGE,
     ErrorCovariance,
@@ -40,10 +40,9 @@ from constraint_builders.description.labelled import refuse_labels
 from constraint_builders.description.reals import read_matrix, real_array
 
 BLOCK = 64  # series whose weights are held at once
-_PARAMETERS = ("method", "nonnegative", "ridge", "covariance")
 
 
-class ExactMinTrace:
+class ExactMinTrace(SetParameters):
     """The trace-minimising reconciliation, exact at any size, with exact standard errors.
 
     It may stand in the list of hierarchicalforecast's ``HierarchicalReconciliation(reconcilers=[...])``, takes ``S`` as
@@ -77,32 +76,10 @@ class ExactMinTrace:
     def __init__(
         self, method: str = "mint_shrink", nonnegative: bool = False, ridge: float = RIDGE, covariance: Any = None
     ) -> None:
-        self.method, self.nonnegative, self.ridge, self.covariance = method, nonnegative, ridge, covariance
+        self.nonnegative, self.ridge, self.covariance = nonnegative, ridge, covariance
         self._P: BlueOperator | None = None
-        self.set_params(method=method)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters that it was made with, by name; `deep` changes nothing."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    def set_params(self, **params: Any) -> ExactMinTrace:
-        """Change parameters, after which it is to be fitted again.
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter, or no such method.
-        """
-        for name in params:
-            if name not in _PARAMETERS:
-                raise ValueError(f"ExactMinTrace has no parameter {name!r}: there are {', '.join(_PARAMETERS)}")
-        if params.get("method", METHODS[0]) not in METHODS:
-            raise ValueError(f"no method {params['method']!r}: there are {', '.join(map(repr, METHODS))}")
-        for name, value in params.items():
-            setattr(self, name, value)
-        self.fitted = False
         self.sampler: ExactMinTrace | None = None
-        return self
+        self.set_params(method=method)
 
     @property
     def P(self) -> BlueOperator:
