@@ -5,6 +5,9 @@
 
 Five variables of five levels, 3,125 cells of mean 0.3; measured are all tables of up to three variables and the
 detailed one, each with Gaussian noise of variance 3.75. Root mean squared errors over all measured cells.
+
+Then redistricting tables, 2,016 cells, of a block with 100 people and a county with 60,000: CPU seconds until chains
+agree.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from bench.measuring import parser_of, print_table, timed
 from bench.problems import margins
 from blue_solvers import blue
 from blue_solvers.nonnegative import counts_posterior, nnls
-from constraint_builders import Problem
+from constraint_builders import Problem, gallery
 from noise_mechanisms import draw_noise
 
 VARIANCE = 3.75
@@ -40,12 +43,25 @@ def main(argv: list[str]) -> None:
     variables, draws = (3, 1) if options.quick else (5, options.draws or 5)
     problem = near_empty(variables)
     print_table(HEADER, ([kind, *measure(problem, draw, draws)] for kind, draw in KINDS.items()), KINDS)
+    if not options.quick:
+        people = {"block": (gallery.pl94_block(), 100), "county": (gallery.pl94(), 60_000)}
+        rows = ([name, *redistricting(*own)] for name, own in people.items())
+        print_table(["redistricting tables of a", "least effective", "apart", "seconds"], rows)
 
 
 def near_empty(variables: int) -> Problem:
     """All tables of up to three variables, and the detailed one."""
     base = margins([5] * variables, min(3, variables - 1))
     return Problem(base.schema, dict.fromkeys([*sorted(map(str, base.observed.names)), "detailed"], VARIANCE))
+
+
+def redistricting(problem: Problem, people: int) -> list[str]:
+    """Effort over one draw of counts that spread over many orders of magnitude."""
+    rng, M = np.random.default_rng(0), problem.marginal_matrix()
+    mean = np.exp(rng.normal(-3, 2.5, M.shape[1]))
+    truth = M @ rng.poisson(mean * people / mean.sum())
+    found, seconds = timed(partial(counts_posterior, problem, truth + draw_noise(problem, 1, rng)[:, 0], rng=1))
+    return [f"{found.effective_sizes.min():.0f}", f"{found.scale_reduction.max():.3f}", f"{seconds:.0f}"]
 
 
 def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndarray], draws: int) -> list[str]:

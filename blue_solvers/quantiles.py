@@ -45,7 +45,7 @@ def normal_multiple(level: float) -> float:
     )
 
 
-def t_multiple(degrees: int, level: float) -> float:
+def t_multiple(degrees: float, level: float) -> float:
     """The same for Student's t: the square root of the F quantile with one degree of freedom above."""
     return float(np.sqrt(f_quantile(1, degrees, level)))
 
@@ -58,7 +58,7 @@ def chi_square_quantile(degrees: int, level: float) -> float:
     )
 
 
-def f_quantile(above: int, below: int, level: float) -> float:
+def f_quantile(above: float, below: float, level: float) -> float:
     """The value that F with these degrees of freedom does not exceed with probability `level`."""
     if level < 0.5:
         share = float(scipy.special.betaincinv(above / 2, below / 2, level))

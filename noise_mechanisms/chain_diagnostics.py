@@ -76,10 +76,11 @@ def effective_sizes(traces: Float) -> Float:
         At most chains * draws; as many for what never changes.
     """
     chains, length, count = traces.shape
-    centred = traces - traces.mean(axis=1, keepdims=True)
+    centred = np.ascontiguousarray(np.moveaxis(traces - traces.mean(axis=1, keepdims=True), 1, 2))
     size = 1 << int(np.ceil(np.log2(2 * length)))
-    spectrum = np.fft.rfft(centred, size, axis=1)
-    covariance = np.fft.irfft(abs(spectrum) ** 2, size, axis=1)[:, :length].mean(axis=0) / length
+    spectrum = np.fft.rfft(centred, size)
+    power = (spectrum.real**2 + spectrum.imag**2).mean(axis=0)
+    covariance = np.fft.irfft(power, size)[:, :length].T / length
     within = covariance[0] * length / (length - 1)
     total = covariance[0] + (traces.mean(axis=1).var(axis=0, ddof=1) if chains > 1 else 0.0)
     moving = total > 0

@@ -259,8 +259,9 @@ def _shared_cells(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
-    d, n, moves = 7, 5, 9
-    cells = sparse.csc_array(rng.integers(-1, 2, (d, moves)) * (rng.random((d, moves)) < 0.5))
+    d, n, moves = 7, 5, 16
+    boxes = rng.integers(-1, 2, (d, moves - d)) * (rng.random((d, moves - d)) < 0.5)
+    cells = sparse.csc_array(np.hstack([np.eye(d, dtype=np.int64), boxes]))
     matrix = sparse.csr_array(rng.integers(0, 2, (n, d)))
     changes = sparse.csc_array(matrix @ cells)
     states = rng.integers(0, 6, (3, d))
@@ -275,7 +276,9 @@ def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
     misfit = Misfit(rng.uniform(0.1, 1, n), bool(rng.integers(2)), *of_residuals)
     concentrations = rng.choice([0.4, 1.0, np.inf], 3)
     chains = Chains(states, residuals, states.sum(axis=1), np.zeros(3, np.int64), concentrations)
-    drawn = rng.integers(0, moves, (3, 200)), rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
+    single = -1 - rng.integers(0, 1 << 40, (3, 200))
+    choices = np.where(rng.random((3, 200)) < 0.4, single, rng.integers(0, moves, (3, 200)))
+    drawn = choices, rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
     return chains, lists, misfit, *drawn
 
 

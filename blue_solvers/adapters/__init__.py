@@ -1,5 +1,6 @@
 """Other systems' tables, forecasts and answers, in and out; none of those systems is imported."""
 
+from blue_solvers.adapters.cross_temporal import reconcile_over_time
 from blue_solvers.adapters.forecast_frames import reconcile
 from blue_solvers.adapters.forecasts import ExactMinTrace
 from blue_solvers.adapters.foreign_answers import answer_from, judge
@@ -16,4 +17,5 @@ __all__ = [
     "problem_from_measurements",
     "problem_from_releases",
     "reconcile",
+    "reconcile_over_time",
 ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.adapters.forecasts import ExactMinTrace, coverages
+from blue_solvers.adapters.forecast_arguments import coverages
+from blue_solvers.adapters.forecasts import ExactMinTrace
 from blue_solvers.quantiles import normal_multiple
 from constraint_builders.arrays import Float
 
@@ -29,6 +30,8 @@ def reconcile(
     nonnegative: bool = False,
     covariance: Any = None,
     level: Sequence[float] | None = None,
+    intervals_method: str | None = None,
+    seed: int | None = None,
     id_col: str = "unique_id",
     time_col: str = "ds",
     target_col: str = "y",
@@ -45,12 +48,17 @@ def reconcile(
     tags : mapping of str to array_like, optional
         The series of every level, as hierarchicalforecast has them: checked, and not needed.
     Y_df : data frame, optional
-        The sample, for methods of residuals: `id_col`, `time_col`, `target_col`, and every model's forecasts of it.
+        The sample, for methods and intervals by residuals: `id_col`, `time_col`, `target_col`, and every model's
+        forecasts of it.
     method, nonnegative, covariance
         As in `ExactMinTrace`.
     level : sequence of float, optional
         Coverages in per cent of prediction intervals, from the models' own where they have them, otherwise from the
         method's covariance.
+    intervals_method : {"normality", "student", "bootstrap", "conformal"}, optional
+        As in `ExactMinTrace.predict`.
+    seed : int, optional
+        Of bootstrap draws.
     id_col, time_col, target_col : str
 
     Returns
@@ -89,12 +97,14 @@ def reconcile(
                 f"series {series!r} has no forecast {model!r} at some time that others have: give every one"
             )
         values = fitted = None
-        if own.insample and past is not None and sample is not None:
+        by_sample = own.insample or (bool(levels) and intervals_method not in (None, "normality"))
+        if by_sample and past is not None and sample is not None:
             if model not in sample.columns:
-                raise ValueError(f"Y_df has no column {model!r}: method {method!r} needs the forecasts of the sample")
+                asking = f"method {method!r}" if own.insample else f"intervals_method {intervals_method!r}"
+                raise ValueError(f"Y_df has no column {model!r}: {asking} needs the forecasts of the sample")
             values, fitted = past.matrix(sample, target_col), past.matrix(sample, model)
         sigmah = _from_intervals(frame, rows, model) if levels else None
-        found = own.fit_predict(S, y_hat, values, fitted, sigmah, levels)
+        found = own.fit_predict(S, y_hat, values, fitted, sigmah, levels, intervals_method, seed=seed)
         called = f"{model}/{_name(own)}"
         added[called] = rows.column(found["mean"])
         for position, bound in enumerate(_bounds(levels)):

@@ -9,19 +9,40 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from blue_solvers.adapters.residual_covariance import METHODS, OF_RESIDUALS, RIDGE, ErrorCovariance, error_covariance
+from blue_solvers.adapters.few_parents import has_few_parents, through_parents
+from blue_solvers.adapters.forecast_arguments import (
+    SetParameters,
+    coverages,
+    own_covariance,
+    read_deviations,
+    read_intervals,
+    read_sample,
+)
+from blue_solvers.adapters.residual_covariance import (
+    OF_RESIDUALS,
+    RIDGE,
+    ErrorCovariance,
+    error_covariance,
+)
+from blue_solvers.adapters.sample_errors import (
+    OF_SAMPLE,
+    SampleErrors,
+    nonnegative_sums,
+    sample_errors,
+    sample_errors_of,
+)
 from blue_solvers.nonnegative import nnls
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.quantiles import normal_multiple
-from constraint_builders import LowRankPlusDiagonal, Problem
+from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import read_names, refuse_labels
-from constraint_builders.description.reals import LARGEST, read_matrix, real_array, real_number
+from constraint_builders.description.labelled import refuse_labels
+from constraint_builders.description.reals import read_matrix, real_array
 
 BLOCK = 64  # series whose weights are held at once
 
 
-class ExactMinTrace:
+class ExactMinTrace(SetParameters):
     """The trace-minimising reconciliation, exact at any size, with exact standard errors.
 
     It may stand in the list of hierarchicalforecast's ``HierarchicalReconciliation(reconcilers=[...])``, takes ``S`` as
@@ -33,8 +54,7 @@ class ExactMinTrace:
         What forecasts are weighed by: equally; by the leaves that they sum; by mean squared residuals; by the
         residuals' sample covariance; by that with its correlations shrunk, as low rank plus diagonal.
     nonnegative : bool
-        Whether reconciled forecasts are the best that are not negative, by weighted least squares; of uncorrelated
-        errors alone, without intervals.
+        Whether reconciled forecasts are the best of which no leaf is negative, by generalised least squares.
     ridge : float
         What variances from residuals have at least.
     covariance : array_like (n,) or (n, n), sparse array or LowRankPlusDiagonal, optional
@@ -43,7 +63,11 @@ class ExactMinTrace:
     Raises
     ------
     ValueError
-        If there is no such method, or `nonnegative` is asked of correlated errors.
+        If there is no such method.
+
+    Notes
+    -----
+    `get_params` and `set_params` are those of scikit-learn, whose ``clone`` takes it.
     """
 
     is_sparse_method = True
@@ -52,18 +76,28 @@ class ExactMinTrace:
     def __init__(
         self, method: str = "mint_shrink", nonnegative: bool = False, ridge: float = RIDGE, covariance: Any = None
     ) -> None:
-        if method not in METHODS:
-            raise ValueError(f"no method {method!r}: there are {', '.join(map(repr, METHODS))}")
-        correlated = method in ("mint_cov", "mint_shrink") if covariance is None else np.ndim(covariance) != 1
-        if nonnegative and correlated:
-            raise ValueError("non-negative forecasts need uncorrelated errors: give ols, wls_struct or wls_var")
-        self.method, self.nonnegative, self.ridge, self.covariance = method, nonnegative, ridge, covariance
-        self.insample = covariance is None and method in OF_RESIDUALS
-        self.fitted = False
+        self.nonnegative, self.ridge, self.covariance = nonnegative, ridge, covariance
+        self._P: BlueOperator | None = None
         self.sampler: ExactMinTrace | None = None
-        self._init_params = {"method": method if covariance is None else "own"}
-        if nonnegative:
-            self._init_params["nonnegative"] = "True"
+        self.set_params(method=method)
+
+    @property
+    def P(self) -> BlueOperator:
+        """The reconciliation, (n, n)."""
+        if self._P is None:
+            self._P = blue(self._problem)
+        return self._P
+
+    @property
+    def insample(self) -> bool:
+        """Whether the method needs residuals."""
+        return self.covariance is None and self.method in OF_RESIDUALS
+
+    @property
+    def _init_params(self) -> dict[str, str]:
+        """What hierarchicalforecast names columns by."""
+        named = {"method": self.method if self.covariance is None else "own"}
+        return named | ({"nonnegative": "True"} if self.nonnegative else {})
 
     def fit(
         self,
@@ -81,7 +115,9 @@ class ExactMinTrace:
         S : sparse array or ndarray, (n, leaves)
         y_hat : array_like, (n, horizon)
         y_insample, y_hat_insample : array_like, (n, T), optional
-            Values of the sample and the forecasts of them, for methods of residuals.
+            Values of the sample and the forecasts of them, for methods of residuals and for intervals by them. The
+            forecasts may be (n, T, horizon), made so many steps before: weights are those of the first step, and
+            intervals by the sample take each step's own errors, not `sigmah`.
         sigmah : array_like, (n, horizon), optional
             Standard deviations of the base forecasts' errors at every horizon; correlations are those of the method.
         **_
@@ -101,18 +137,21 @@ class ExactMinTrace:
         refuse_labels(S, "S")
         self.S = read_matrix(S, "S")
         self.y_hat = np.array(real_array(y_hat, "y_hat"))
+        self.y_hat.flags.writeable = False
         if self.y_hat.ndim != 2 or self.y_hat.shape[0] != self.S.shape[0]:
             raise ValueError(f"y_hat must have shape ({self.S.shape[0]}, horizon): got {self.y_hat.shape}")
         if not np.isfinite(self.y_hat).all():
             series, step = np.argwhere(~np.isfinite(self.y_hat))[0].tolist()
             raise ValueError(f"y_hat of series {series} at step {step} is {self.y_hat[series, step]}: give a number")
-        self.errors = self._errors(y_insample, y_hat_insample)
+        self._sample = read_sample(y_insample, y_hat_insample, self.y_hat.shape)
+        self.errors = self._errors()
         correlated = self.errors.variances is None
         weighing = {"covariance": self.errors.covariance} if correlated else {"variances": self.errors.variances}
-        problem = Problem.from_summing_matrix(self.S, **weighing)
-        problem.check_vector(self.y_hat)
-        self.P: BlueOperator = blue(problem)
-        self.sigmah = None if sigmah is None else _deviations(sigmah, self.y_hat.shape)
+        self._problem = Problem.from_summing_matrix(self.S, **weighing)
+        self._problem.check_vector(self.y_hat)
+        self._has_few_parents = has_few_parents(self.S, self.errors.variances)
+        self._P = None if self._has_few_parents else blue(self._problem)
+        self.sigmah = None if sigmah is None else read_deviations(sigmah, self.y_hat.shape)
         variances = self.errors.diagonal
         scaled = np.isfinite(variances) & (variances > 0)
         if sigmah is not None and not scaled.all():
@@ -123,9 +162,18 @@ class ExactMinTrace:
             )
         self.sampler = self
         self.fitted = True
+        self._intervals: tuple[str, int | None, int | None] = ("normality", None, None)
         return self
 
-    def predict(self, S: Any = None, y_hat: Any = None, level: Sequence[float] | None = None) -> dict[str, Float]:
+    def predict(
+        self,
+        S: Any = None,
+        y_hat: Any = None,
+        level: Sequence[float] | None = None,
+        intervals_method: str | None = None,
+        num_samples: int | None = None,
+        seed: int | None = None,
+    ) -> dict[str, Float]:
         """Reconciled forecasts, and their quantiles where levels are given.
 
         Parameters
@@ -134,17 +182,24 @@ class ExactMinTrace:
             Those that it was fitted to, as other reconcilers are given them; others are refused.
         level : sequence of float, optional
             Coverages of the intervals in per cent, from 1 up.
+        intervals_method : {"normality", "student", "bootstrap", "conformal"}, optional
+            By exact standard errors of normal errors, the default; or by what reconciling makes of the sample's
+            residuals: Student's t, as their covariance is estimated; draws of whole times with random signs; their
+            ranks, each time reconciled without itself. Non-negative forecasts have the last two alone.
+        num_samples, seed : int, optional
+            How many draws "bootstrap" makes, 1000 by default, and from which seed.
 
         Returns
         -------
         dict
-            ``"mean"``, (n, horizon); with levels ``"sigmah"``, (n, horizon), and ``"quantiles"``, ascending,
-            (n, horizon, 2 levels).
+            ``"mean"``, (n, horizon); with levels ``"sigmah"``, (n, horizon), standard errors or root mean squares of
+            the sample's errors, and ``"quantiles"``, ascending, (n, horizon, 2 levels).
 
         Raises
         ------
         ValueError
-            If nothing is fitted, or something else than is given; a level is no coverage; or as `std_errors`.
+            If nothing is fitted, or something else than is given; a level is no coverage, or more than so short a
+            sample can say; the sample is missing; or as `std_errors`.
         TypeError
             If levels are no list.
         """
@@ -153,15 +208,14 @@ class ExactMinTrace:
         if not (own_S and (y_hat is None or np.array_equal(real_array(y_hat, "y_hat"), self.y_hat))):
             raise ValueError("S or y_hat is another than this was fitted to: leave both out, or call fit_predict")
         levels = coverages(level)
-        mean = nnls(self.P.problem, self.y_hat).desired if self.nonnegative else self.P @ self.y_hat
+        mean = self._reconciled(self.y_hat)
         result = {"mean": mean}
         if levels:
-            if self.nonnegative:
-                raise ValueError("non-negative forecasts have no exact intervals: ask for levels of the unbiased ones")
-            result["sigmah"] = self.std_errors()
-            half = np.array([normal_multiple(own / 100) for own in levels])
-            multiples = np.concatenate([-half[::-1], half])
-            result["quantiles"] = mean[:, :, None] + result["sigmah"][:, :, None] * multiples
+            self._intervals = (read_intervals(intervals_method, self.nonnegative), num_samples, seed)
+            result["sigmah"], half = self._half_widths(levels)
+            quantiles = np.concatenate([mean[..., None] - half[..., ::-1], mean[..., None] + half], axis=2)
+            bounded = self.nonnegative and (self.S.data >= 0).all()
+            result["quantiles"] = np.maximum(quantiles, 0) if bounded else quantiles
         return result
 
     def fit_predict(
@@ -194,12 +248,11 @@ class ExactMinTrace:
         Raises
         ------
         ValueError
-            If intervals are asked for by another method than ``"normality"``, or as `fit` and `std_errors`.
+            As `fit` and `predict`.
         """
-        if level is not None and intervals_method not in (None, "normality"):
-            raise ValueError(f"intervals are those of normal errors: intervals_method {intervals_method!r} is not here")
-        self._seed = seed
-        return self.fit(S, y_hat, y_insample, y_hat_insample, sigmah).predict(level=level)
+        fitted = self.fit(S, y_hat, y_insample, y_hat_insample, sigmah)
+        self._intervals = ("normality", num_samples, seed)
+        return fitted.predict(None, None, level, intervals_method, num_samples, seed)
 
     __call__ = fit_predict
 
@@ -237,7 +290,7 @@ class ExactMinTrace:
         return np.sqrt(found)
 
     def sample(self, num_samples: int) -> Float:
-        """Coherent forecasts drawn from their distribution for normal errors, (n, horizon, num_samples).
+        """Coherent forecasts drawn from their distribution, of normal errors or as the last intervals were made.
 
         Parameters
         ----------
@@ -255,9 +308,12 @@ class ExactMinTrace:
         self._require_fitted()
         if self.nonnegative:
             raise ValueError("non-negative forecasts have no distribution here: draw the unbiased ones")
+        method, _, seed = self._intervals
+        if method in OF_SAMPLE:
+            return (self.P @ self.y_hat)[..., None] + self._sample_errors().draw(method, num_samples, seed)
         if self.sigmah is None and not self.errors.absolute:
             self.std_errors()  # says what is missing
-        rng = np.random.default_rng(getattr(self, "_seed", None))
+        rng = np.random.default_rng(seed)
         size, steps = self.y_hat.shape
         scales = np.ones_like(self.y_hat)
         if self.sigmah is not None:
@@ -266,15 +322,46 @@ class ExactMinTrace:
         base = (self.y_hat[:, :, None] + noise).reshape(size, -1)
         return np.asarray(self.P @ base).reshape(size, steps, num_samples)
 
-    def _errors(self, y_insample: ArrayLike | None, y_hat_insample: ArrayLike | None) -> ErrorCovariance:
-        """The covariance of errors that is given, or that of residuals in the sample, (n, T)."""
+    def _reconciled(self, y_hat: Float) -> Float:
+        """Forecasts (n, K) reconciled, of any sign or with no negative leaf."""
+        variances = self.errors.variances
+        if variances is not None:
+            if self.nonnegative:
+                return nnls(self._problem, y_hat).desired
+            return through_parents(self.S, variances, y_hat) if self._has_few_parents else self.P @ y_hat
+        if not self.nonnegative:
+            return self.P @ y_hat
+        return nonnegative_sums(self.S, self.errors.as_low_rank(), y_hat)
+
+    def _half_widths(self, levels: Sequence[float]) -> tuple[Float, Float]:
+        """Standard errors, (n, horizon), and how far intervals reach on either side, (n, horizon, levels)."""
+        method, draws, seed = self._intervals
+        if method == "normality":
+            sigmah = self.std_errors()
+            return sigmah, sigmah[..., None] * np.array([normal_multiple(own / 100) for own in levels])
+        errors = self._sample_errors()
+        return errors.root_mean_squares, errors.half_widths(method, levels, draws, seed)
+
+    def _sample_errors(self) -> SampleErrors:
+        """What reconciled forecasts of the sample erred by, at times when every series has a residual."""
+        if self._sample is None:
+            raise ValueError(f"intervals by {self._intervals[0]!r} need y_insample and y_hat_insample: give both")
+        values, residuals = self._sample
+        whole = ~np.isnan(residuals).any(axis=(0, 2))
+        if whole.sum() < 2:
+            raise ValueError("the sample needs two times or more at which every series has a residual")
+        values, residuals = values[:, whole], residuals[:, whole]
+        if self.sigmah is not None and residuals.shape[2] == 1:
+            residuals = residuals * (self.sigmah / np.sqrt(self.errors.diagonal)[:, None])[:, None]
+        if self.nonnegative:
+            return sample_errors_of(self._reconciled, values, residuals, self.y_hat.shape[1])
+        return sample_errors(self.P, self.errors, self.y_hat, residuals)
+
+    def _errors(self) -> ErrorCovariance:
+        """The covariance of errors that is given, or that of residuals in the sample."""
         if self.covariance is not None:
-            return _own_covariance(self.covariance)
-        residuals = None
-        if self.insample and y_insample is not None and y_hat_insample is not None:
-            residuals = real_array(y_insample, "y_insample") - real_array(y_hat_insample, "y_hat_insample")
-            if residuals.ndim != 2 or residuals.shape[0] != self.S.shape[0]:
-                raise ValueError(f"residuals must have shape ({self.S.shape[0]}, T): got {residuals.shape}")
+            return own_covariance(self.covariance)
+        residuals = self._sample[1][..., 0] if self.insample and self._sample is not None else None
         return error_covariance(self.method, self.S, residuals, self.ridge)
 
     def _require_fitted(self) -> None:
@@ -283,38 +370,3 @@ class ExactMinTrace:
 
     def __repr__(self) -> str:
         return f"ExactMinTrace({', '.join(f'{name}={value!r}' for name, value in self._init_params.items())})"
-
-
-def _own_covariance(covariance: Any) -> ErrorCovariance:
-    if isinstance(covariance, LowRankPlusDiagonal):
-        return ErrorCovariance(None, covariance, absolute=True)
-    is_sparse = sparse.issparse(covariance)
-    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance")
-    return ErrorCovariance(own, None, absolute=True) if own.ndim == 1 else ErrorCovariance(None, own, absolute=True)
-
-
-def coverages(level: Any) -> list[float]:
-    """Coverages in per cent, ascending; none of None.
-
-    Raises
-    ------
-    TypeError
-        If it is no list.
-    ValueError
-        If one is no number, or below 1, as shares are, or 100 and more.
-    """
-    levels = [] if level is None else read_names(level, "level")
-    for own in levels:
-        if not 1 <= real_number(own, "level") < 100:
-            raise ValueError(f"a level is a coverage in per cent, between 1 and 100, as 90 is: got {own}")
-    return sorted(levels)
-
-
-def _deviations(sigmah: ArrayLike, shape: tuple[int, ...]) -> Float:
-    """Standard deviations of the shape of y_hat, checked."""
-    own = real_array(sigmah, "sigmah")
-    if own.shape != shape:
-        raise ValueError(f"sigmah must have the shape of y_hat, {shape}: got {own.shape}")
-    if not (np.isfinite(own).all() and (own >= 0).all()):
-        raise ValueError("sigmah must hold standard deviations: finite, 0 or more")
-    return own

@@ -29,11 +29,17 @@ class ErrorCovariance:
         Otherwise.
     absolute : bool
         Whether it is in squared units of the forecasts, and not only up to a factor.
+    centred : ndarray, (n, T), or None
+        Residuals less their means, where their products were summed.
+    share : float
+        What each of those products counts.
     """
 
     variances: Float | None
     covariance: Any
     absolute: bool
+    centred: Float | None = None
+    share: float = 0.0
 
     @property
     def diagonal(self) -> Float:
@@ -55,15 +61,38 @@ class ErrorCovariance:
         scaled = [weights * scale[:, None] for scale in scales.T]
         return np.stack([np.einsum("ij,ij->j", own, self.covariance @ own) for own in scaled], axis=1)
 
+    def as_low_rank(self) -> LowRankPlusDiagonal:
+        """A covariance with correlations as low rank plus diagonal, whatever the rank.
+
+        Raises
+        ------
+        ValueError
+            If it is singular.
+        """
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            return self.covariance
+        dense = self.covariance.toarray() if sparse.issparse(self.covariance) else np.asarray(self.covariance)
+        spectrum, axes = np.linalg.eigh(dense)
+        own = 0.5 * spectrum[0]
+        if own <= spectrum[-1] * 1e-14:
+            raise ValueError(
+                "the covariance is singular: draws and non-negative forecasts need a positive definite one"
+            )
+        return LowRankPlusDiagonal(np.full(spectrum.size, own), axes * np.sqrt(spectrum - own))
+
+    def solve(self, V: Float) -> Float:
+        """The inverse of a covariance with correlations times V, (n, K)."""
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            return self.covariance.solve(V)
+        return np.linalg.solve(self.covariance, V)
+
     def draw(self, columns: int, rng: np.random.Generator) -> Float:
         """Gaussian errors, (n, columns)."""
         if self.variances is not None:
             return rng.standard_normal((self.variances.size, columns)) * np.sqrt(self.variances)[:, None]
-        if isinstance(self.covariance, LowRankPlusDiagonal):
-            own = rng.standard_normal((self.diagonal.size, columns)) * np.sqrt(self.covariance.diagonal)[:, None]
-            return own + self.covariance.factor @ rng.standard_normal((self.covariance.factor.shape[1], columns))
-        dense = self.covariance.toarray() if sparse.issparse(self.covariance) else np.asarray(self.covariance)
-        return np.linalg.cholesky(dense) @ rng.standard_normal((dense.shape[0], columns))
+        covariance = self.as_low_rank()
+        own = rng.standard_normal((self.diagonal.size, columns)) * np.sqrt(covariance.diagonal)[:, None]
+        return own + covariance.factor @ rng.standard_normal((covariance.factor.shape[1], columns))
 
 
 def error_covariance(
@@ -91,25 +120,33 @@ def error_covariance(
         return ErrorCovariance(np.asarray(abs(S).sum(axis=1), dtype=np.float64).ravel(), None, absolute=False)
     if residuals is None:
         raise ValueError(f"method {method!r} needs the sample's values and the forecasts of them: give Y_df with both")
-    large = abs(residuals) > LARGEST_VALUE
-    if large.any():
-        raise ValueError(
-            f"series {int(large.any(axis=1).argmax())} has the residual {residuals[large][0]:g}: give finite values, "
-            "in larger units, and NaN where there is none"
-        )
+    refuse_large_residuals(residuals)
     if method == "wls_var":
         return ErrorCovariance(_mean_squares(residuals) + ridge, None, absolute=True)
     whole = residuals[:, ~np.isnan(residuals).any(axis=0)]
     if whole.shape[1] < 2:
         raise ValueError(f"method {method!r} needs two times or more at which every series has a residual")
+    centred = whole - whole.mean(axis=1, keepdims=True)
     if method == "mint_shrink":
-        return ErrorCovariance(None, shrunk_covariance(whole, ridge), absolute=True)
+        share = (1 - shrinkage_intensity(centred)) / (whole.shape[1] - 1)
+        return ErrorCovariance(None, shrunk_covariance(whole, ridge), True, centred, share)
     if whole.shape[1] <= whole.shape[0]:
         raise ValueError(
             f"method 'mint_cov': the sample covariance of {whole.shape[0]} series from {whole.shape[1]} residuals each "
             "is singular: use 'mint_shrink', or give covariance="
         )
-    return ErrorCovariance(None, np.cov(whole), absolute=True)
+    return ErrorCovariance(None, np.cov(whole), True, centred, 1 / (whole.shape[1] - 1))
+
+
+def refuse_large_residuals(residuals: Float) -> None:
+    """`ValueError` if a residual (n, T, ...) is infinite, or beyond what its square allows."""
+    large = abs(residuals) > LARGEST_VALUE
+    if large.any():
+        series = int(np.argwhere(large)[0, 0])
+        raise ValueError(
+            f"series {series} has the residual {residuals[large][0]:g}: give finite values, in larger units, and NaN "
+            "where there is none"
+        )
 
 
 def shrunk_covariance(residuals: Float, ridge: float = RIDGE) -> LowRankPlusDiagonal:

@@ -1,9 +1,10 @@
-"""Files to try things on: noisy measurements of `gallery.berkeley`, real censuses, and real networks."""
+"""Files to try things on: noisy measurements of `gallery.berkeley`, real censuses, networks and series."""
 
 from blue_solvers.examples.files import (
     AUCKLAND_2013,
     BERKELEY,
     BERKELEY_SCHEMA,
+    EMPLOYMENT,
     FREE_ENERGIES,
     OTAGO_2018,
     OTAGO_AREAS,
@@ -22,6 +23,7 @@ __all__ = [
     "AUCKLAND_2013",
     "BERKELEY",
     "BERKELEY_SCHEMA",
+    "EMPLOYMENT",
     "FREE_ENERGIES",
     "OTAGO_2018",
     "OTAGO_AREAS",

@@ -24,6 +24,10 @@ from its file of all networks.
 EIA-930 (U.S. Energy Information Administration, public domain), ``E_REGION_KIND``, of demand D, generation NG, by fuel
 too, interchange TI and flows ID between two regions, in MW, with weights and the consistent values that gridemissions
 (J. de Chalendar, MIT) published; `write_power_hour` takes it from its files of a day.
+
+`EMPLOYMENT` are employees of the United States in thousands, not seasonally adjusted, in 15 industries that add up to
+all but farms, every month from 1990 to September 2019: Current Employment Statistics of the Bureau of Labor Statistics
+(public domain), as FRED had them on 2019-10-04.
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ OTAGO_2018 = Path(__file__).with_name("otago_2018.csv")
 OTAGO_AREAS = Path(__file__).with_name("otago_areas.csv")
 FREE_ENERGIES = Path(__file__).with_name("free_energies_p38.csv")
 POWER_HOUR = Path(__file__).with_name("power_hour_2023.csv")
+EMPLOYMENT = Path(__file__).with_name("employment_1990_2019.csv")
 
 ELECTORATE = "Auckland Central"
 CITY = "Sydney - "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 from math import comb, prod
 
@@ -40,6 +41,17 @@ class CountMoves:
     cells: sparse.csc_array
     sums: sparse.csc_array
     starts: Integers
+
+    @cached_property
+    def has_all_cells(self) -> bool:
+        """Whether the first moves are the cells', one after the other."""
+        d, cells = self.cells.shape[0], self.cells
+        return (
+            cells.shape[1] >= d
+            and np.array_equal(cells.indptr[: d + 1], np.arange(d + 1))
+            and np.array_equal(cells.indices[:d], np.arange(d))
+            and bool((cells.data[:d] == 1).all())
+        )
 
     def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> Integers:
         """Moves drawn with every kind equally likely."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +22,8 @@ from scipy.special import gammaln
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
-from blue_solvers.nonnegative.posterior.metropolis import OUTSIDE, Chains, Misfit, MoveLists, metropolis_steps
+from blue_solvers.nonnegative.posterior.metropolis import OUTSIDE, Chains, MoveLists, metropolis_steps
+from blue_solvers.nonnegative.posterior.misfits import misfit_of
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from blue_solvers.quantiles import read_level, takes_confidence_level
@@ -31,15 +33,19 @@ from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import positive_number, whole_number
 from constraint_builders.memory import require_memory
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
-from noise_mechanisms.laws import PublishedCount, kind_of
 from noise_mechanisms.laws.base_law import Seed
-from noise_mechanisms.published_figures import PublishedFigures
+
+if TYPE_CHECKING:
+    import xarray
 
 _CHAINS = 4
 _AGREEMENT = 1.05  # of split scale reductions, above which chains are said to disagree
 _FIRST_DRAWS = 250
 _TURNS_A_CELL = 4  # proposals between two draws that are kept
+_MANY_CELLS = 1000  # beyond, redrawing concentrations costs little beside the proposals, and decides how chains mix
 _TURNS_AT_ONCE = 1 << 18
+_SINGLE = 0.7  # share of the proposals that are of single cells beside those that are drawn, where all may move alone
+_COMING_AND_GOING = 0.3  # share of the proposals: somebody comes to any cell, or goes from one that is occupied
 _VALUES_AT_ONCE = 1 << 23
 _WHOLE = 1e-9
 _IMPOSSIBLE = (
@@ -111,6 +117,38 @@ class CountsPosterior:
             lower[rows], upper[rows] = flat[skipped], flat[flat.shape[0] - 1 - skipped]
         return lower, upper
 
+    def to_arviz(self) -> xarray.Dataset:
+        """The draws of every desired table, as ArviZ takes them; needs the extra ``arrays``.
+
+        Returns
+        -------
+        xarray.Dataset
+            Arrays ``"sex * age count"``, say, of the dimensions ``chain`` and ``draw`` and the table's factors, with
+            their labels: what ``arviz.summary``, ``arviz.plot_trace`` and ``arviz.convert_to_inference_data`` read.
+
+        Raises
+        ------
+        ValueError
+            If the problem has no tables.
+        ImportError
+            Without the extra ``arrays``.
+        """
+        from constraint_builders.files.labelled_arrays import dataset
+
+        size = self.desired.size
+        require_memory(8.0 * self.draws.shape[0] * self.draws.shape[1] * size, "the draws", "keep fewer tables")
+        draws = np.concatenate([values for _, values in self._desired_draws], axis=2)
+        numbered = dataset(self.problem, np.arange(size), np.zeros(size))
+        tables = {
+            f"{str(name).removesuffix(' estimate')} count": (
+                ("chain", "draw", *own.dims),
+                draws[:, :, own.to_numpy().astype(np.intp)],
+            )
+            for name, own in numbered.items()
+            if str(name).endswith(" estimate")
+        }
+        return type(numbered)(tables, coords=numbered.coords)
+
     @property
     def _desired_draws(self) -> Iterator[tuple[slice, Float]]:
         return _in_parts(FittingModel.of(self.problem).cells.to_desired(), self.draws)
@@ -166,9 +204,11 @@ def counts_posterior(
     x >= 0 of whole numbers that meet all exact values, times the weight that they have beforehand, see `log_prior`. A
     move adds a whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric
     law, and is accepted with probability min(1, weight after / weight before), so that the posterior is the chain's
-    law. The moves reach all counts where nothing, nested sums or both margins of a two-way table are known exactly;
-    beyond, exact margins may cut the non-negative counts into parts that no listed move joins, which the diagnostic
-    shows only if chains start in different parts.
+    law. Where cells may change alone somebody comes to any cell too, or goes from an occupied one, which few are where
+    most are empty; that is accepted by the ratio that makes up for how often it is proposed. The moves reach all counts
+    where nothing, nested sums or both margins of a two-way table are known exactly; beyond, exact margins may cut the
+    non-negative counts into parts that no listed move joins, which the diagnostic shows only if chains start in
+    different parts.
     """
     values = read_measurements(problem, y)
     if values.ndim != 1:
@@ -211,7 +251,7 @@ class _Chains:
         problem, self._rng, self._grid = model.problem, rng, grid
         rows = np.flatnonzero(model.measured & ~problem.exact & (np.diff(model.M.indptr) > 0))
         _refuse_unbounded(model, rows)
-        self._misfit = _misfit(model, y, rows)
+        self._misfit = misfit_of(model, y, rows)
         self._moves = count_moves(model, rows)
         weights = self._misfit.weights
         information = weights if self._misfit.squared else np.square(weights) / 2
@@ -238,8 +278,10 @@ class _Chains:
         """Advance all chains, and keep so many states of each: (chains, draws, d)."""
         kept = np.empty((_CHAINS, draws, self._states.shape[1]), dtype=np.int32)
         for i in range(draws):
-            if self._moves.cells.shape[1]:
-                self._advance(_TURNS_A_CELL * self._states.shape[1])
+            size = self._states.shape[1]
+            times = _TURNS_A_CELL if size > _MANY_CELLS else 1  # that concentrations are redrawn
+            for _ in range(times if self._moves.cells.shape[1] else 0):
+                self._advance(_TURNS_A_CELL * size // times)
                 self._draw_concentrations()
             if self._states.max(initial=0) > _MOST:
                 raise ValueError(f"counts above {_MOST:,} are not drawn: give the measurements of parts of the table")
@@ -263,8 +305,14 @@ class _Chains:
         for start in range(0, turns, _TURNS_AT_ONCE):
             shape = (_CHAINS, min(_TURNS_AT_ONCE, turns - start))
             choices = self._moves.draw(shape, self._rng)
+            if self._moves.has_all_cells:
+                single = self._rng.random(shape) < _SINGLE
+                choices[single] = self._rng.integers(0, self._states.shape[1], np.count_nonzero(single))
             lengths = 1 + np.floor(self._rng.standard_exponential(shape) * (self._scales[choices] - 1)).astype(np.int64)
             sizes = np.where(self._rng.random(shape) < 0.5, -lengths, lengths)
+            if self._moves.has_all_cells:
+                one = self._rng.random(shape) < _COMING_AND_GOING
+                choices[one] = -1 - self._rng.integers(0, 1 << 40, np.count_nonzero(one))
             self._step(choices, sizes, self._rng.standard_exponential(shape))
             self._proposed += choices.size
 
@@ -288,57 +336,6 @@ def _concentrations(value: float | None) -> Float:
     if value is None:
         return _GRID
     return np.array([math.inf if value == math.inf else positive_number(value, "concentration")])
-
-
-def _misfit(model: FittingModel, y: Float, rows: Integers) -> Misfit:
-    """Of the noise at y, (n,): its log density is quadratic or piecewise linear, with a weight for each row, or listed.
-
-    The lists are those of figures published of counts: of the counts that each may be of.
-    """
-    problem, law = model.problem, model.problem.noise.law
-    kind, variances, published = kind_of(law), problem.variances[rows], isinstance(law, PublishedCount)
-    if kind.family is None and not published:
-        raise ValueError(f"noise of the law {kind.name!r} has no family: the posterior needs Gaussian or Laplace noise")
-    broken = np.flatnonzero(abs(y[rows] - np.rint(y[rows])) > _WHOLE * np.maximum(1.0, abs(y[rows])))
-    if kind.discrete and broken.size and not published:
-        row = int(rows[broken[0]])
-        raise ValueError(
-            f"{problem.observed.describe(row)} is {y[row]:g}: noise of the law {kind.name!r} leaves whole numbers whole"
-        )
-    weights = model.M[rows].data
-    if kind.discrete and (weights != np.rint(weights)).any():
-        raise ValueError(
-            f"areas have weights that are not whole, and noise of the law {kind.name!r} leaves their sums as broken as "
-            "they are: multiply the weights and what was measured until they are whole"
-        )
-    if isinstance(law, PublishedCount):
-        return _listed(problem, y, rows)
-    distinct, place = np.unique(variances, return_inverse=True)
-    parameters = np.array([_parameter(kind.from_variance(float(variance))) for variance in distinct])
-    nothing = np.zeros(1, dtype=np.int64), np.zeros(0), np.zeros(0)
-    return Misfit((1 / parameters)[place], kind.family == "gaussian", *nothing)
-
-
-def _listed(problem: Problem, y: Float, rows: Integers) -> Misfit:
-    """Of figures, centred in y, (n,), what every count that they may be of is worth."""
-    figures = PublishedFigures.of(problem, problem.noise.published(y))
-    low, high = figures.limits(y.size)
-    wrong = np.flatnonzero((low > high)[rows])
-    if wrong.size:
-        where = problem.observed.describe(int(rows[wrong[0]]))
-        raise ValueError(f"{where}: there is no count that all of its figures may be published of")
-    sizes = np.zeros(y.size, dtype=np.int64)
-    sizes[rows] = high[rows] - low[rows] + 1
-    starts = np.append(0, np.cumsum(sizes))
-    cell = np.repeat(np.arange(y.size), sizes)
-    logs = figures.log_probabilities(starts, low[cell] + np.arange(cell.size) - starts[cell])
-    listed = np.where(np.isfinite(logs), -logs, OUTSIDE)
-    return Misfit(1 / problem.variances[rows], True, np.append(starts[rows], starts[-1]), (low - y)[rows], listed)
-
-
-def _parameter(law: object) -> float:
-    """sigma2 of a law of the Gaussian family, the scale of one of Laplace's."""
-    return float(getattr(law, "sigma2", None) or law.scale)  # type: ignore[attr-defined]
 
 
 def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:

@@ -75,6 +75,7 @@ class Misfit(NamedTuple):
         return float(own[round(inside)] + OUTSIDE * abs(place - inside))
 
 
+_KNOWN = 1024  # counts whose weights are worked out once for all turns
 OUTSIDE = 40.0  # of a residual that no noise leaves: chains come in from there, and are seldom seen to go back
 
 
@@ -90,7 +91,9 @@ def step_in_numpy(
     moves : MoveLists
     misfit : Misfit
     choices, sizes : ndarray of int64, (chains, turns)
-        The move, and how many steps of it.
+        The move, and how many steps of it. A choice below 0 is a number -1 - k: somebody comes, where the size is
+        positive, to cell k modulo d, or goes from occupied cell k modulo their number; that is accepted as much more
+        often as it is proposed less often than the way back. The first d moves must be those of single cells.
     costs : ndarray, (chains, turns)
         Exponential variables.
     """
@@ -98,7 +101,16 @@ def step_in_numpy(
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
     weights, squared = misfit.weights, misfit.squared
     for chain in range(states.shape[0]):
+        occupied, d = np.flatnonzero(states[chain]).tolist(), states.shape[1]
         for move, size, cost in zip(choices[chain], sizes[chain], costs[chain], strict=True):
+            way_back = 0.0
+            if move < 0:
+                if size < 0 and not occupied:
+                    continue
+                comes, number = size > 0, -1 - move
+                move, size = (number % d, 1) if comes else (occupied[number % len(occupied)], -1)
+                then = len(occupied) + (states[chain, move] == 0)
+                way_back = np.log(d / then) if comes else np.log(len(occupied) / d)
             cell = slice(cell_starts[move], cell_starts[move + 1])
             row = slice(row_starts[move], row_starts[move + 1])
             moved = states[chain, cells[cell]] + size * steps[cell]
@@ -112,13 +124,24 @@ def step_in_numpy(
             if (moved < 0).any():
                 continue
             total = totals[chain] + size * growths[move]
-            old, d, a = states[chain, cells[cell]], states.shape[1], concentrations[chain]
+            old, a = states[chain, cells[cell]], concentrations[chain]
             prior = log_prior(old, totals[chain], d, a) - log_prior(moved, total, d, a)
-            if float(np.sum(growth)) + prior <= cost:
+            if float(np.sum(growth)) + prior - way_back <= cost:
                 totals[chain] = total
                 states[chain, cells[cell]] = moved
                 residuals[chain, rows[row]] = after
                 accepted[chain] += 1
+                _note_occupied(occupied, cells[cell], moved)
+
+
+def _note_occupied(occupied: list[int], cells: Integers, counts: Integers) -> None:
+    """Keep the list of occupied cells after some, (k,), have come to these counts: the last fills a gap."""
+    for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+        if count and cell not in occupied:
+            occupied.append(cell)
+        elif not count and cell in occupied:
+            place, last = occupied.index(cell), occupied.pop()
+            occupied[place : place + 1] = [last] if place < len(occupied) else []
 
 
 def log_prior(counts: Integers, total: int, cells: int, concentration: float) -> float:
@@ -141,17 +164,36 @@ def metropolis_steps(
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
     weights, squared, starts, first, listed = misfit
+    d = states.shape[1]
+    known = np.empty(min(choices.shape[1], _KNOWN))
     for chain in range(states.shape[0]):
+        for count in range(known.size):
+            known[count] = _log_weight(count, concentrations[chain])
+        occupied, places, filled = np.empty(d, dtype=np.int64), np.full(d, -1), 0
+        for cell in range(d):
+            if states[chain, cell]:
+                occupied[filled], places[cell] = cell, filled
+                filled += 1
         for turn in range(choices.shape[1]):
             move, size = choices[chain, turn], sizes[chain, turn]
-            possible = True
+            possible, way_back = True, 0.0
+            if move < 0:
+                number = -1 - move
+                if size > 0:
+                    move, size = number % d, 1
+                    way_back = math.log(d / (filled + (states[chain, move] == 0)))
+                elif filled:
+                    move, size = occupied[number % filled], -1
+                    way_back = math.log(filled / d)
+                else:
+                    continue
             for i in range(cell_starts[move], cell_starts[move + 1]):
                 if states[chain, cells[i]] + size * steps[i] < 0:
                     possible = False
                     break
             if not possible:
                 continue
-            growth = 0.0
+            growth = -way_back
             for i in range(row_starts[move], row_starts[move + 1]):
                 before = residuals[chain, rows[i]]
                 after = before + size * changes[i]
@@ -166,15 +208,25 @@ def metropolis_steps(
             if concentration != 1.0:
                 for i in range(cell_starts[move], cell_starts[move + 1]):
                     count = states[chain, cells[i]]
-                    growth += _log_weight(count, concentration) - _log_weight(count + size * steps[i], concentration)
+                    after_it = count + size * steps[i]
+                    growth += known[count] if count < known.size else _log_weight(count, concentration)
+                    growth -= known[after_it] if after_it < known.size else _log_weight(after_it, concentration)
             total = totals[chain] + size * growths[move]
             if total != totals[chain]:
-                d = states.shape[1]
                 growth += _log_total(totals[chain], d, concentration) - _log_total(total, d, concentration)
             if growth > costs[chain, turn]:
                 continue
             for i in range(cell_starts[move], cell_starts[move + 1]):
-                states[chain, cells[i]] += size * steps[i]
+                cell = cells[i]
+                states[chain, cell] += size * steps[i]
+                if states[chain, cell] and places[cell] < 0:
+                    occupied[filled], places[cell] = cell, filled
+                    filled += 1
+                elif not states[chain, cell] and places[cell] >= 0:
+                    filled -= 1
+                    occupied[places[cell]] = occupied[filled]
+                    places[occupied[filled]] = places[cell]
+                    places[cell] = -1
             for i in range(row_starts[move], row_starts[move + 1]):
                 residuals[chain, rows[i]] += size * changes[i]
             totals[chain] = total

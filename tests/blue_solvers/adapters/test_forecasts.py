@@ -16,28 +16,13 @@ from scipy import sparse
 from scipy.optimize import nnls
 from scipy.stats import norm
 
-from blue_solvers.adapters import ExactMinTrace, reconcile
+from blue_solvers.adapters import ExactMinTrace, reconcile, reconcile_over_time
 from blue_solvers.adapters.residual_covariance import METHODS, shrunk_covariance
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-
-GROUPED = np.array(  # total, two regions, two products, region by product
-    [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4)], dtype=float
-)
-NAMES = ["total", "east", "west", "tea", "rice", "east/tea", "east/rice", "west/tea", "west/rice"]
-TAGS = {"total": ["total"], "region": ["east", "west"], "product": ["tea", "rice"], "leaf": NAMES[5:]}
-TIMES, HORIZON = 24, 3
-
-
-def sample(seed: int = 1) -> tuple[Float, Float, Float]:
-    """Values of a sample (n, T), the forecasts of them, and base forecasts (n, horizon)."""
-    rng = np.random.default_rng(seed)
-    values = GROUPED @ rng.gamma(5, 3, (4, TIMES))
-    shared = rng.normal(size=(2, TIMES))
-    fitted = values + rng.normal(size=(9, TIMES)) * np.linspace(1, 3, 9)[:, None] + rng.normal(size=(9, 2)) @ shared
-    return values, fitted, GROUPED @ rng.gamma(5, 3, (4, HORIZON)) + rng.normal(0, 2, (9, HORIZON))
+from tests.helpers.grouped_forecasts import GROUPED, HORIZON, NAMES, TAGS, deviations, frames, projection, sample
 
 
 def shrunk(residuals: Float) -> Float:
@@ -66,30 +51,6 @@ def weights_of(method: str, residuals: Float) -> Float:
         "mint_cov": lambda: np.cov(residuals),
         "mint_shrink": lambda: shrunk(residuals),
     }[method]()
-
-
-def projection(W: Float) -> Float:
-    weighed = GROUPED.T @ np.linalg.inv(W)
-    return GROUPED @ np.linalg.solve(weighed @ GROUPED, weighed)
-
-
-def frames(kind: Callable[[dict[str, Any]], Any], levels: bool = True) -> tuple[Any, Any, Any]:
-    """Y_hat_df, S_df and Y_df, rows of the first shuffled."""
-    values, fitted, y_hat = sample()
-    ids, steps = np.repeat(NAMES, HORIZON), np.tile(np.arange(1, HORIZON + 1), 9)
-    order = np.random.default_rng(3).permutation(ids.size)
-    base = {"unique_id": ids[order].tolist(), "ds": steps[order].tolist(), "AR": y_hat.ravel()[order].tolist()}
-    if levels:
-        half = norm.ppf(0.9) * deviations().ravel()
-        base |= {"AR-lo-80": (y_hat.ravel() - half)[order], "AR-hi-80": (y_hat.ravel() + half)[order]}
-    past = {"unique_id": np.repeat(NAMES, TIMES).tolist(), "ds": np.tile(np.arange(-TIMES, 0), 9).tolist()}
-    past |= {"y": values.ravel().tolist(), "AR": fitted.ravel().tolist()}
-    summing = {"unique_id": NAMES, **{name: GROUPED[:, i].tolist() for i, name in enumerate(NAMES[5:])}}
-    return kind(base), kind(summing), kind(past)
-
-
-def deviations() -> Float:
-    return np.linspace(1, 4, 9)[:, None] * np.array([1.0, 1.5, 2.5]) + np.arange(3) * 0.1
 
 
 @every("method", METHODS)
@@ -168,15 +129,36 @@ def test_nonnegative_forecasts_are_the_best_of_their_kind() -> None:
     assert (leaves == 0).any()
 
 
-def test_crossed_with_time() -> None:
-    """Quarters and their year for every series: the summing matrix is a Kronecker product."""
-    S = sparse.kron(GROUPED, np.vstack([np.ones((1, 4)), np.eye(4)]), format="csr")
+@every("method", ["wls_struct", "wls_var", "mint_shrink"])
+def test_crossed_with_time(method: str) -> None:
+    """Years, half-years and quarters of every series, beside a dense Kronecker product and its intervals."""
+    over_time = np.vstack([np.ones((1, 4)), np.kron(np.eye(2), np.ones((1, 2))), np.eye(4)])
     rng = np.random.default_rng(6)
-    y_hat = rng.normal(10, 3, (S.shape[0], 1))
-    found = ExactMinTrace("wls_struct").fit_predict(S, y_hat)["mean"]
-    dense = S.toarray()
-    weighed = dense.T / dense.sum(axis=1)
-    np.testing.assert_allclose(found, dense @ np.linalg.solve(weighed @ dense, weighed @ y_hat), rtol=1e-9)
+    S, y_hat = np.kron(GROUPED, over_time), rng.normal(10, 3, (9, 7))
+    values = np.einsum("ij,jkt,lk->ilt", GROUPED, rng.gamma(5, 3, (4, 4, 30)), over_time)
+    fitted = values + rng.normal(size=values.shape)
+    ask = {"level": [80], "intervals_method": "conformal"}
+    found = reconcile_over_time(GROUPED, [4, 2, 1], y_hat, values, fitted, method=method, **ask)
+    flat = [own.reshape(63, -1) for own in (y_hat, values, fitted)]
+    beside = ExactMinTrace(method).fit_predict(S, *flat, **ask)
+    if method != "mint_shrink":
+        W = S.sum(axis=1) if method == "wls_struct" else ((flat[1] - flat[2]) ** 2).mean(axis=1) + 2e-8
+        weighed = S.T / W
+        np.testing.assert_allclose(found["mean"].ravel(), (S @ np.linalg.solve(weighed @ S, weighed @ flat[0]))[:, 0])
+    assert found["quantiles"].shape == (9, 7, 2)
+    for name, own in found.items():
+        np.testing.assert_allclose(own.reshape(beside[name].shape), beside[name], rtol=1e-9)
+
+
+def test_periods_and_shapes_over_time_are_refused_by_name() -> None:
+    wrong: tuple[list[Any], ...] = ([12, 5, 1], [4, 2], [])
+    for periods in wrong:
+        with pytest.raises(ValueError, match="periods must be divisors of the longest, 1 among them"):
+            reconcile_over_time(GROUPED, periods, np.zeros((9, 3)))
+    with pytest.raises(ValueError, match=r"y_hat must have shape \(9, 3\): got \(9, 2\)"):
+        reconcile_over_time(GROUPED, [2, 1], np.zeros((9, 2)))
+    with pytest.raises(ValueError, match=r"y_insample must have shape \(9, 3, T\): got \(9, 3\)"):
+        reconcile_over_time(GROUPED, [2, 1], np.zeros((9, 3)), np.zeros((9, 3)), np.zeros((9, 3)))
 
 
 KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -244,13 +226,11 @@ def test_what_is_wrong_is_named(change: Callable[[Any], Any], options: dict[str,
 
 def test_other_refusals() -> None:
     values, fitted, y_hat = sample()
-    with pytest.raises(ValueError, match="non-negative forecasts need uncorrelated errors"):
-        ExactMinTrace("mint_shrink", nonnegative=True)
     with pytest.raises(ValueError, match="singular: use 'mint_shrink'"):
         ExactMinTrace("mint_cov").fit(GROUPED, y_hat, values[:, :9], fitted[:, :9])
     with pytest.raises(ValueError, match="non-negative forecasts have no exact intervals"):
         ExactMinTrace("ols", nonnegative=True).fit_predict(GROUPED, y_hat, level=[90])
-    with pytest.raises(ValueError, match="intervals_method 'bootstrap'"):
+    with pytest.raises(ValueError, match="intervals by 'bootstrap' need y_insample"):
         ExactMinTrace("ols").fit_predict(GROUPED, y_hat, level=[90], intervals_method="bootstrap")
     with pytest.raises(ValueError, match="nothing is fitted yet"):
         ExactMinTrace("ols").predict()
@@ -289,6 +269,26 @@ def test_beside_the_original(method: str) -> None:
     np.testing.assert_allclose(out[ours], out[theirs], rtol=1e-5)
     for bound in ("lo-80", "hi-80"):
         np.testing.assert_allclose(out[f"{ours}-{bound}"], out[f"{theirs}-{bound}"], rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_in_its_list_with_intervals_of_the_sample() -> None:
+    core = pytest.importorskip("hierarchicalforecast.core")
+    base, summing, past = frames(pd.DataFrame, levels=False)
+    tags = {level: np.array(series) for level, series in TAGS.items()}
+    for intervals in ("conformal", "bootstrap"):
+        ask = {"level": [80], "intervals_method": intervals, "num_samples": 5, "seed": 2}
+        own = core.HierarchicalReconciliation(reconcilers=[ExactMinTrace("mint_shrink")])
+        ids = ["unique_id", "ds"]
+        theirs = own.reconcile(Y_hat_df=base, Y_df=past, S_df=summing, tags=tags, **ask).sort_values(ids)
+        ours = reconcile(base, summing, Y_df=past, level=[80], intervals_method=intervals, seed=2).sort_values(ids)
+        called = "AR/ExactMinTrace_method-mint_shrink"
+        assert theirs.filter(like=f"{called}-sample").shape == (27, 5)
+        for bound in ("lo", "hi"):
+            width = abs(ours[f"{called}-{bound}-80"] - ours[called])
+            np.testing.assert_allclose(
+                abs((theirs[f"{called}-{bound}-80"] - theirs[called]).to_numpy()), width, rtol=0.2
+            )
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -432,3 +432,34 @@ def test_the_same_seed_gives_the_same_draws() -> None:
 def test_what_has_no_posterior_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_draws_are_what_arviz_takes() -> None:
+    """Chains and draws first, then the factors of each table with their labels; sums agree, means are kept."""
+    xarray = pytest.importorskip("xarray")
+    schema = Schema({"a": ["x", "y"], "b": 3})
+    problem = Problem(schema, {"total": 2.0, "b * a": 3.0}, desired=["total", "b * a", "a"])
+    found = counts_posterior(problem, np.array([7.0, 1, 2, 0, 3, 1, 2]), effective=20, rng=1)
+    out = found.to_arviz()
+    assert isinstance(out, xarray.Dataset)
+    assert list(out) == ["total count", "b * a count", "a count"]
+    assert out["b * a count"].dims == ("chain", "draw", "b", "a")
+    assert list(out["a"].values) == ["x", "y"]
+    assert out.sizes["chain"] == 4
+    assert out.sizes["draw"] == found.draws.shape[1]
+    np.testing.assert_array_equal(out["b * a count"].sum("b"), out["a count"])
+    np.testing.assert_array_equal(out["a count"].sum("a"), out["total count"])
+    for name, mean in found.tables().items():
+        np.testing.assert_allclose(out[f"{name} count"].mean(("chain", "draw")), mean)
+    with pytest.raises(ValueError, match="has no tables"):
+        counts_posterior(Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], 1.0), [3.0, 1, 2], 1.0, 20).to_arviz()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_arviz_says_the_same_of_the_chains() -> None:
+    arviz = pytest.importorskip("arviz")
+    found = counts_posterior(Problem(SCHEMA, NOISY), Y, effective=400, most_draws=16_000, rng=1)
+    summary = arviz.summary(found.to_arviz(), round_to="none")
+    np.testing.assert_allclose(summary["mean"], found.desired, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(summary["r_hat"], found.scale_reduction, atol=0.02)
