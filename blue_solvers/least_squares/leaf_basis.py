@@ -86,6 +86,8 @@ class LeafBasis:
         What must hold between rows without noise: their combinations that are 0.
     free : csc_array, (k, d)
         Directions of leaves that change no row, the largest entry of each 1.
+    pins : ndarray of int, (d,)
+        Leaves of which each is in one of these directions, another one each.
     factor : InformationFactor
         Of B'B.
     rank : Rank
@@ -98,6 +100,7 @@ class LeafBasis:
     R: sparse.csr_array
     between: sparse.csr_array
     free: sparse.csc_array
+    pins: Index
     factor: InformationFactor
     rank: Rank
 
@@ -112,7 +115,8 @@ class LeafBasis:
         """
         S = problem.leaves_of(0)
         T = whitening_of(problem)
-        R, N, between, solved_rank = _of_exact_rows(problem, S)
+        R, N, between, unsolved = _of_exact_rows(problem, S)
+        solved_rank = S.shape[1] - unsolved.size
         sums = sparse.csr_array(S @ N)
         if solved_rank:
             sums = without_rounding(sums, sparse.csr_array(abs(S) @ abs(N)), RELATIVE_ZERO)
@@ -140,6 +144,7 @@ class LeafBasis:
             R,
             between,
             free,
+            np.delete(unsolved, kept_columns),
             factor,
             Rank(solved_rank + kept.size, S.shape[1], least, dropped),
         )
@@ -200,11 +205,11 @@ def whitening_of(problem: Problem) -> sparse.csr_array:
 
 def _of_exact_rows(
     problem: Problem, S: sparse.csr_array
-) -> tuple[sparse.csr_array, sparse.csr_array, sparse.csr_array, int]:
-    """R, (k, n), and N, (k, q), with leaves = N z + R y wherever exact rows hold, what these obey, and their rank."""
+) -> tuple[sparse.csr_array, sparse.csr_array, sparse.csr_array, Index]:
+    """R, (k, n), and N, (k, q), leaves = N z + R y wherever exact rows hold, what these obey, and leaves z, (q,)."""
     rows, (n, k) = np.flatnonzero(problem.exact), S.shape
     if not rows.size:
-        return sparse.csr_array((k, n)), sparse.csr_array(sparse.eye_array(k)), sparse.csr_array((0, n)), 0
+        return sparse.csr_array((k, n)), sparse.csr_array(sparse.eye_array(k)), sparse.csr_array((0, n)), np.arange(k)
     known = sparse.csr_array((np.full(rows.size, -1.0), (np.arange(rows.size), rows)), shape=(rows.size, n))
     found = eliminate(sparse.csr_array(sparse.hstack([S[rows], known], format="csr")), np.arange(k))
     if found.nearly_dependent.size:
@@ -215,7 +220,7 @@ def _of_exact_rows(
     rest = sparse.csr_array((np.ones(others.size), (others, np.arange(others.size))), shape=(k, others.size))
     N = sparse.csr_array(rest - place @ found.solved[:, others])
     R = sparse.csr_array(-(place @ found.solved[:, np.arange(k, k + n)]))
-    return R, N, sparse.csr_array(found.remaining[:, np.arange(k, k + n)]), solved.size
+    return R, N, sparse.csr_array(found.remaining[:, np.arange(k, k + n)]), others
 
 
 def _told_columns(B: sparse.csr_array) -> tuple[Index, sparse.csr_array, InformationFactor, float, float]:

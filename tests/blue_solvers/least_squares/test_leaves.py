@@ -14,7 +14,13 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Problem, estimate
 from blue_solvers.errors import UnsupportedProblemError
-from blue_solvers.least_squares import factors_of_information, leaf_basis, least_squares, selected_entries
+from blue_solvers.least_squares import (
+    factors_of_information,
+    leaf_basis,
+    least_squares,
+    proof_of_leaves,
+    selected_entries,
+)
 from constraint_builders import LowRankPlusDiagonal
 from tests.helpers.designs import KINDS, anchors, differences, exact_least_squares, grid_of_differences, measured
 from tests.helpers.effort import lengths
@@ -269,12 +275,68 @@ def test_operators_are_read_and_the_estimate_is_one() -> None:
     assert "20 equations" in repr(found)
 
 
-def test_too_many_leaves_for_a_proof_are_said_to_be() -> None:
+@pytest.mark.parametrize("factored", [True, False], ids=["factor", "singular values"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@lengths("designs", 5, 100)
+def test_no_planted_error_is_above_its_bound(
+    kind: Any, designs: int, factored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does the bound say much more, which is of the combination that is off the most."""
+    if not factored:
+        monkeypatch.setattr(proof_of_leaves, "SHIFTS", ())
+    for seed in range(designs):
+        rng = np.random.default_rng([seed, 77, KINDS.index(kind)])
+        S, variances = kind(rng)
+        y = measured(rng, S, variances)
+        exact, P = exact_least_squares(S, y, variances), operator_of(S, variances)
+        known = ~np.isnan(exact.leaves)
+        moved = 10 ** rng.uniform(-9, 0) * rng.standard_normal(known.size)
+        claimed = P.anything(y[:, None])[:, 0] + np.where(known, moved * np.nan_to_num(exact.deviations), 0.0)
+        off = np.linalg.norm(S @ np.where(known, claimed - exact.leaves, 0.0) / np.sqrt(variances))
+        bound = P.certificate(y, claimed).bound
+        assert (1 - 1e-6) * off <= bound <= 1.1 * off + PROVED, seed
+
+
+def operator_of(S: Any, variances: Any) -> Any:
+    """Of rows, (n, k), and their variances."""
+    return least_squares(S, np.zeros(S.shape[0]), variances, certify=False).operator
+
+
+def test_leaves_of_any_number_are_proved_and_planted_errors_found() -> None:
+    """An error of one leaf is off by what the rows around it say of it."""
     S = sparse.csr_array(sparse.vstack([grid_of_differences(50, 60), anchors(np.array([0]), 3000)]))
     found = least_squares(S, measured(np.random.default_rng(0), S, np.ones(S.shape[0])), 1.0)
-    assert str(found.certificate()).startswith("not certified: 5,891 rows of 3,000 leaves are too many")
+    assert found.proof is not None
     assert found.info.exact
-    assert not least_squares(S, found.y, 1.0, certify=True).info.exact
+    assert found.proof.bound < 1e-11
+    planted = found.values + np.where(np.arange(3000) == 1234, 1e-6, 0.0)
+    assert 2e-6 <= found.operator.certificate(found.y, planted).bound < 2.1e-6
+    apart = found.operator.certificate(found.y, found.values, found.rows + np.where(np.arange(5891) == 7, 1e-6, 0.0))
+    assert 1e-6 <= apart.bound < 1e-5
+    assert apart.violation == pytest.approx(1e-6)
+
+
+def test_exact_rows_and_shared_noise_of_many_leaves_are_proved() -> None:
+    rng = np.random.default_rng(1)
+    S = sparse.csr_array(sparse.vstack([grid_of_differences(40, 50), anchors(np.array([0, 3]), 2000)]))
+    variances = np.where(rng.random(S.shape[0]) < 0.05, 0.0, 1.0)
+    found = least_squares(S, S @ rng.normal(0, 9, 2000) + np.sqrt(variances) * rng.normal(size=S.shape[0]), variances)
+    assert found.certificate().bound < 1e-9
+    off = found.values + np.where(np.arange(2000) == S.indices[S.indptr[np.flatnonzero(variances == 0)[0]]], 1.0, 0.0)
+    assert "contradicts what is known exactly by 1" in str(found.operator.certificate(found.y, off))
+    shared = LowRankPlusDiagonal(np.ones(S.shape[0]), rng.standard_normal((S.shape[0], 2)))
+    found = least_squares(S, found.y, shared)
+    assert found.certificate().bound < 1e-9
+    moved = found.operator.certificate(found.y, found.values + 1e-3)
+    assert 1e-3 / found.std_errors[0] <= moved.bound < 2e-3
+
+
+def test_a_proof_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof_of_leaves, "SHIFTS", ())
+    monkeypatch.setattr(proof_of_leaves, "is_cheap_orthogonal", lambda shape: False)
+    found = least_squares([[1.0, 0.0], [1.0, 1.0]], [1.0, 2.0], 1.0)
+    assert str(found.certificate()).startswith("not certified: no factor says how far its information matrix is from")
+    assert not found.info.exact
 
 
 REFUSED: list[tuple[Any, Any, Any, dict[str, Any], str]] = [

@@ -1,0 +1,309 @@
+"""A proof of leaves, whoever made them, by one factor that only has to exist: sparse at any size.
+
+With b any leaves, W the inverse of the noise, A = S'W S and r = S'W (y - S b), the best leaves are A^-1 r away. In its
+own standard errors no combination of leaves is off by more than r has of length in A^-1, and with any z
+
+    |r|_{A^-1} <= |z|_A + |r - A z| / sqrt(a),    a <= the least eigenvalue of A.
+
+A matrix of which a Cholesky factor L comes out has no eigenvalue below minus what rounding makes of it, which is a
+multiple of the row sums of |L||L'| (Rump 2006): A less a shift says how large a is. Where squares lose too many digits,
+and the size allows, a is the square of a singular value. Exact rows E b = e join A with a weight, which changes
+nothing between leaves that meet them, and so does taking any E'm from r. Of leaves that are not estimable one for every
+free direction is held, as it may be; sources of shared noise are leaves of their own, measured as 0 with variance 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from blue_solvers.blas_threads import one_blas_thread
+from blue_solvers.contract.solver import plain_problem
+from blue_solvers.errors import UnsupportedProblemError
+from blue_solvers.least_squares.factors_of_information import is_cheap_orthogonal
+from blue_solvers.least_squares.leaf_basis import LeafBasis
+from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
+from blue_solvers.verification.certificate import Certificate, judged
+from blue_solvers.verification.weighed_noise import (
+    EXACT_TO,
+    EXTENDED,
+    ROUNDING,
+    DisprovedError,
+    NotCertifiedError,
+    WeighedNoise,
+    in_standard_errors,
+    reciprocal,
+    require_time,
+)
+from constraint_builders import Problem
+from constraint_builders.arrays import Float, Long
+
+EXACT_WEIGHT = 1e2  # of an exact row, times what measured ones say of its leaves
+SHIFTS = (8.0, 64.0, 4096.0)  # by which an eigenvalue that is looked at is divided, until a factor exists
+STEPS, ENOUGH = 40, 1e-13  # of corrections; what is left that nobody asks about, in standard errors
+MARGIN, CLEAN = 0.9, 1e-10  # of standard errors from below; of what directions move, what they may change of exact rows
+APART = 0.1  # of a unit matrix, what whitened noise may be off by
+
+
+class BoundedBelow(NamedTuple):
+    """What solves nearly with A, (q, K), and a number that no eigenvalue of it is below."""
+
+    solve: Callable[[Float], Float]
+    least: float
+
+
+class ProofOfLeaves:
+    """Certificates of leaves, and of the rows that belong to them.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of rows and leaves.
+    basis : LeafBasis
+        Of which are taken: what whitens the noise, tested if that is correlated; what is free, tested; directions that
+        keep exact rows, tested; and a guess of an eigenvalue.
+
+    Raises
+    ------
+    NotCertifiedError
+        If rounding may decide what rows determine, or noise is too uneven.
+    """
+
+    def __init__(self, problem: Problem, basis: LeafBasis) -> None:
+        self._problem, self._basis = plain_problem(problem), basis
+        if not basis.rank.is_clear:
+            raise NotCertifiedError(f"the rank of its weights is not clear: {basis.rank}")
+        _, self._T, self._S = basis.extended
+        self._sources = problem.noise.sources if problem.noise.is_shared else np.zeros((problem.observed.size, 0))
+        self._shared = self._sources.shape[1]
+        S, T, self._whole = basis.S, basis.T, self._S
+        if self._shared:
+            unit = sparse.eye_array(self._shared)
+            S = sparse.csr_array(sparse.block_array([[S, sparse.csr_array(self._sources)], [None, unit]]))
+            T = sparse.csr_array(sparse.block_diag([T, unit]))
+            self._T, self._whole = T.astype(np.longdouble), S.astype(np.longdouble)
+        self._kept = np.setdiff1d(np.arange(S.shape[1]), basis.pins)
+        held = sparse.csr_array(basis.free)[basis.pins]
+        measured = basis.S[np.flatnonzero(~problem.unmeasured)]
+        if (held.nnz, np.unique(held.indices).size) != (basis.pins.size,) * 2 or basis.touched(measured).nnz:
+            raise NotCertifiedError("no leaves were found that tell its free directions apart")
+        S = S[:, self._kept] if basis.pins.size else S
+        self._exact = np.flatnonzero(problem.exact)
+        rows, sizes = sparse.csr_array(T @ S), sparse.csr_array(abs(T) @ abs(S))
+        E = S[self._exact]
+        lengths = _lengths(sizes)
+        scale = 1 / np.where(lengths > 0, lengths, np.maximum(_lengths(E), np.finfo(float).tiny))
+        weights = EXACT_WEIGHT * reciprocal(np.sqrt(E.power(2) @ scale**2))
+        self._weights = weights.astype(np.longdouble)
+        weighted = sparse.diags_array(weights) @ E
+        lengths = np.hypot(_lengths(rows), _lengths(weighted))
+        if not (lengths > 0).all():
+            raise NotCertifiedError("no row says anything of a leaf that is claimed to be determined")
+        self._scale = (1 / lengths).astype(np.longdouble)
+        scaling = sparse.diags_array(1 / lengths)
+        self._C = sparse.csr_array(sparse.vstack([rows, weighted]) @ scaling)
+        self._sizes = sparse.csr_array(sparse.vstack([sizes, abs(weighted)]) @ scaling)
+        self._most = int(np.diff(basis.T.indptr).max(initial=1))
+        self._E = sparse.csr_array(
+            sparse.diags_array(self._weights) @ E.astype(np.longdouble) @ sparse.diags_array(self._scale)
+        )
+        self._noise = WeighedNoise.of(self._problem) if self._problem.is_correlated else None
+        self._uneven = self._whitened_apart()
+
+    def _whitened_apart(self) -> float:
+        """How far T Sigma T' is from 1, at most."""
+        if self._noise is None:
+            squares = self._T.data**2 * np.append(self._problem.variances, np.ones(self._shared))[self._T.indices]
+            return float(abs(squares - 1).max(initial=0.0)) + 8 * EXTENDED
+        T, Sigma = self._basis.T, sparse.csr_array(self._problem.noise.entries())
+        off = abs(sparse.csr_array(T @ Sigma @ T.T) - sparse.eye_array(T.shape[0], format="csr"))
+        sizes = abs(T) @ (abs(Sigma) @ (abs(T).T @ np.ones(T.shape[0])))
+        found = off @ np.ones(T.shape[0]) + 4 * self._most * ROUNDING * sizes
+        if not (found < APART).all():
+            raise NotCertifiedError("its noise is so nearly dependent that its inverse is not proved")
+        return float(found.max(initial=0.0))
+
+    @cached_property
+    def _factor(self) -> BoundedBelow:
+        """Of A, in units of leaves in which its diagonal is 1."""
+        matrix = sparse.csr_array(self._C.T @ self._C)
+        if not matrix.shape[0]:
+            return BoundedBelow(np.array, 1.0)
+        guess = min(self._basis.factor.least**2, 1.0)
+        try:
+            if self._exact.size:
+                guess = 1 / norm_of_inverse(factorise(matrix).solve, matrix.shape[0])
+            found = _shifted(matrix, guess)
+        except UnsupportedProblemError:
+            found = None
+        terms = int(np.diff(self._C.tocsc().indptr).max(initial=0)) + 2 * self._most + 16
+        formed = terms * ROUNDING * float((self._sizes.T @ (self._sizes @ np.ones(matrix.shape[0]))).max(initial=0.0))
+        if found is not None and found.least > 2 * formed:
+            return found._replace(least=found.least - formed)
+        if not is_cheap_orthogonal(self._C.shape):
+            raise NotCertifiedError("no factor says how far its information matrix is from a singular one")
+        return self._by_singular_values()
+
+    def _by_singular_values(self) -> BoundedBelow:
+        """The same by dense algebra."""
+        require_time()
+        dense = self._C.toarray()
+        _, values, right = np.linalg.svd(dense, full_matrices=False)
+        formed = ROUNDING * (self._most + 16) * float(np.sqrt(self._sizes.power(2).sum()))
+        least = float(values[-1]) - formed - 4 * max(dense.shape) * ROUNDING * float(values[0])
+        if not least > 0:
+            raise NotCertifiedError("the rank of its weights is not clear")
+        turn = right.T / values
+        return BoundedBelow(lambda R: turn @ (turn.T @ R), least**2)
+
+    @one_blas_thread()
+    def certificate(self, y: Float, values: Float, rows: Float, fitting: Float) -> Certificate:
+        """How far leaves and rows are from the best ones, at most.
+
+        Parameters
+        ----------
+        y : ndarray, (n,)
+        values, rows : ndarray, (k,) and (n,)
+            NaN where nothing is claimed.
+        fitting : ndarray, (k,)
+            What leaves may be that are not estimable, or of which nothing is claimed.
+        """
+        lost = self._basis.lost
+        b = np.where(np.isnan(values) | lost, fitting, values).astype(np.longdouble)
+        scale = max(float(abs(own).max(initial=0.0)) for own in (y, b, np.nan_to_num(rows)))
+        if self._exact.size:
+            b = b + self._on(self._towards_exact(y, b, scale))[: b.size]
+        fitted = self._S @ b
+        off = np.concatenate([np.where(lost, np.nan, values - b), np.where(self._lost_rows, np.nan, rows - fitted)])
+        off = abs(np.nan_to_num(off)).astype(float)
+        off[b.size :] += self._rounding(self._S, y, b)
+        worst = in_standard_errors(off, self._least_standard_errors, EXACT_TO * scale)
+        apart = off[b.size :] * (~self._problem.exact & ~self._problem.unmeasured)
+        whole = float(np.linalg.norm(abs(self._basis.T) @ apart))
+        if self._shared:
+            left = np.where(self._problem.exact, 0.0, (y - fitted) * reciprocal(self._problem.variances))
+            tied = np.eye(self._shared) + self._sources.T @ (
+                reciprocal(self._problem.variances)[:, None] * self._sources
+            )
+            sources = np.linalg.solve(tied, (self._sources.T @ left).astype(float))
+            y, b = np.append(y, np.zeros(self._shared)), np.append(b, sources)
+            fitted = self._whole @ b
+        explained = self._explained(y, fitted, self._rounding(self._whole, y, b))
+        sd = np.sqrt(np.where(apart > 0, self._problem.variances, 1.0))
+        return judged(explained + (1 + self._uneven) * whole + worst, float((apart / sd).max(initial=0.0)))
+
+    def _rounding(self, S: sparse.csr_array, y: Float, b: Long) -> Float:
+        """Of y - S b, (n,), in extended precision."""
+        counts = EXTENDED * (4 + int(np.diff(S.indptr).max(initial=0)))
+        return (counts * (abs(S) @ abs(b) + abs(y))).astype(float)
+
+    def _explained(self, y: Float, fitted: Long, rounding: Float) -> float:
+        """How far leaves are from the best by what they leave, in standard errors, (n,) all."""
+        left, terms = self._T @ (y - fitted), 4 * EXTENDED * self._most
+        off = float(np.linalg.norm(abs(self._T) @ rounding + terms * abs(left)))  # no longer once seen by leaves
+        if self._noise is None:
+            shares, more = self._T.T @ left, 4 * self._uneven * float(np.linalg.norm(left))
+        else:
+            shares, more = self._noise.weighted((y - fitted).astype(float))
+        terms += EXTENDED * int(np.diff(self._whole.tocsc().indptr).max(initial=0))
+        doubt, shares = terms * self._of_leaves(abs(shares), True), self._of_leaves(shares)
+        solve, least = self._factor
+        found = np.inf
+        for _ in range(STEPS):
+            z, rest, of_z = np.zeros(shares.size, dtype=np.longdouble), shares, np.longdouble(0.0)
+            for _ in range(STEPS):
+                require_time()
+                step = solve(rest.astype(float)[:, None])[:, 0]
+                moved, back = self._of_step(step)
+                length = step @ rest / max(moved @ moved, np.finfo(float).tiny)  # the best, whatever solves
+                z, of_z, rest = z + length * step, of_z + length * moved, rest - length * back
+                size, open_ = float(np.linalg.norm(of_z)), float(np.linalg.norm(rest)) / np.sqrt(least)
+                if open_ <= max(ENOUGH, size / 100):
+                    break
+            before, found = found, min(found, size + open_)
+            if not self._exact.size or found <= ENOUGH or not size + open_ < before / 2:
+                break
+            shares = shares - self._E.T @ (self._E @ z)
+        slack = 1 - 2 * self._uneven
+        return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(slack) + off + more
+
+    def _of_step(self, z: Float) -> tuple[Long, Long]:
+        """What leaves in their units, (q,), are of whitened and exact rows, (N + c,), and A times them, (q,)."""
+        of_rows, of_exact = self._T @ (self._whole @ self._on(z)), self._E @ z
+        return np.append(of_rows, of_exact), self._of_leaves(self._T.T @ of_rows) + self._E.T @ of_exact
+
+    def _towards_exact(self, y: Float, b: Long, scale: float) -> Long:
+        """By how much leaves, in their units, (q,), of b, (k,), must move for exact rows to be what they are.
+
+        Raises
+        ------
+        DisprovedError
+            If that is more than rounding.
+        """
+        moved = np.zeros(self._kept.size, dtype=np.longdouble)
+        own, sizes = self._S[self._exact], abs(self._S[self._exact])
+        for step in range(STEPS):
+            off = y[self._exact] - own @ (b + self._on(moved)[: b.size])
+            if step == 0 and (wrong := abs(off) > EXACT_TO * (scale + sizes @ abs(b))).any():
+                raise DisprovedError(f"x contradicts what is known exactly by {abs(off[wrong]).max():.3g}")
+            if (abs(off) <= 8 * EXTENDED * (abs(y[self._exact]) + sizes @ abs(b))).all():
+                break
+            moved = moved + self._factor.solve((self._E.T @ (self._weights * off)).astype(float)[:, None])[:, 0]
+        return moved
+
+    @cached_property
+    def _lost_rows(self) -> Float:
+        """Rows that are not estimable, (n,)."""
+        return np.diff(self._basis.touched(self._basis.S).indptr) > 0
+
+    @cached_property
+    def _least_standard_errors(self) -> Float:
+        """Of leaves and rows from below, (k + n,), 0 where exact rows determine them: by directions that keep these."""
+        basis, exact = self._basis, self._exact
+        moved, sizes = basis.S[exact] @ basis.F, abs(basis.S[exact]) @ abs(basis.F)
+        if exact.size and (abs(moved) > sparse.csr_array(CLEAN * sizes)).nnz:
+            raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
+        lengths = _lengths(sparse.csr_array(basis.T @ basis.sums))
+        found = np.zeros(sum(basis.S.shape))
+        for start, own in ((0, basis.F), (basis.S.shape[1], basis.sums)):
+            np.maximum.at(found, start + own.tocoo().row, abs(own.data) / lengths[own.indices])
+        found[basis.S.shape[1] + exact] = 0.0
+        return MARGIN * found
+
+    def _on(self, z: Long) -> Long:
+        """Leaves in their units, (q,), as all leaves, (k,)."""
+        found = np.zeros(self._whole.shape[1], dtype=np.longdouble)
+        found[self._kept] = self._scale * z
+        return found
+
+    def _of_leaves(self, shares: Float, sizes: bool = False) -> Long:
+        """What shares of rows, (n,), are of leaves in their units, (q,), or bounds of their sizes."""
+        S = abs(self._whole) if sizes else self._whole
+        return self._scale * (S.T @ shares)[self._kept]
+
+
+def _lengths(matrix: sparse.csr_array) -> Float:
+    """Of columns, of (N, q)."""
+    return np.sqrt(np.asarray(matrix.power(2).sum(axis=0)).ravel())
+
+
+def _shifted(matrix: sparse.csr_array, guess: float) -> BoundedBelow | None:
+    """A factor of a matrix of unit diagonal, (q, q), less a shift, which says how large its least eigenvalue is."""
+    unit = sparse.eye_array(matrix.shape[0], format="csr")
+    for share in SHIFTS:
+        require_time()
+        try:
+            factor = factorise(matrix - guess / share * unit)
+            L = factor.triangle()[0]
+        except UnsupportedProblemError:
+            continue
+        np.abs(L.data, out=L.data)
+        terms = 2 * int(np.bincount(L.indices, minlength=1).max()) + 16
+        rounding = terms * ROUNDING * float((L @ (L.T @ np.ones(L.shape[0]))).max(initial=0.0))
+        if guess / share > 2 * rounding:
+            return BoundedBelow(factor.solve, guess / share - rounding)
+    return None
