@@ -174,7 +174,7 @@ class ProofOfLeaves:
         """
         lost = self._basis.lost
         b = np.where(np.isnan(values) | lost, fitting, values).astype(np.longdouble)
-        scale = max(float(abs(own).max(initial=0.0)) for own in (y, b, np.nan_to_num(rows)))
+        scale = float(abs(np.concatenate([y, b, np.nan_to_num(rows)])).max(initial=0.0))
         if self._exact.size:
             b = b + self._on(self._towards_exact(y, b, scale))[: b.size]
         fitted = self._S @ b
@@ -217,9 +217,9 @@ class ProofOfLeaves:
             z, rest, of_z = np.zeros(shares.size, dtype=np.longdouble), shares, np.longdouble(0.0)
             for _ in range(STEPS):
                 require_time()
-                step = solve(rest.astype(float)[:, None])[:, 0]
+                step = solve(rest.astype(float)[:, None])[:, 0].astype(np.longdouble)
                 moved, back = self._of_step(step)
-                length = step @ rest / max(moved @ moved, np.finfo(float).tiny)  # the best, whatever solves
+                length = step @ rest / ((moved @ moved) or 1.0)  # the best, whatever solves
                 z, of_z, rest = z + length * step, of_z + length * moved, rest - length * back
                 size, open_ = float(np.linalg.norm(of_z)), float(np.linalg.norm(rest)) / np.sqrt(least)
                 if open_ <= max(ENOUGH, size / 100):
@@ -228,10 +228,10 @@ class ProofOfLeaves:
             if not self._exact.size or found <= ENOUGH or not size + open_ < before / 2:
                 break
             shares = shares - self._E.T @ (self._E @ z)
-        slack = 1 - 2 * self._uneven
-        return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(slack) + off + more
+        found *= 1 + STEPS * terms * np.sqrt(shares.size / least)  # what steps may have rounded
+        return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(1 - 2 * self._uneven) + off + more
 
-    def _of_step(self, z: Float) -> tuple[Long, Long]:
+    def _of_step(self, z: Long) -> tuple[Long, Long]:
         """What leaves in their units, (q,), are of whitened and exact rows, (N + c,), and A times them, (q,)."""
         of_rows, of_exact = self._T @ (self._whole @ self._on(z)), self._E @ z
         return np.append(of_rows, of_exact), self._of_leaves(self._T.T @ of_rows) + self._E.T @ of_exact
