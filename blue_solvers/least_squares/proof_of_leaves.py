@@ -214,7 +214,7 @@ class ProofOfLeaves:
         solve, least = self._factor
         found = np.inf
         for _ in range(STEPS):
-            z, rest, of_z = np.zeros(shares.size, dtype=np.longdouble), shares, np.longdouble(0.0)
+            (z, of_z), rest = (np.zeros(size, dtype=np.longdouble) for size in self._C.shape[::-1]), shares
             for _ in range(STEPS):
                 require_time()
                 step = solve(rest.astype(float)[:, None])[:, 0].astype(np.longdouble)
