@@ -173,6 +173,8 @@ class LeafBasis:
 
     def touched(self, rows: sparse.csr_array) -> sparse.csr_array:
         """What free directions change of combinations of leaves, (m, k), as (m, d), without what is rounding."""
+        if not self.free.shape[1]:
+            return sparse.csr_array((rows.shape[0], 0))
         return without_rounding(sparse.csr_array(rows @ self.free), sparse.csr_array(abs(rows) @ abs(self.free)))
 
     def is_estimable(self, W: Float) -> Flags:
@@ -316,8 +318,10 @@ def _free_directions(
 
 def _of_leaves(N: sparse.csr_array, moved: sparse.csr_array) -> sparse.csc_array:
     """Free directions of combinations, (q, d), as directions of leaves, (k, d), by N, (k, q), their largest entry 1."""
+    if not moved.shape[1]:
+        return sparse.csc_array((N.shape[0], 0))
     found = without_rounding(sparse.csr_array(N @ moved), sparse.csr_array(abs(N) @ abs(moved)))
-    most = abs(found).max(axis=0).toarray().ravel() if found.shape[1] else np.zeros(0)
+    most = abs(found).max(axis=0).toarray().ravel()
     return sparse.csc_array(found @ sparse.diags_array(1 / np.where(most > 0, most, 1.0)))
 
 

@@ -245,6 +245,35 @@ def test_variances_on_a_grid_are_not_those_that_few_iterations_leave(few: int, m
     np.testing.assert_allclose(found.operator.over_observed.variances(), rows, rtol=1e-9)
 
 
+@lengths("networks", 20, 200)
+def test_stiff_networks_keep_their_digits(networks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the factor's entries where those that may have lost the most agree with sharper ones, or else by these."""
+    monkeypatch.setattr(factors_of_information, "OPERATIONS", 0.0)
+    monkeypatch.setattr(factors_of_information, "SOON", 0.0)
+    agreed = []
+    agree = factors_of_information.SparseFactor._agree
+    monkeypatch.setattr(
+        factors_of_information.SparseFactor, "_agree", lambda *args: agreed.append(agree(*args)) or agreed[-1]
+    )
+    for seed in range(networks):
+        rng = np.random.default_rng([seed, 5])
+        size, stiff = int(rng.integers(100, 250)), rng.uniform(1.3, 2.0)
+        node = np.arange(1, size)
+        pairs = np.stack([node, np.maximum(node - rng.integers(1, 6, node.size), 0)], axis=1)
+        rows = [differences(pairs, size, 10 ** rng.uniform(-stiff, stiff, node.size)), anchors(np.zeros(1, int), size)]
+        S = sparse.csr_array(sparse.vstack([*rows, sparse.random_array((size // 2, size), density=2 / size, rng=rng)]))
+        variances = 10 ** rng.uniform(-stiff, stiff, S.shape[0])
+        found = least_squares(S, np.zeros(S.shape[0]), variances, certify=False)
+        root = np.linalg.qr(found.operator.basis.B.toarray(), mode="r")
+        for own, spread in (
+            (found.operator, found.operator.basis.F),
+            (found.operator.over_observed, found.operator.basis.sums),
+        ):
+            exact = np.linalg.norm(np.linalg.solve(root.T, spread.toarray().T), axis=0)
+            np.testing.assert_allclose(np.sqrt(own.variances()), exact, rtol=CLOSE, atol=1e-300)
+    assert 0 < sum(agreed) < len(agreed), agreed
+
+
 def test_names_are_those_of_frames_or_given() -> None:
     frame = pd.DataFrame([[1, 1.0], [1, 0], [0, 1]], index=["both", "left", "right"], columns=["l", "r"])
     y, variances = pd.Series({"right": 4.0, "left": 1.0, "both": 6.0}), pd.Series({"left": 1.0, "right": 1, "both": 2})
