@@ -54,7 +54,7 @@ class Cells:
         """The matrix from the possible cells to the desired layout, (m, d)."""
         p = self._problem
         if not p.is_tabular:
-            return self._nodes
+            return self._nodes if p.desired is p.observed else sparse.eye_array(p.desired.size, format="csr")
         matrix = marginal_matrix(p.domain.schema, p.desired_tables, p.domain.places, p.desired_levels)
         return sparse.csr_array(matrix[:, self.possible])
 
