@@ -117,15 +117,13 @@ class LeafBasis:
         T = whitening_of(problem)
         R, N, between, unsolved = _of_exact_rows(problem, S)
         solved_rank = S.shape[1] - unsolved.size
-        sums = sparse.csr_array(S @ N)
-        if solved_rank:
-            sums = without_rounding(sums, sparse.csr_array(abs(S) @ abs(N)), RELATIVE_ZERO)
-        B = sparse.csr_array(T @ sums)
+        sums = without_rounding(S @ N, abs(S) @ abs(N), RELATIVE_ZERO) if solved_rank else S
+        B = whitened(T, sums)
         B.eliminate_zeros()
         lengths = np.sqrt(np.asarray(B.power(2).sum(axis=0)).ravel())
         told = lengths > 0
         scale = np.divide(1.0, lengths, out=np.ones_like(lengths), where=told)
-        scaled, N = sparse.csr_array(B @ sparse.diags_array(scale)), sparse.csr_array(N @ sparse.diags_array(scale))
+        scaled, N = in_units(B, scale), in_units(N, scale)
         columns = np.flatnonzero(told)
         kept, moved, factor, least, dropped = _told_columns(scaled if told.all() else scaled[:, columns])
         kept_columns = columns[kept]
@@ -162,9 +160,8 @@ class LeafBasis:
     @cached_property
     def sums(self) -> sparse.csr_array:
         """S F, what rows have of combinations, (n, r), without what is rounding."""
-        return without_rounding(
-            sparse.csr_array(self.S @ self.F), sparse.csr_array(abs(self.S) @ abs(self.F)), RELATIVE_ZERO
-        )
+        found = sparse.csr_array(self.S @ self.F)
+        return without_rounding(found, abs(self.S) @ abs(self.F), RELATIVE_ZERO) if self.R.nnz else found
 
     @property
     def lost(self) -> Flags:
@@ -175,7 +172,7 @@ class LeafBasis:
         """What free directions change of combinations of leaves, (m, k), as (m, d), without what is rounding."""
         if not self.free.shape[1]:
             return sparse.csr_array((rows.shape[0], 0))
-        return without_rounding(sparse.csr_array(rows @ self.free), sparse.csr_array(abs(rows) @ abs(self.free)))
+        return without_rounding(rows @ self.free, abs(rows) @ abs(self.free))
 
     def is_estimable(self, W: Float) -> Flags:
         """Which combinations of leaves, (k, K), change with nothing that is free, (K,)."""
@@ -320,14 +317,26 @@ def _of_leaves(N: sparse.csr_array, moved: sparse.csr_array) -> sparse.csc_array
     """Free directions of combinations, (q, d), as directions of leaves, (k, d), by N, (k, q), their largest entry 1."""
     if not moved.shape[1]:
         return sparse.csc_array((N.shape[0], 0))
-    found = without_rounding(sparse.csr_array(N @ moved), sparse.csr_array(abs(N) @ abs(moved)))
+    found = without_rounding(N @ moved, abs(N) @ abs(moved))
     most = abs(found).max(axis=0).toarray().ravel()
     return sparse.csc_array(found @ sparse.diags_array(1 / np.where(most > 0, most, 1.0)))
 
 
-def without_rounding(
-    values: sparse.csr_array, sizes: sparse.csr_array, nothing: float = NOTHING_MOVES
-) -> sparse.csr_array:
+def whitened(T: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
+    """T, (N, n), times rows, (n, q), of which T may only scale each."""
+    if not np.array_equal(T.indices, np.arange(T.shape[1])):
+        return sparse.csr_array(T @ rows)
+    entries = rows.data * np.repeat(T.data, np.diff(rows.indptr))
+    return sparse.csr_array((entries, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
+
+
+def in_units(rows: sparse.csr_array, units: Float) -> sparse.csr_array:
+    """Rows, (n, q), times a diagonal, (q,)."""
+    entries = rows.data * units[rows.indices]
+    return sparse.csr_array((entries, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
+
+
+def without_rounding(values: sparse.sparray, sizes: sparse.sparray, nothing: float = NOTHING_MOVES) -> sparse.csr_array:
     """Numbers, (k, d), without those that are nothing beside the sizes, (k, d), of what they are the sum of."""
     kept = abs(values) > sparse.csr_array(nothing * sizes)
     found = sparse.csr_array(values.multiply(kept))

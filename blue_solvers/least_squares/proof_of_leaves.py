@@ -25,7 +25,7 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract.solver import plain_problem
 from blue_solvers.errors import UnsupportedProblemError
 from blue_solvers.least_squares.factors_of_information import is_cheap_orthogonal
-from blue_solvers.least_squares.leaf_basis import LeafBasis
+from blue_solvers.least_squares.leaf_basis import LeafBasis, in_units, whitened
 from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
 from blue_solvers.verification.certificate import Certificate, judged
 from blue_solvers.verification.weighed_noise import (
@@ -93,7 +93,8 @@ class ProofOfLeaves:
             raise NotCertifiedError("no leaves were found that tell its free directions apart")
         S = S[:, self._kept] if basis.pins.size else S
         self._exact = np.flatnonzero(problem.exact)
-        rows, sizes = sparse.csr_array(T @ S), sparse.csr_array(abs(T) @ abs(S))
+        rows = whitened(T, S)
+        sizes = whitened(abs(T), abs(S))
         E = S[self._exact]
         lengths = _lengths(sizes)
         scale = 1 / np.where(lengths > 0, lengths, np.maximum(_lengths(E), np.finfo(float).tiny))
@@ -104,9 +105,8 @@ class ProofOfLeaves:
         if not (lengths > 0).all():
             raise NotCertifiedError("no row says anything of a leaf that is claimed to be determined")
         self._scale = (1 / lengths).astype(np.longdouble)
-        scaling = sparse.diags_array(1 / lengths)
-        self._C = sparse.csr_array(sparse.vstack([rows, weighted]) @ scaling)
-        self._sizes = sparse.csr_array(sparse.vstack([sizes, abs(weighted)]) @ scaling)
+        both = (sparse.csr_array(sparse.vstack(own)) for own in ((rows, weighted), (sizes, abs(weighted))))
+        self._C, self._sizes = (in_units(own, 1 / lengths) for own in both)
         self._most = int(np.diff(basis.T.indptr).max(initial=1))
         self._E = sparse.csr_array(
             sparse.diags_array(self._weights) @ E.astype(np.longdouble) @ sparse.diags_array(self._scale)
@@ -140,7 +140,7 @@ class ProofOfLeaves:
             found = _shifted(matrix, guess)
         except UnsupportedProblemError:
             found = None
-        terms = int(np.diff(self._C.tocsc().indptr).max(initial=0)) + 2 * self._most + 16
+        terms = int(np.bincount(self._C.indices, minlength=1).max()) + 2 * self._most + 16
         formed = terms * ROUNDING * float((self._sizes.T @ (self._sizes @ np.ones(matrix.shape[0]))).max(initial=0.0))
         if found is not None and found.least > 2 * formed:
             return found._replace(least=found.least - formed)
@@ -209,7 +209,7 @@ class ProofOfLeaves:
             shares, more = self._T.T @ left, 4 * self._uneven * float(np.linalg.norm(left))
         else:
             shares, more = self._noise.weighted((y - fitted).astype(float))
-        terms += EXTENDED * int(np.diff(self._whole.tocsc().indptr).max(initial=0))
+        terms += EXTENDED * int(np.bincount(self._whole.indices, minlength=1).max())
         doubt, shares = terms * self._of_leaves(abs(shares), True), self._of_leaves(shares)
         solve, least = self._factor
         found = np.inf
@@ -267,7 +267,7 @@ class ProofOfLeaves:
         moved, sizes = basis.S[exact] @ basis.F, abs(basis.S[exact]) @ abs(basis.F)
         if exact.size and (abs(moved) > sparse.csr_array(CLEAN * sizes)).nnz:
             raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
-        lengths = _lengths(sparse.csr_array(basis.T @ basis.sums))
+        lengths = _lengths(whitened(basis.T, basis.sums))
         found = np.zeros(sum(basis.S.shape))
         for start, own in ((0, basis.F), (basis.S.shape[1], basis.sums)):
             np.maximum.at(found, start + own.tocoo().row, abs(own.data) / lengths[own.indices])

@@ -211,7 +211,8 @@ class _Tests:
         """Between what desired cells are by the bounds of their parts alone, and by their own, (m,) each."""
         parts, ends = self._desired.tocoo(), np.stack([self._program.lower, self._program.upper])
         low, high = np.sort(parts.data * ends[:, parts.col], axis=0)
-        found = Ranges(*(np.bincount(parts.row, own, minlength=self._desired.shape[0]) for own in (low, high)))
+        sums = (np.bincount(parts.row, own, minlength=self._desired.shape[0]).astype(float) for own in (low, high))
+        found = Ranges(*sums)
         if self._bounds is None or self._problem.desired is not self._problem.observed:
             return found.low, found.high
         return np.maximum(found.low, self._bounds[-1].low), np.minimum(found.high, self._bounds[-1].high)
