@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,12 +34,15 @@ class Grams:
         Of the matrix, by columns.
     diagonal : ndarray of int, (m,)
         Where its diagonal is among the entries.
+    order : dict
+        What factors of all such matrices have in common.
     """
 
     pairs: sparse.csr_array
     indices: Integers
     pointers: Integers
     diagonal: Integers
+    order: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, M: sparse.csc_array) -> Grams:
@@ -119,6 +122,11 @@ class QuadraticProgram:
     def products(self) -> Any:
         """M as what multiplies fastest, also transposed."""
         return self.plain if self.tables is None or self.plain is not self.M else self.tables
+
+    @cached_property
+    def transposed(self) -> Any:
+        """The transpose of `products`."""
+        return self.products.T
 
     @cached_property
     def squares(self) -> Any:
