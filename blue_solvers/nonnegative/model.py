@@ -93,12 +93,12 @@ class FittingModel:
     def equations(self) -> tuple[sparse.csr_array, Float]:
         """What else is known exactly: equalities, and equations of a problem given by a matrix; (k, d) and (k,)."""
         matrix, values = self.cells.equations()
-        return sparse.csr_array(matrix @ self.M), values
+        return (matrix if self.cells.are_nodes else sparse.csr_array(matrix @ self.M)), values
 
     @cached_property
     def sums(self) -> sparse.csc_array:
         """From the cells to `sum_rows` and the left-hand sides of `equations`; (m, d)."""
-        return csc(sparse.vstack([self.M[self.sum_rows], self.equations[0]]))
+        return csc(self._above_equations(self.sum_rows))
 
     @cached_property
     def cell_variances(self) -> Float:
@@ -169,7 +169,12 @@ class FittingModel:
     @cached_property
     def exact_rows(self) -> sparse.csr_array:
         """From the cells to everything that is known exactly, (k, d)."""
-        return sparse.csr_array(sparse.vstack([self.M[self.problem.exact], self.equations[0]]))
+        return self._above_equations(np.flatnonzero(self.problem.exact))
+
+    def _above_equations(self, rows: NDArray[np.intp]) -> sparse.csr_array:
+        """Some observed rows, (k,), over the cells, and after them what the equations say."""
+        equations = self.equations[0]
+        return sparse.csr_array(sparse.vstack([self.M[rows], equations])) if rows.size else equations
 
     def exact_answers(self, y: Float) -> Float:
         """The values of `exact_rows`, (k,)."""
