@@ -88,6 +88,8 @@ class LeafBasis:
         Directions of leaves that change no row, the largest entry of each 1.
     pins : ndarray of int, (d,)
         Leaves of which each is in one of these directions, another one each.
+    solved : ndarray of int, (s,)
+        Leaves that exact rows were solved for.
     factor : InformationFactor
         Of B'B.
     rank : Rank
@@ -101,6 +103,7 @@ class LeafBasis:
     between: sparse.csr_array
     free: sparse.csc_array
     pins: Index
+    solved: Index
     factor: InformationFactor
     rank: Rank
 
@@ -143,6 +146,7 @@ class LeafBasis:
             between,
             free,
             np.delete(unsolved, kept_columns),
+            np.setdiff1d(np.arange(S.shape[1]), unsolved),
             factor,
             Rank(solved_rank + kept.size, S.shape[1], least, dropped),
         )

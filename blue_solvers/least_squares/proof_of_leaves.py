@@ -7,9 +7,10 @@ own standard errors no combination of leaves is off by more than r has of length
 
 A matrix of which a Cholesky factor L comes out has no eigenvalue below minus what rounding makes of it, which is a
 multiple of the row sums of |L||L'| (Rump 2006): A less a shift says how large a is. Where squares lose too many digits,
-and the size allows, a is the square of a singular value. Exact rows E b = e join A with a weight, which changes
-nothing between leaves that meet them, and so does taking any E'm from r. Of leaves that are not estimable one for every
-free direction is held, as it may be; sources of shared noise are leaves of their own, measured as 0 with variance 1.
+and the size allows, a is the square of a singular value. All of that is of combinations u, b = F u + what exact rows
+say, of which it is tested that they are all that there are: exact rows have as high a rank as leaves were solved from
+them, and of leaves that are not estimable one for every free direction is held, as it may be. Sources of shared noise
+are leaves of their own, measured as 0 with variance 1.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from blue_solvers.verification.certificate import Certificate, judged
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     EXTENDED,
+    REFINEMENTS,
     ROUNDING,
     DisprovedError,
     NotCertifiedError,
@@ -42,7 +44,6 @@ from blue_solvers.verification.weighed_noise import (
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Long
 
-EXACT_WEIGHT = 1e2  # of an exact row, times what measured ones say of its leaves
 SHIFTS = (8.0, 64.0, 4096.0)  # by which an eigenvalue that is looked at is divided, until a factor exists
 STEPS, ENOUGH = 40, 1e-13  # of corrections; what is left that nobody asks about, in standard errors
 MARGIN, CLEAN = 0.9, 1e-10  # of standard errors from below; of what directions move, what they may change of exact rows
@@ -64,8 +65,8 @@ class ProofOfLeaves:
     problem : Problem
         Of rows and leaves.
     basis : LeafBasis
-        Of which are taken: what whitens the noise, tested if that is correlated; what is free, tested; directions that
-        keep exact rows, tested; and a guess of an eigenvalue.
+        Of which is taken, and tested: what whitens noise, what is free, and which combinations keep exact rows. Besides
+        a guess of an eigenvalue.
 
     Raises
     ------
@@ -77,42 +78,42 @@ class ProofOfLeaves:
         self._problem, self._basis = plain_problem(problem), basis
         if not basis.rank.is_clear:
             raise NotCertifiedError(f"the rank of its weights is not clear: {basis.rank}")
-        _, self._T, self._S = basis.extended
+        self._exact = np.flatnonzero(problem.exact)
+        self._require_all_combinations()
         self._sources = problem.noise.sources if problem.noise.is_shared else np.zeros((problem.observed.size, 0))
         self._shared = self._sources.shape[1]
-        S, T, self._whole = basis.S, basis.T, self._S
+        S, T, F = basis.S, basis.T, basis.F
         if self._shared:
             unit = sparse.eye_array(self._shared)
             S = sparse.csr_array(sparse.block_array([[S, sparse.csr_array(self._sources)], [None, unit]]))
-            T = sparse.csr_array(sparse.block_diag([T, unit]))
-            self._T, self._whole = T.astype(np.longdouble), S.astype(np.longdouble)
-        self._kept = np.setdiff1d(np.arange(S.shape[1]), basis.pins)
-        held = sparse.csr_array(basis.free)[basis.pins]
-        measured = basis.S[np.flatnonzero(~problem.unmeasured)]
-        if (held.nnz, np.unique(held.indices).size) != (basis.pins.size,) * 2 or basis.touched(measured).nnz:
-            raise NotCertifiedError("no leaves were found that tell its free directions apart")
-        S = S[:, self._kept] if basis.pins.size else S
-        self._exact = np.flatnonzero(problem.exact)
-        rows = whitened(T, S)
-        sizes = whitened(abs(T), abs(S))
-        E = S[self._exact]
-        lengths = _lengths(sizes)
-        scale = 1 / np.where(lengths > 0, lengths, np.maximum(_lengths(E), np.finfo(float).tiny))
-        weights = EXACT_WEIGHT * reciprocal(np.sqrt(E.power(2) @ scale**2))
-        self._weights = weights.astype(np.longdouble)
-        weighted = sparse.diags_array(weights) @ E
-        lengths = np.hypot(_lengths(rows), _lengths(weighted))
+            T, F = (sparse.csr_array(sparse.block_diag([own, unit])) for own in (T, F))
+        C = whitened(T, sparse.csr_array(S @ F))
+        lengths = _lengths(C)
         if not (lengths > 0).all():
             raise NotCertifiedError("no row says anything of a leaf that is claimed to be determined")
-        self._scale = (1 / lengths).astype(np.longdouble)
-        both = (sparse.csr_array(sparse.vstack(own)) for own in ((rows, weighted), (sizes, abs(weighted))))
-        self._C, self._sizes = (in_units(own, 1 / lengths) for own in both)
+        self._C, F = in_units(C, 1 / lengths), in_units(F, 1 / lengths)
+        self._sizes = whitened(abs(T), sparse.csr_array(abs(S) @ abs(F))) if self._exact.size else abs(self._C)
+        self._F, self._T, self._whole = (own.astype(np.longdouble) for own in (F, T, S))
+        self._S = basis.extended[2]
         self._most = int(np.diff(basis.T.indptr).max(initial=1))
-        self._E = sparse.csr_array(
-            sparse.diags_array(self._weights) @ E.astype(np.longdouble) @ sparse.diags_array(self._scale)
-        )
         self._noise = WeighedNoise.of(self._problem) if self._problem.is_correlated else None
         self._uneven = self._whitened_apart()
+
+    def _require_all_combinations(self) -> None:
+        """Refuse combinations that exact rows, or what is free, leave others beside."""
+        problem, basis = self._problem, self._basis
+        held = sparse.csr_array(basis.free)[basis.pins]
+        told = basis.touched(basis.S[np.flatnonzero(~problem.unmeasured)]).nnz or basis.F[basis.pins].nnz
+        if told or (held.nnz, np.unique(held.indices).size) != (basis.pins.size,) * 2:
+            raise NotCertifiedError("no leaves were found that tell its free directions apart")
+        if not self._exact.size:
+            return
+        E, F = basis.S[self._exact], basis.F
+        if (abs(E @ F) > sparse.csr_array(CLEAN * (abs(E) @ abs(F)))).nnz:
+            raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
+        E = sparse.csr_array(sparse.diags_array(reciprocal(np.sqrt(E.power(2).sum(axis=1)))) @ E)[:, basis.solved]
+        E = in_units(E, reciprocal(_lengths(E)))
+        bounded_below(E, abs(E), 16)
 
     def _whitened_apart(self) -> float:
         """How far T Sigma T' is from 1, at most."""
@@ -129,36 +130,9 @@ class ProofOfLeaves:
 
     @cached_property
     def _factor(self) -> BoundedBelow:
-        """Of A, in units of leaves in which its diagonal is 1."""
-        matrix = sparse.csr_array(self._C.T @ self._C)
-        if not matrix.shape[0]:
-            return BoundedBelow(np.array, 1.0)
-        guess = min(self._basis.factor.least**2, 1.0)
-        try:
-            if self._exact.size:
-                guess = 1 / norm_of_inverse(factorise(matrix).solve, matrix.shape[0])
-            found = _shifted(matrix, guess)
-        except UnsupportedProblemError:
-            found = None
-        terms = int(np.bincount(self._C.indices, minlength=1).max()) + 2 * self._most + 16
-        formed = terms * ROUNDING * float((self._sizes.T @ (self._sizes @ np.ones(matrix.shape[0]))).max(initial=0.0))
-        if found is not None and found.least > 2 * formed:
-            return found._replace(least=found.least - formed)
-        if not is_cheap_orthogonal(self._C.shape):
-            raise NotCertifiedError("no factor says how far its information matrix is from a singular one")
-        return self._by_singular_values()
-
-    def _by_singular_values(self) -> BoundedBelow:
-        """The same by dense algebra."""
-        require_time()
-        dense = self._C.toarray()
-        _, values, right = np.linalg.svd(dense, full_matrices=False)
-        formed = ROUNDING * (self._most + 16) * float(np.sqrt(self._sizes.power(2).sum()))
-        least = float(values[-1]) - formed - 4 * max(dense.shape) * ROUNDING * float(values[0])
-        if not least > 0:
-            raise NotCertifiedError("the rank of its weights is not clear")
-        turn = right.T / values
-        return BoundedBelow(lambda R: turn @ (turn.T @ R), least**2)
+        """Of A, in units of combinations in which its diagonal is 1."""
+        terms = 2 * self._most + int(np.bincount(self._F.indices, minlength=1).max()) + 16
+        return bounded_below(self._C, self._sizes, terms, self._basis.factor.least**2)
 
     @one_blas_thread()
     def certificate(self, y: Float, values: Float, rows: Float, fitting: Float) -> Certificate:
@@ -176,7 +150,7 @@ class ProofOfLeaves:
         b = np.where(np.isnan(values) | lost, fitting, values).astype(np.longdouble)
         scale = float(abs(np.concatenate([y, b, np.nan_to_num(rows)])).max(initial=0.0))
         if self._exact.size:
-            b = b + self._on(self._towards_exact(y, b, scale))[: b.size]
+            b = self._towards_exact(y, b, scale)
         fitted = self._S @ b
         off = np.concatenate([np.where(lost, np.nan, values - b), np.where(self._lost_rows, np.nan, rows - fitted)])
         off = abs(np.nan_to_num(off)).astype(float)
@@ -212,48 +186,36 @@ class ProofOfLeaves:
         terms += EXTENDED * int(np.bincount(self._whole.indices, minlength=1).max())
         doubt, shares = terms * self._of_leaves(abs(shares), True), self._of_leaves(shares)
         solve, least = self._factor
-        found = np.inf
+        rest, of_z = shares, np.zeros(self._C.shape[0], dtype=np.longdouble)
         for _ in range(STEPS):
-            (z, of_z), rest = (np.zeros(size, dtype=np.longdouble) for size in self._C.shape[::-1]), shares
-            for _ in range(STEPS):
-                require_time()
-                step = solve(rest.astype(float)[:, None])[:, 0].astype(np.longdouble)
-                moved, back = self._of_step(step)
-                length = step @ rest / ((moved @ moved) or 1.0)  # the best, whatever solves
-                z, of_z, rest = z + length * step, of_z + length * moved, rest - length * back
-                size, open_ = float(np.linalg.norm(of_z)), float(np.linalg.norm(rest)) / np.sqrt(least)
-                if open_ <= max(ENOUGH, size / 100):
-                    break
-            before, found = found, min(found, size + open_)
-            if not self._exact.size or found <= ENOUGH or not size + open_ < before / 2:
+            require_time()
+            step = solve(rest.astype(float)[:, None])[:, 0].astype(np.longdouble)
+            moved = self._T @ (self._whole @ (self._F @ step))
+            length = step @ rest / ((moved @ moved) or 1.0)  # the best, whatever solves
+            of_z, rest = of_z + length * moved, rest - length * self._of_leaves(self._T.T @ moved)
+            size, open_ = float(np.linalg.norm(of_z)), float(np.linalg.norm(rest)) / np.sqrt(least)
+            if open_ <= max(ENOUGH, size / 100):
                 break
-            shares = shares - self._E.T @ (self._E @ z)
+        found = size + open_
         found *= 1 + STEPS * terms * np.sqrt(shares.size / least)  # what steps may have rounded
         return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(1 - 2 * self._uneven) + off + more
 
-    def _of_step(self, z: Long) -> tuple[Long, Long]:
-        """What leaves in their units, (q,), are of whitened and exact rows, (N + c,), and A times them, (q,)."""
-        of_rows, of_exact = self._T @ (self._whole @ self._on(z)), self._E @ z
-        return np.append(of_rows, of_exact), self._of_leaves(self._T.T @ of_rows) + self._E.T @ of_exact
-
     def _towards_exact(self, y: Float, b: Long, scale: float) -> Long:
-        """By how much leaves, in their units, (q,), of b, (k,), must move for exact rows to be what they are.
+        """Leaves, (k,), moved onto exact rows.
 
         Raises
         ------
         DisprovedError
             If that is more than rounding.
         """
-        moved = np.zeros(self._kept.size, dtype=np.longdouble)
-        own, sizes = self._S[self._exact], abs(self._S[self._exact])
-        for step in range(STEPS):
-            off = y[self._exact] - own @ (b + self._on(moved)[: b.size])
-            if step == 0 and (wrong := abs(off) > EXACT_TO * (scale + sizes @ abs(b))).any():
+        E, R = self._S[self._exact], self._basis.R[:, self._exact]
+        sizes = (abs(E) @ abs(b)).astype(float)
+        for step in range(REFINEMENTS):
+            off = y[self._exact] - E @ b
+            if step == 0 and (wrong := abs(off) > EXACT_TO * (scale + sizes)).any():
                 raise DisprovedError(f"x contradicts what is known exactly by {abs(off[wrong]).max():.3g}")
-            if (abs(off) <= 8 * EXTENDED * (abs(y[self._exact]) + sizes @ abs(b))).all():
-                break
-            moved = moved + self._factor.solve((self._E.T @ (self._weights * off)).astype(float)[:, None])[:, 0]
-        return moved
+            b = b + R @ off
+        return b
 
     @cached_property
     def _lost_rows(self) -> Float:
@@ -263,27 +225,49 @@ class ProofOfLeaves:
     @cached_property
     def _least_standard_errors(self) -> Float:
         """Of leaves and rows from below, (k + n,), 0 where exact rows determine them: by directions that keep these."""
-        basis, exact = self._basis, self._exact
-        moved, sizes = basis.S[exact] @ basis.F, abs(basis.S[exact]) @ abs(basis.F)
-        if exact.size and (abs(moved) > sparse.csr_array(CLEAN * sizes)).nnz:
-            raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
+        basis = self._basis
         lengths = _lengths(whitened(basis.T, basis.sums))
         found = np.zeros(sum(basis.S.shape))
         for start, own in ((0, basis.F), (basis.S.shape[1], basis.sums)):
             np.maximum.at(found, start + own.tocoo().row, abs(own.data) / lengths[own.indices])
-        found[basis.S.shape[1] + exact] = 0.0
+        found[basis.S.shape[1] + self._exact] = 0.0
         return MARGIN * found
 
-    def _on(self, z: Long) -> Long:
-        """Leaves in their units, (q,), as all leaves, (k,)."""
-        found = np.zeros(self._whole.shape[1], dtype=np.longdouble)
-        found[self._kept] = self._scale * z
-        return found
-
     def _of_leaves(self, shares: Float, sizes: bool = False) -> Long:
-        """What shares of rows, (n,), are of leaves in their units, (q,), or bounds of their sizes."""
-        S = abs(self._whole) if sizes else self._whole
-        return self._scale * (S.T @ shares)[self._kept]
+        """What shares of rows, (n,), are of combinations, (q,), or bounds of their sizes."""
+        F, S = (abs(self._F), abs(self._whole)) if sizes else (self._F, self._whole)
+        return F.T @ (S.T @ shares)
+
+
+def bounded_below(C: sparse.csr_array, sizes: sparse.csr_array, terms: int, guess: float | None = None) -> BoundedBelow:
+    """Of C'C, columns of C, (N, q), having length 1, its entries right to so many roundings of their sizes.
+
+    Raises
+    ------
+    NotCertifiedError
+        If rounding may make it singular.
+    """
+    if not C.shape[1]:
+        return BoundedBelow(np.array, 1.0)
+    matrix, found = sparse.csr_array(C.T @ C), None
+    try:
+        guess = guess or 1 / norm_of_inverse(factorise(matrix).solve, matrix.shape[0])
+        found = _shifted(matrix, min(guess, 1.0))
+    except UnsupportedProblemError:
+        pass
+    added = (terms + int(np.bincount(C.indices, minlength=1).max())) * ROUNDING
+    formed = added * float((sizes.T @ (sizes @ np.ones(C.shape[1]))).max(initial=0.0))
+    if found is not None and found.least > 2 * formed:
+        return found._replace(least=found.least - formed)
+    if not is_cheap_orthogonal(C.shape):
+        raise NotCertifiedError("no factor says how far its information matrix is from a singular one")
+    require_time()
+    _, values, right = np.linalg.svd(C.toarray(), full_matrices=False)
+    formed = ROUNDING * (terms * float(np.sqrt(sizes.power(2).sum())) + 4 * max(C.shape) * float(values[0]))
+    if not values[-1] > formed or len(values) < C.shape[1]:
+        raise NotCertifiedError("the rank of its weights is not clear")
+    turn = right.T / values
+    return BoundedBelow(lambda R: turn @ (turn.T @ R), float(values[-1] - formed) ** 2)
 
 
 def _lengths(matrix: sparse.csr_array) -> Float:
