@@ -214,7 +214,7 @@ def test_exact_and_unmeasured_rows_of_any_rank_are_those_of_dense_algebra(design
         assert redundancy.sum() == pytest.approx(noisy.sum() - rank, abs=1e-6)
         bound = found.certificate().bound
         proved += bound is not None and bound <= PROVED
-    assert proved >= 0.94 * designs
+    assert proved >= 0.98 * designs
 
 
 def test_fit_and_rows_are_those_of_the_sums_own_estimate() -> None:
@@ -348,7 +348,7 @@ def test_leaves_of_any_number_are_proved_and_planted_errors_found() -> None:
 def test_exact_rows_and_shared_noise_of_many_leaves_are_proved() -> None:
     rng = np.random.default_rng(1)
     S = sparse.csr_array(sparse.vstack([grid_of_differences(40, 50), anchors(np.array([0, 3]), 2000)]))
-    variances = np.where(rng.random(S.shape[0]) < 0.05, 0.0, 1.0)
+    variances = np.where(rng.random(S.shape[0]) < 0.05, 0.0, 10 ** rng.uniform(-4, 4, S.shape[0]))
     found = least_squares(S, S @ rng.normal(0, 9, 2000) + np.sqrt(variances) * rng.normal(size=S.shape[0]), variances)
     assert found.certificate().bound < 1e-9
     off = found.values + np.where(np.arange(2000) == S.indices[S.indptr[np.flatnonzero(variances == 0)[0]]], 1.0, 0.0)
