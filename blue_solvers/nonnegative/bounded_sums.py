@@ -151,7 +151,7 @@ def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
     kept = np.setdiff1d(np.arange(p.answer.size), rows)
     own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
-    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, **own)
+    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
 
 
 def with_bounds_on(
@@ -222,24 +222,32 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
 
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     """The same program in units of rows' noise and of what cells change, and the unit of every cell, (d,)."""
-    noisy = p.variance > 0
-    units = units_of(p)
-    entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
-    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
-    rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
+    ends = () if (p.weight > 0).all() else (p.lower, p.upper)  # of cells that nothing measures these are the units
+    units, rows, M, weight, variance, shared = p.once("scaled", lambda: _scaling(p), p.weight, p.variance, *ends)
     scaled = replace(
         p,
-        M=sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape),
+        M=M,
         target=p.target / units,
-        weight=p.weight * units**2,
+        weight=weight,
         lower=p.lower / units,
         upper=p.upper / units,
         answer=p.answer * rows,
-        variance=noisy.astype(float),
+        variance=variance,
+        shared=shared,
         radius=p.radius * rows,
         tables=None,
     )
     return scaled, units
+
+
+def _scaling(p: QuadraticProgram) -> tuple[Float, Float, sparse.csc_array, Float, Float, dict[str, tuple]]:
+    """Units of cells, (d,), what rows are multiplied by, (m,), and M, weights, variances and what these share."""
+    noisy, units = p.variance > 0, units_of(p)
+    entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
+    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
+    rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
+    M = sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape)
+    return units, rows, M, p.weight * units**2, noisy.astype(float), {}
 
 
 def _small_unit(p: QuadraticProgram) -> float:

@@ -276,7 +276,7 @@ def _linear_solve(p: QuadraticProgram) -> LinearSolve:
     pairs = float((np.diff(p.M.indptr).astype(float) ** 2).sum())
     meeting = np.inf
     if pairs <= COUNTED_PAIRS:
-        meeting = p.grams.indices.size if pairs <= FEW_PAIRS else (abs(p.M) @ abs(p.M).T).nnz
+        meeting = p.grams.indices.size if pairs <= FEW_PAIRS else p.once("pairs", lambda: (abs(p.M) @ abs(p.M).T).nnz)
     if meeting <= SPARSE_ENTRIES_PER_ROW * rows and rows > SPARSE_ENTRIES_PER_ROW:
         return factored
     return dense if rows <= DENSE_ROWS else iterated
