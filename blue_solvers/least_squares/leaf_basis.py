@@ -130,18 +130,17 @@ class LeafBasis:
         columns = np.flatnonzero(told)
         kept, moved, factor, least, dropped = _told_columns(scaled if told.all() else scaled[:, columns])
         kept_columns = columns[kept]
-        others = np.flatnonzero(~told)
-        directions = sparse.csr_array(
-            (np.ones(others.size), (others, np.arange(others.size))), shape=(told.size, others.size)
-        )
-        back = sparse.csr_array((np.ones(columns.size), (columns, np.arange(columns.size))), (told.size, columns.size))
-        free = _of_leaves(N, sparse.csr_array(sparse.hstack([directions, back @ moved])))
-        whole = kept_columns.size == told.size
+        free = sparse.csc_array((S.shape[1], 0))
+        if kept_columns.size < told.size:
+            unit = sparse.eye_array(told.size, format="csr")
+            directions = sparse.hstack([unit[:, np.flatnonzero(~told)], unit[:, columns] @ moved])
+            free = _of_leaves(N, sparse.csr_array(directions))
+            scaled, N = sparse.csr_array(scaled[:, kept_columns]), sparse.csr_array(N[:, kept_columns])
         return cls(
             S,
-            scaled if whole else sparse.csr_array(scaled[:, kept_columns]),
+            scaled,
             T,
-            N if whole else sparse.csr_array(N[:, kept_columns]),
+            N,
             R,
             between,
             free,
@@ -319,8 +318,6 @@ def _free_directions(
 
 def _of_leaves(N: sparse.csr_array, moved: sparse.csr_array) -> sparse.csc_array:
     """Free directions of combinations, (q, d), as directions of leaves, (k, d), by N, (k, q), their largest entry 1."""
-    if not moved.shape[1]:
-        return sparse.csc_array((N.shape[0], 0))
     found = without_rounding(N @ moved, abs(N) @ abs(moved))
     most = abs(found).max(axis=0).toarray().ravel()
     return sparse.csc_array(found @ sparse.diags_array(1 / np.where(most > 0, most, 1.0)))
