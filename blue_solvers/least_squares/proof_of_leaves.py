@@ -92,7 +92,8 @@ class ProofOfLeaves:
         if not (lengths > 0).all():
             raise NotCertifiedError("no row says anything of a leaf that is claimed to be determined")
         self._C, F = in_units(C, 1 / lengths), in_units(F, 1 / lengths)
-        self._sizes = whitened(abs(T), sparse.csr_array(abs(S) @ abs(F))) if self._exact.size else abs(self._C)
+        mixed = self._exact.size or self._problem.is_correlated  # an entry of C is then a sum of several
+        self._sizes = whitened(abs(T), sparse.csr_array(abs(S) @ abs(F))) if mixed else abs(self._C)
         self._F, self._T, self._whole = (own.astype(np.longdouble) for own in (F, T, S))
         self._S = basis.extended[2]
         self._most = int(np.diff(basis.T.indptr).max(initial=1))
@@ -104,7 +105,8 @@ class ProofOfLeaves:
         problem, basis = self._problem, self._basis
         held = sparse.csr_array(basis.free)[basis.pins]
         told = basis.touched(basis.S[np.flatnonzero(~problem.unmeasured)]).nnz or basis.F[basis.pins].nnz
-        if told or (held.nnz, np.unique(held.indices).size) != (basis.pins.size,) * 2:
+        every = basis.F.shape[1] + basis.pins.size + basis.solved.size == basis.S.shape[1]
+        if told or not every or (held.nnz, np.unique(held.indices).size) != (basis.pins.size,) * 2:
             raise NotCertifiedError("no leaves were found that tell its free directions apart")
         if not self._exact.size:
             return
@@ -183,7 +185,7 @@ class ProofOfLeaves:
             shares, more = self._T.T @ left, 4 * self._uneven * float(np.linalg.norm(left))
         else:
             shares, more = self._noise.weighted((y - fitted).astype(float))
-        terms += EXTENDED * int(np.bincount(self._whole.indices, minlength=1).max())
+        terms += EXTENDED * sum(int(np.bincount(own.indices, minlength=1).max()) for own in (self._whole, self._F))
         doubt, shares = terms * self._of_leaves(abs(shares), True), self._of_leaves(shares)
         solve, least = self._factor
         rest, of_z = shares, np.zeros(self._C.shape[0], dtype=np.longdouble)

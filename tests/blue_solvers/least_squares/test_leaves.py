@@ -331,6 +331,27 @@ def operator_of(S: Any, variances: Any) -> Any:
     return least_squares(S, np.zeros(S.shape[0]), variances, certify=False).operator
 
 
+@pytest.mark.parametrize("kind", ["dense", "blocks", "shared", "exact"])
+@lengths("designs", 6, 100)
+def test_no_planted_error_is_above_its_bound_of_any_noise(kind: str, designs: int) -> None:
+    for seed in range(designs):
+        rng = np.random.default_rng([seed, 11])
+        S = rng.standard_normal((20, 6)) * (rng.random((20, 6)) < 0.5) + np.eye(20, 6)
+        exact = np.flatnonzero(rng.random(20) < 0.1)[:3] if kind == "exact" else np.zeros(0, dtype=int)
+        Sigma = np.diag(10 ** rng.uniform(-2, 2, 20)) if kind == "exact" else covariances(rng, 20)[kind]
+        whole = Sigma.toarray() if sparse.issparse(Sigma) else Sigma @ np.eye(20)
+        noisy = np.setdiff1d(np.arange(20), exact)
+        y = S @ rng.normal(0, 9, 6) + np.where(np.isin(np.arange(20), exact), 0.0, rng.standard_normal(20))
+        given = np.where(np.isin(np.arange(20), exact), 0.0, whole.diagonal()) if kind == "exact" else Sigma
+        found = least_squares(S, y, given)
+        assert found.certificate().bound <= 1e-9, seed
+        moved = rng.standard_normal(6) * 10 ** rng.uniform(-6, 0)
+        moved -= np.linalg.pinv(S[exact]) @ (S[exact] @ moved)
+        off = np.linalg.norm(np.linalg.solve(np.linalg.cholesky(whole[np.ix_(noisy, noisy)]), S[noisy] @ moved))
+        bound = found.operator.certificate(y, found.values + moved).bound
+        assert (1 - 1e-6) * off - 1e-9 <= bound <= 1.1 * off + 1e-9, seed
+
+
 def test_leaves_of_any_number_are_proved_and_planted_errors_found() -> None:
     """An error of one leaf is off by what the rows around it say of it."""
     S = sparse.csr_array(sparse.vstack([grid_of_differences(50, 60), anchors(np.array([0]), 3000)]))
