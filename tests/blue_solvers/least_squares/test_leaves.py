@@ -381,6 +381,25 @@ def test_exact_rows_and_shared_noise_of_many_leaves_are_proved() -> None:
     assert 1e-3 / found.std_errors[0] <= moved.bound < 2e-3
 
 
+@pytest.mark.parametrize("factored", [True, False], ids=["factor", "singular values"])
+def test_eigenvalues_are_bounded_from_below_or_not_at_all(factored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is guessed of them."""
+    if not factored:
+        monkeypatch.setattr(proof_of_leaves, "SHIFTS", ())
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        C = rng.standard_normal((30, 8)) * (rng.random((30, 8)) < 0.5) + np.eye(30, 8)
+        C[:, 7] = C[:, 6] + 10.0 ** -rng.integers(0, 5) * C[:, 7]
+        C = sparse.csr_array(C / np.linalg.norm(C, axis=0))
+        least = np.linalg.svd(C.toarray())[1][-1] ** 2
+        for guess in (None, least, 100 * least, 1.0):
+            found = proof_of_leaves.bounded_below(C, abs(C), 16, guess).least
+            assert 0.9 * least / 4096 <= found <= least * (1 + 1e-9), (seed, guess)
+        C = sparse.csr_array(sparse.hstack([C, C @ np.full((8, 1), 0.5)]))
+        with pytest.raises(proof_of_leaves.NotCertifiedError):
+            proof_of_leaves.bounded_below(C, abs(C), 16)
+
+
 def test_a_proof_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof_of_leaves, "SHIFTS", ())
     monkeypatch.setattr(proof_of_leaves, "is_cheap_orthogonal", lambda shape: False)
