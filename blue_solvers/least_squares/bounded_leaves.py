@@ -22,7 +22,7 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.least_squares.leaf_estimates import LeafEstimate
 from blue_solvers.least_squares.through_leaves import Leaves
 from blue_solvers.nonnegative.bounded_sums import (
-    read_bounds,
+    read_bounds_of_leaves,
     refuse_exact_outside,
     solved_in_own_units,
     units_of,
@@ -125,11 +125,7 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     problem, operator = estimate.problem, estimate.operator
     if problem.is_correlated:
         raise ValueError("bounds are met by independent noise of the rows: give variances, not a covariance")
-    given = bounds if isinstance(bounds, dict) else {"leaves": bounds}
-    if not given or not set(given) <= {"leaves", "rows"}:
-        raise ValueError(f"bounds of 'leaves' and 'rows' may be given: got {', '.join(map(repr, given)) or 'none'}")
-    layouts = {"leaves": problem.desired, "rows": problem.observed}
-    read = [read_bounds(layout, given.get(name, (-np.inf, np.inf))) for name, layout in layouts.items()]
+    read = read_bounds_of_leaves(problem, bounds)
     lower, upper = np.concatenate([one.low for one in read]), np.concatenate([one.high for one in read])
     best = np.concatenate([estimate.values, estimate.rows])
     limited = np.isfinite(lower) | np.isfinite(upper)

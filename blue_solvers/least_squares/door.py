@@ -55,8 +55,8 @@ def least_squares(
     row_names : sequence of str, (n,), optional
         Of the rows.
     certify : bool, optional
-        Whether to prove, without the solver, how far the values are from the best ones; by default where dense algebra
-        takes about a second for that. ``certificate()`` of what is returned proves more.
+        Whether to prove how far the values are from the best ones; by default where that takes about a second. It
+        takes about as long as the values; ``certificate()`` of what is returned is the same later.
 
     Returns
     -------

@@ -16,6 +16,7 @@ from scipy.linalg import qr, solve_triangular
 from blue_solvers.least_squares.selected_entries import EntriesOfInverse
 from blue_solvers.normal_equations.factorisation import Factor, factorise, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
+from blue_solvers.verification.weighed_noise import reciprocal
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
 
@@ -25,6 +26,7 @@ SOON, OPERATIONS = 1e8, 2e10  # of orthogonal transformations: what takes a twen
 NOTHING = 1e-9  # of the largest leaf in a free direction: less is rounding
 ROUNDING = 16 * float(np.finfo(float).eps)
 BLOCK, FILL, SHARPENED = 64, 10.0, 5e9  # solutions at once; entries of a factor for one of its matrix; operations
+ALIKE = 1e-9  # relative: squares that lose the most and differ by less have kept their digits
 MANY, FEW_STEPS = 100_000, 2  # combinations from which an eigenvalue is told to its size alone
 
 
@@ -71,8 +73,8 @@ class InformationFactor(ABC):
 class SparseFactor(InformationFactor):
     """By a sparse Cholesky factor, and its selected inverse.
 
-    Where that has lost digits, and few squares are asked for, they are 2 a'g - |B g|^2 for nearly g = (B'B)^-1 a, which
-    is off by the square of what g is.
+    Squares are 2 a'g - |B g|^2 for nearly g = (B'B)^-1 a too, off by the square of what g is. Where digits may be lost,
+    and few are asked for, those that may lose the most are compared, and unless they agree all are made so.
     """
 
     def __init__(self, B: sparse.csr_array, matrix: sparse.csr_array, factor: Factor) -> None:
@@ -104,13 +106,24 @@ class SparseFactor(InformationFactor):
         """By entries of the inverse where those of a row, (m, r), are on its pattern."""
         if not rows.nnz:
             return np.zeros(rows.shape[0])
-        if self.least**2 < WELL and float(rows.shape[0]) * (FILL * self._matrix.nnz + self._B.nnz) <= SHARPENED:
-            return self._sharp_squares(rows)
-        if (np.diff(rows.indptr) == 1).all():
-            return self._inverse.diagonal[rows.indices] * rows.data**2
-        if not self._holds(rows):
-            return factor_and_squares(self._matrix, sparse.csc_array(rows.T))[1]
-        return np.asarray((rows @ self._inverse.on(self._matrix)).multiply(rows).sum(axis=1)).ravel()
+        few = float(rows.shape[0]) * (FILL * self._matrix.nnz + self._B.nnz) <= SHARPENED
+        doubted, single = self.least**2 < WELL and few, bool((np.diff(rows.indptr) == 1).all())
+        if not (single or self._holds(rows)):
+            return (
+                self._sharp_squares(rows) if doubted else factor_and_squares(self._matrix, sparse.csc_array(rows.T))[1]
+            )
+        if single:
+            found = self._inverse.diagonal[rows.indices] * rows.data**2
+        else:
+            found = np.asarray((rows @ self._inverse.on(self._matrix)).multiply(rows).sum(axis=1)).ravel()
+        return found if not doubted or self._agree(rows, found) else self._sharp_squares(rows)
+
+    def _agree(self, rows: sparse.csr_array, found: Float) -> bool:
+        """Whether squares of rows, (m, r), that may have lost the most digits are those found, (m,)."""
+        long = reciprocal(rows.power(2).sum(axis=1)) * found
+        lost = (abs(rows) @ np.sqrt(self._inverse.diagonal)) ** 2 * reciprocal(np.maximum(found, 0.0))
+        doubtful = np.unique([np.argsort(-own)[: BLOCK // 2] for own in (long, lost)])
+        return bool(np.allclose(self._sharp_squares(rows[doubtful]), found[doubtful], rtol=ALIKE, atol=0))
 
     def _sharp_squares(self, rows: sparse.csr_array) -> Float:
         """The same, of (m, r), by solutions for all of them."""

@@ -86,6 +86,10 @@ class LeafBasis:
         What must hold between rows without noise: their combinations that are 0.
     free : csc_array, (k, d)
         Directions of leaves that change no row, the largest entry of each 1.
+    pins : ndarray of int, (d,)
+        Leaves of which each is in one of these directions, another one each.
+    solved : ndarray of int, (s,)
+        Leaves that exact rows were solved for.
     factor : InformationFactor
         Of B'B.
     rank : Rank
@@ -98,6 +102,8 @@ class LeafBasis:
     R: sparse.csr_array
     between: sparse.csr_array
     free: sparse.csc_array
+    pins: Index
+    solved: Index
     factor: InformationFactor
     rank: Rank
 
@@ -112,34 +118,34 @@ class LeafBasis:
         """
         S = problem.leaves_of(0)
         T = whitening_of(problem)
-        R, N, between, solved_rank = _of_exact_rows(problem, S)
-        sums = sparse.csr_array(S @ N)
-        if solved_rank:
-            sums = without_rounding(sums, sparse.csr_array(abs(S) @ abs(N)), RELATIVE_ZERO)
-        B = sparse.csr_array(T @ sums)
+        R, N, between, unsolved = _of_exact_rows(problem, S)
+        solved_rank = S.shape[1] - unsolved.size
+        sums = without_rounding(S @ N, abs(S) @ abs(N), RELATIVE_ZERO) if solved_rank else S
+        B = whitened(T, sums)
         B.eliminate_zeros()
         lengths = np.sqrt(np.asarray(B.power(2).sum(axis=0)).ravel())
         told = lengths > 0
         scale = np.divide(1.0, lengths, out=np.ones_like(lengths), where=told)
-        scaled, N = sparse.csr_array(B @ sparse.diags_array(scale)), sparse.csr_array(N @ sparse.diags_array(scale))
+        scaled, N = in_units(B, scale), in_units(N, scale)
         columns = np.flatnonzero(told)
         kept, moved, factor, least, dropped = _told_columns(scaled if told.all() else scaled[:, columns])
         kept_columns = columns[kept]
-        others = np.flatnonzero(~told)
-        directions = sparse.csr_array(
-            (np.ones(others.size), (others, np.arange(others.size))), shape=(told.size, others.size)
-        )
-        back = sparse.csr_array((np.ones(columns.size), (columns, np.arange(columns.size))), (told.size, columns.size))
-        free = _of_leaves(N, sparse.csr_array(sparse.hstack([directions, back @ moved])))
-        whole = kept_columns.size == told.size
+        free = sparse.csc_array((S.shape[1], 0))
+        if kept_columns.size < told.size:
+            unit = sparse.eye_array(told.size, format="csr")
+            directions = sparse.hstack([unit[:, np.flatnonzero(~told)], unit[:, columns] @ moved])
+            free = _of_leaves(N, sparse.csr_array(directions))
+            scaled, N = sparse.csr_array(scaled[:, kept_columns]), sparse.csr_array(N[:, kept_columns])
         return cls(
             S,
-            scaled if whole else sparse.csr_array(scaled[:, kept_columns]),
+            scaled,
             T,
-            N if whole else sparse.csr_array(N[:, kept_columns]),
+            N,
             R,
             between,
             free,
+            np.delete(unsolved, kept_columns),
+            np.setdiff1d(np.arange(S.shape[1]), unsolved),
             factor,
             Rank(solved_rank + kept.size, S.shape[1], least, dropped),
         )
@@ -157,9 +163,8 @@ class LeafBasis:
     @cached_property
     def sums(self) -> sparse.csr_array:
         """S F, what rows have of combinations, (n, r), without what is rounding."""
-        return without_rounding(
-            sparse.csr_array(self.S @ self.F), sparse.csr_array(abs(self.S) @ abs(self.F)), RELATIVE_ZERO
-        )
+        found = sparse.csr_array(self.S @ self.F)
+        return without_rounding(found, abs(self.S) @ abs(self.F), RELATIVE_ZERO) if self.R.nnz else found
 
     @property
     def lost(self) -> Flags:
@@ -168,7 +173,9 @@ class LeafBasis:
 
     def touched(self, rows: sparse.csr_array) -> sparse.csr_array:
         """What free directions change of combinations of leaves, (m, k), as (m, d), without what is rounding."""
-        return without_rounding(sparse.csr_array(rows @ self.free), sparse.csr_array(abs(rows) @ abs(self.free)))
+        if not self.free.shape[1]:
+            return sparse.csr_array((rows.shape[0], 0))
+        return without_rounding(rows @ self.free, abs(rows) @ abs(self.free))
 
     def is_estimable(self, W: Float) -> Flags:
         """Which combinations of leaves, (k, K), change with nothing that is free, (K,)."""
@@ -200,11 +207,11 @@ def whitening_of(problem: Problem) -> sparse.csr_array:
 
 def _of_exact_rows(
     problem: Problem, S: sparse.csr_array
-) -> tuple[sparse.csr_array, sparse.csr_array, sparse.csr_array, int]:
-    """R, (k, n), and N, (k, q), with leaves = N z + R y wherever exact rows hold, what these obey, and their rank."""
+) -> tuple[sparse.csr_array, sparse.csr_array, sparse.csr_array, Index]:
+    """R, (k, n), and N, (k, q), leaves = N z + R y wherever exact rows hold, what these obey, and leaves z, (q,)."""
     rows, (n, k) = np.flatnonzero(problem.exact), S.shape
     if not rows.size:
-        return sparse.csr_array((k, n)), sparse.csr_array(sparse.eye_array(k)), sparse.csr_array((0, n)), 0
+        return sparse.csr_array((k, n)), sparse.csr_array(sparse.eye_array(k)), sparse.csr_array((0, n)), np.arange(k)
     known = sparse.csr_array((np.full(rows.size, -1.0), (np.arange(rows.size), rows)), shape=(rows.size, n))
     found = eliminate(sparse.csr_array(sparse.hstack([S[rows], known], format="csr")), np.arange(k))
     if found.nearly_dependent.size:
@@ -215,7 +222,7 @@ def _of_exact_rows(
     rest = sparse.csr_array((np.ones(others.size), (others, np.arange(others.size))), shape=(k, others.size))
     N = sparse.csr_array(rest - place @ found.solved[:, others])
     R = sparse.csr_array(-(place @ found.solved[:, np.arange(k, k + n)]))
-    return R, N, sparse.csr_array(found.remaining[:, np.arange(k, k + n)]), solved.size
+    return R, N, sparse.csr_array(found.remaining[:, np.arange(k, k + n)]), others
 
 
 def _told_columns(B: sparse.csr_array) -> tuple[Index, sparse.csr_array, InformationFactor, float, float]:
@@ -311,14 +318,26 @@ def _free_directions(
 
 def _of_leaves(N: sparse.csr_array, moved: sparse.csr_array) -> sparse.csc_array:
     """Free directions of combinations, (q, d), as directions of leaves, (k, d), by N, (k, q), their largest entry 1."""
-    found = without_rounding(sparse.csr_array(N @ moved), sparse.csr_array(abs(N) @ abs(moved)))
-    most = abs(found).max(axis=0).toarray().ravel() if found.shape[1] else np.zeros(0)
+    found = without_rounding(N @ moved, abs(N) @ abs(moved))
+    most = abs(found).max(axis=0).toarray().ravel()
     return sparse.csc_array(found @ sparse.diags_array(1 / np.where(most > 0, most, 1.0)))
 
 
-def without_rounding(
-    values: sparse.csr_array, sizes: sparse.csr_array, nothing: float = NOTHING_MOVES
-) -> sparse.csr_array:
+def whitened(T: sparse.csr_array, rows: sparse.csr_array) -> sparse.csr_array:
+    """T, (N, n), times rows, (n, q), of which T may only scale each."""
+    if not np.array_equal(T.indices, np.arange(T.shape[1])):
+        return sparse.csr_array(T @ rows)
+    entries = rows.data * np.repeat(T.data, np.diff(rows.indptr))
+    return sparse.csr_array((entries, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
+
+
+def in_units(rows: sparse.csr_array, units: Float) -> sparse.csr_array:
+    """Rows, (n, q), times a diagonal, (q,)."""
+    entries = rows.data * units[rows.indices]
+    return sparse.csr_array((entries, rows.indices.copy(), rows.indptr.copy()), shape=rows.shape)
+
+
+def without_rounding(values: sparse.sparray, sizes: sparse.sparray, nothing: float = NOTHING_MOVES) -> sparse.csr_array:
     """Numbers, (k, d), without those that are nothing beside the sizes, (k, d), of what they are the sum of."""
     kept = abs(values) > sparse.csr_array(nothing * sizes)
     found = sparse.csr_array(values.multiply(kept))

@@ -16,25 +16,21 @@ from blue_solvers.contract.solver import plain_problem
 from blue_solvers.errors import UnsupportedProblemError
 from blue_solvers.estimates import Estimate, is_exact
 from blue_solvers.least_squares.leaf_basis import LeafBasis, Rank
+from blue_solvers.least_squares.proof_of_leaves import ProofOfLeaves
 from blue_solvers.least_squares.through_leaves import Estimable, ThroughLeaves
 from blue_solvers.operator import ESTIMATES_A_PROOF, PROOF_SECONDS, BlueOperator
 from blue_solvers.over_layouts import read_weights
 from blue_solvers.uncertainty import Functionals, covariance_block, covariance_columns
-from blue_solvers.verification.certificate import Certificate, Certifier
-from blue_solvers.verification.matrices import MOST_FIGURES
-from blue_solvers.verification.weighed_noise import at_most
+from blue_solvers.verification.certificate import Certificate
+from blue_solvers.verification.weighed_noise import NotCertifiedError, at_most
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.labelled import Dimension
-from constraint_builders.description.layout import Layout
-from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.memory import require_memory
 from constraint_builders.relations.equations import UnsolvableError
-from constraint_builders.relations.summing import SummingMatrix
 from constraint_builders.tied_together import TiedTogether
 from constraint_builders.vectors import CONTRADICTION_TOLERANCE, refuse_unreadable
 
-SOON = 1e9  # operations of dense algebra for a proof that is made with an estimate
+SOON = 500_000  # entries of rows, up to which a proof that is made with an estimate takes about a second
 UNITS = 64  # columns of an operator found at once
 
 
@@ -70,43 +66,6 @@ def operator_of_leaves(problem: Problem) -> LeafOperator:
         raise UnsupportedProblemError(str(error)) from None
     lost = basis.lost
     return LeafOperator(problem.replace(undetermined=lost if lost.any() else None), basis)
-
-
-@dataclass(frozen=True)
-class LeavesAndRows:
-    """What leaves and rows are called in a layout of both.
-
-    Attributes
-    ----------
-    leaves, rows : Layout
-        Their own.
-    """
-
-    leaves: Layout
-    rows: Layout
-
-    def canonical(self, name: Any) -> Any:
-        """Names as they are."""
-        return name
-
-    def dimensions(self, name: Any) -> tuple[Dimension, ...]:
-        """The one dimension of either."""
-        own = self.leaves if name == "leaves" else self.rows
-        return own.naming.dimensions(name) if own.naming else ()
-
-
-def leaves_and_rows(operator: LeafOperator) -> Problem:
-    """The problem whose observed cells are the leaves, which were not measured themselves, and after them the rows."""
-    problem, matrix = operator.over_observed.problem, operator.problem.leaves_of(0)
-    if problem.is_correlated:
-        raise ValueError("noise of the rows is correlated: this needs variances of independent noise")
-    rows, size = matrix.shape
-    both = Layout(["leaves", "rows"], [(size,), (rows,)], LeavesAndRows(operator.problem.desired, problem.observed))
-    variances = np.concatenate([np.full(size, np.inf), problem.variances])
-    whole = sparse.csr_array(sparse.vstack([sparse.eye_array(size), matrix], format="csr"))
-    every = SummingMatrix.of_areas(whole, crossing=bool(operator.basis.free.shape[1]))  # nothing is said of a tree then
-    noise = IndependentNoise(problem.noise.law, variances)
-    return problem.replace(observed=both, desired=both, noise=noise, summing=every)
 
 
 class LeafOperator(BlueOperator):
@@ -146,7 +105,7 @@ class LeafOperator(BlueOperator):
         values = self._prepared.where_estimable(anything)[:, 0]
         observed = self.over_observed._prepared.where_estimable(self.problem.leaves_of(0) @ anything)[:, 0]
         proof = None
-        if certify or (certify is None and self._is_soon_proved):
+        if certify or (certify is None and self.basis.S.nnz <= SOON):
             with at_most(max(ESTIMATES_A_PROOF * (time.perf_counter() - start), PROOF_SECONDS)):
                 proof = self.certificate(y, values, observed)
             exact = is_exact(proof)
@@ -183,41 +142,18 @@ class LeafOperator(BlueOperator):
         Certificate
         """
         y, values = self.problem.observed.flat(y, "y"), self.problem.desired.flat(values, "values")
-        if observed is None:
-            observed = self.problem.leaves_of(0) @ values
-        if np.add(*self.problem.leaves_of(0).shape) * float(values.size) > MOST_FIGURES and not self._is_nested:
-            return Certificate(None, f"{y.size:,} rows of {values.size:,} leaves are too many for dense algebra")
-        if self.problem.is_correlated:
-            found = self._certifier.certify(y, observed)
-            return found if found.bound is None else replace(found, bound=found.bound + self._apart(values, observed))
-        return self._certifier.certify(np.concatenate([0 * self.offset, y]), np.concatenate([values, observed]))
-
-    def _apart(self, values: Float, observed: Float) -> float:
-        """How far rows, (n,), are from those of leaves, (k,), whose NaN may be anything, in standard errors at most."""
-        (_, T, S), told = self.basis.extended, ~np.isnan(values)
-        rest = np.asarray(T @ (observed - S @ np.where(told, values, 0)))
-        if not told.all():
-            open_rows = (self.basis.T @ self.problem.leaves_of(0)[:, np.flatnonzero(~told)]).toarray()
-            rest = rest - open_rows @ np.linalg.lstsq(open_rows, rest.astype(float), rcond=None)[0].astype(rest.dtype)
-        return float(np.linalg.norm(rest))
-
-    @property
-    def _is_soon_proved(self) -> bool:
-        """Whether dense algebra proves answers in about a second."""
-        rows, leaves = map(float, self.problem.leaves_of(0).shape)
-        return (rows + leaves) * leaves**2 <= SOON or self._is_nested
-
-    @property
-    def _is_nested(self) -> bool:
-        """Whether rows are sums of leaves that nest, whose proof takes no dense algebra."""
-        matrix = self.problem.leaves_of(0)
-        return bool((matrix.data == 1).all()) and self.over_observed.problem.is_tree_of_sums
+        y, rows = np.where(self.problem.unmeasured, 0.0, y), self.problem.leaves_of(0) @ values
+        unsaid = np.isnan(values) | self.basis.lost
+        fitting = self.anything(y[:, None])[:, 0] if unsaid.any() else values
+        try:
+            return self._proof.certificate(y, values, rows if observed is None else observed, fitting)
+        except NotCertifiedError as refusal:
+            return Certificate(None, str(refusal))
 
     @cached_property
-    def _certifier(self) -> Certifier:
-        """Of leaves and rows together, where noise is uncorrelated."""
-        problem = self.over_observed.problem
-        return Certifier(problem if problem.is_correlated else leaves_and_rows(self))
+    def _proof(self) -> ProofOfLeaves:
+        """What proofs have in common."""
+        return ProofOfLeaves(self.problem, self.basis)
 
     @cached_property
     def over_observed(self) -> LeafOperator:

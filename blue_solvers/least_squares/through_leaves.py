@@ -22,6 +22,7 @@ from constraint_builders.arrays import Float, Long
 CORRECTIONS = 20
 SETTLED = 1e-13  # standard errors that a correction may move anything by when it is the last
 GAIN = 0.5  # of a correction, that the next may be: factors that gain less have lost their digits
+ROUNDED = 100 * float(np.finfo(float).eps)  # of a solution, by a factor of an information matrix of unit eigenvalues
 EXACT = 1e-9  # standard errors: answers that were settled to that count as exact
 
 
@@ -99,12 +100,15 @@ class Leaves(Prepared):
     def _corrected(self, left: Callable[[Long], Long], columns: int) -> tuple[Long, float]:
         """u, (r, K), of which nothing is left, and how far the last correction moved anything, in standard errors."""
         u, before = np.zeros((self.basis.B.shape[1], columns), dtype=np.longdouble), np.inf
+        gain = ROUNDED / self.basis.factor.least**2  # of what is left, that a correction leaves at most
         for _ in range(CORRECTIONS):
             change = self.basis.factor.solve(left(u).astype(float))
             u = u + change
             moved = float(np.linalg.norm(self.basis.B @ change, axis=0).max(initial=0.0))
             if moved <= SETTLED or not moved < GAIN * before:
-                break
+                return u, moved
+            if moved * gain <= SETTLED < before < np.inf:
+                return u, SETTLED
             before = moved
         return u, moved
 

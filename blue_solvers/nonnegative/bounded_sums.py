@@ -57,6 +57,33 @@ def read_bounds(layout: Layout, bounds: Any) -> Ranges:
     return Ranges(lower, upper)
 
 
+def has_leaves(problem: Problem) -> bool:
+    """Whether it is of rows whose leaves are what is wanted."""
+    return problem.summing is not None and problem.desired is not problem.observed
+
+
+def read_bounds_of_leaves(problem: Problem, bounds: Any) -> list[Ranges]:
+    """Bounds on leaves, (k,), and on rows, (n,).
+
+    Parameters
+    ----------
+    problem : Problem
+        Of rows and leaves.
+    bounds : (lower, upper) or mapping
+        On the leaves, or ``{"leaves": (lower, upper), "rows": (lower, upper)}``, of either or both.
+
+    Raises
+    ------
+    ValueError
+        As `read_bounds`.
+    """
+    given = bounds if isinstance(bounds, dict) else {"leaves": bounds}
+    if not given or not set(given) <= {"leaves", "rows"}:
+        raise ValueError(f"bounds of 'leaves' and 'rows' may be given: got {', '.join(map(repr, given)) or 'none'}")
+    layouts = {"leaves": problem.desired, "rows": problem.observed}
+    return [read_bounds(layout, given.get(name, (-np.inf, np.inf))) for name, layout in layouts.items()]
+
+
 def _over(layout: Layout, values: Any, what: str) -> Float:
     if isinstance(values, dict) and set(values) <= set(layout.names):
         return layout.vector(values)
@@ -76,24 +103,23 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
     NotConvergedError
         If no cells meet all of them, or none are proved to be near the optimum.
     """
+    cells, found = solved(program_within(model, y, bounds), model.problem.is_tabular)
+    return cells[: model.possible.size], found
+
+
+def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
+    """The model's program of measurements, (n,), with bounds on observed cells, (n,) each; sums follow the cells.
+
+    Raises
+    ------
+    ValueError
+        If an exact value is outside of its bounds.
+    """
     refuse_exact_outside(model.problem, y, bounds)
     nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
     if nothing.any():
         where = model.problem.observed.describe(int(nothing.argmax()))
         raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
-    p = _with_bounds(model, y, bounds)
-    if model.problem.is_tabular:
-        unit = _small_unit(p)
-        found = solve(_in_units(p, unit))
-        counts = {name: getattr(found, name) * unit for name in ("cells", "kkt_residual", "margin_residual")}
-        found = replace(found, **counts)
-        return found.cells[: model.possible.size], found
-    cells, found = solved_in_own_units(p)
-    return cells[: model.possible.size], found
-
-
-def _with_bounds(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
-    """The model's program with bounds on observed cells, (n,) each."""
     p, problem = model.program(y, signed=True), model.problem
     limited = (np.isfinite(bounds.low) | np.isfinite(bounds.high)) & ~problem.exact & (np.diff(model.M.indptr) > 0)
     sums = np.flatnonzero(limited & model.measured & (np.diff(model.M.indptr) > 1))
@@ -105,11 +131,27 @@ def _with_bounds(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProg
     return with_bounds_on(less, model.M[rows], Ranges(bounds.low[rows], bounds.high[rows]), y[rows], weight[rows])
 
 
+def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
+    """The cells of a program, (d,), in counts or each in units of its own, and what is proved of them.
+
+    Raises
+    ------
+    NotConvergedError
+        As `solving.solve`.
+    """
+    if not in_counts:
+        return solved_in_own_units(p)
+    unit = _small_unit(p)
+    found = solve(p if unit == 1 else _in_units(p, unit))
+    counts = {name: getattr(found, name) * unit for name in ("cells", "kkt_residual", "margin_residual")}
+    return counts["cells"], replace(found, **counts)
+
+
 def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
     kept = np.setdiff1d(np.arange(p.answer.size), rows)
     own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
-    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, **own)
+    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
 
 
 def with_bounds_on(
@@ -180,24 +222,32 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
 
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     """The same program in units of rows' noise and of what cells change, and the unit of every cell, (d,)."""
-    noisy = p.variance > 0
-    units = units_of(p)
-    entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
-    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
-    rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
+    ends = () if (p.weight > 0).all() else (p.lower, p.upper)  # of cells that nothing measures these are the units
+    units, rows, M, weight, variance, shared = p.once("scaled", lambda: _scaling(p), p.weight, p.variance, *ends)
     scaled = replace(
         p,
-        M=sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape),
+        M=M,
         target=p.target / units,
-        weight=p.weight * units**2,
+        weight=weight,
         lower=p.lower / units,
         upper=p.upper / units,
         answer=p.answer * rows,
-        variance=noisy.astype(float),
+        variance=variance,
+        shared=shared,
         radius=p.radius * rows,
         tables=None,
     )
     return scaled, units
+
+
+def _scaling(p: QuadraticProgram) -> tuple[Float, Float, sparse.csc_array, Float, Float, dict[str, tuple]]:
+    """Units of cells, (d,), what rows are multiplied by, (m,), and M, weights, variances and what these share."""
+    noisy, units = p.variance > 0, units_of(p)
+    entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
+    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
+    rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
+    M = sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape)
+    return units, rows, M, p.weight * units**2, noisy.astype(float), {}
 
 
 def _small_unit(p: QuadraticProgram) -> float:

@@ -34,12 +34,12 @@ def tightened(p: QuadraticProgram) -> QuadraticProgram:
     exact = np.flatnonzero(p.variance == 0)
     if not exact.size:
         return _weighted(p)
-    rows = sparse.csc_array(p.M.tocsr()[exact])
+    rows = p.M if exact.size == p.variance.size else sparse.csc_array(p.M.tocsr()[exact])
     terms = abs(rows) @ np.maximum(abs(p.target), np.where(np.isfinite(p.lower), abs(p.lower), 0.0))
     slack = ROUNDING * (abs(p.answer[exact]) + terms)
     contradiction = CONTRADICTION * p.scale
     box = propagated(rows, Ranges(p.lower, p.upper), p.answer[exact] - slack, p.answer[exact] + slack, contradiction)
-    room = ROUNDING * p.scale * max(1.0, float(np.diff(rows.tocsr().indptr).max(initial=1)))
+    room = ROUNDING * p.scale * max(1.0, float(np.bincount(rows.indices, minlength=1).max()))
     if (box.high < box.low - contradiction).any():
         cell = int(np.argmin(box.high - box.low))
         raise NotConvergedError(

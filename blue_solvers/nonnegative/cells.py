@@ -26,13 +26,15 @@ class Cells:
         Of all cells, impossible ones among them.
     possible : ndarray of int, (d,)
         Positions of the cells that may hold something, in C order of `shape`.
+    are_nodes : bool
+        Whether they are the observed cells themselves.
     """
 
     shape: tuple[int, ...]
     possible: Index
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+        self._problem, self.are_nodes = problem, not problem.is_tabular and problem.summing is None
         if problem.is_tabular:
             domain = problem.domain
             self.shape = (*(() if problem.places is None else (domain.leaves.size,)), *domain.schema.shape)
@@ -54,12 +56,11 @@ class Cells:
         """The matrix from the possible cells to the desired layout, (m, d)."""
         p = self._problem
         if not p.is_tabular:
-            return self._nodes
+            return self._nodes if p.desired is p.observed else sparse.eye_array(p.desired.size, format="csr")
         matrix = marginal_matrix(p.domain.schema, p.desired_tables, p.domain.places, p.desired_levels)
         return sparse.csr_array(matrix[:, self.possible])
 
     def equations(self) -> tuple[sparse.csr_array, Float]:
         """Equations over the observed layout that do not follow from its being sums of cells, (k, n) and (k,)."""
         p = self._problem
-        alone = not p.is_tabular and p.summing is None
-        return p.relations.between_cells("all") if alone else p.equality_rows
+        return p.relations.between_cells("all") if self.are_nodes else p.equality_rows

@@ -120,7 +120,7 @@ def duality_gap(p: QuadraticProgram, solution: Solution, objective: float) -> tu
 
 def _proved(p: QuadraticProgram, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
     """What multipliers, (rows,), prove, and how much of it allows for rounding: of gradients, and of exact sums."""
-    pull, doubt = p.plain.T @ multipliers, 4 * EPSILON * (p.sizes.T @ abs(multipliers))
+    pull, doubt = p.upright(p.plain) @ multipliers, 4 * EPSILON * (p.upright(p.sizes) @ abs(multipliers))
     rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
     exact = p.variance == 0
     missed = abs(deviation[exact])

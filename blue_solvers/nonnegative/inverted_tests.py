@@ -1,13 +1,14 @@
 """Intervals that use every constraint, by inverting tests cell by cell, with simulated critical values.
 
-For a value t of a desired cell let D(t) be the least sum of squared deviations, in standard deviations, of non-negative
-cells that meet everything known exactly and give the desired cell the value t. D(t) - min D is the likelihood-ratio
-statistic of the hypothesis that the cell is t, and the test keeps the t at which it is below a critical value. Without
-bounds the statistic is chi-square with one degree of freedom, and this is the interval around the BLUE. With bounds its
-law depends on the truth, and a chi-square quantile is no guarantee at all (Burrus' conjecture is false; of a total over
-99 empty cells it keeps the truth 4 times in 10). So the critical value is the largest of that quantile and of those
-simulated at two truths that fit best under the hypothesis: among all cells, and among those that are clearly not empty.
-Half of the error goes to this test and half to the interval around the BLUE, and the truth is where both agree.
+For a value t of a desired cell let D(t) be the least sum of squared deviations, in standard deviations, of cells that
+keep their bounds, as that none is negative, meet everything known exactly and give the desired cell the value t. D(t) -
+min D is the likelihood-ratio statistic of the hypothesis that the cell is t, and the test keeps the t at which it is
+below a critical value. Without bounds the statistic is chi-square with one degree of freedom, and this is the interval
+around the BLUE. With bounds its law depends on the truth, and a chi-square quantile is no guarantee at all (Burrus'
+conjecture is false; of a total over 99 empty cells it keeps the truth 4 times in 10). So the critical value is the
+largest of that quantile and of those simulated at two truths that fit best under the hypothesis: among all cells, and
+among those that stay at a bound wherever they are not clearly off it. Half of the error goes to this test and half to
+the interval around the BLUE, and the truth is where both agree.
 
 References
 ----------
@@ -19,19 +20,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from blue_solvers.estimates import Estimate
+from blue_solvers.nonnegative.bounded_sums import (
+    has_leaves,
+    program_within,
+    read_bounds,
+    read_bounds_of_leaves,
+    solved,
+    with_bounds_on,
+)
 from blue_solvers.nonnegative.ceilings import limits
+from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
-from blue_solvers.nonnegative.solving import solve
 from blue_solvers.operator import blue
 from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
+from blue_solvers.verification.weighed_noise import reciprocal
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
@@ -41,7 +53,7 @@ from noise_mechanisms.laws.base_law import Seed
 
 _CLOSE = 1e-3  # of a standard error: how precisely ends are found
 _FARTHEST = 20.0  # standard errors from the BLUE, beyond which no end is looked for
-_CLEAR = 2.0  # standard deviations of all that was measured of a cell, above which it is clearly not empty
+_CLEAR = 2.0  # standard deviations of all that was measured of a cell, beyond which it is clearly off a bound
 
 
 @dataclass(frozen=True)
@@ -68,21 +80,22 @@ class InvertedIntervals:
 
 @takes_confidence_level
 def inverted_intervals(
-    problem: Problem,
+    problem: Problem | Estimate,
     y: ArrayLike,
     cells: Sequence[int],
     confidence_level: float = 0.95,
     draws: int = 200,
     rng: Seed = None,
+    bounds: Any = None,
 ) -> InvertedIntervals:
-    """Intervals of desired cells that use non-negativity and everything known exactly, by inverted tests.
+    """Intervals of desired cells that use bounds and everything known exactly, by inverted tests.
 
-    Short where cells are near zero, hardly longer than the BLUE's elsewhere.
+    Short where cells are near zero, or another bound, hardly longer than the BLUE's elsewhere.
 
     Parameters
     ----------
-    problem : Problem
-        With uncorrelated noise of any law.
+    problem : Problem or Estimate
+        With uncorrelated noise of any law; of `least_squares` the estimate, whose leaves are the cells.
     y : array_like, (n,)
         Measurements over ``problem.observed``, in counts.
     cells : sequence of int
@@ -93,6 +106,9 @@ def inverted_intervals(
         Simulations of the statistic at either end and at either truth, two fits each.
     rng : numpy.random.Generator, SeedSequence, int or None
         Source of randomness.
+    bounds : (lower, upper), optional
+        Between which observed cells are, as in `ols`, or leaves or rows, as in `least_squares`; by default no detailed
+        cell, or leaf, is negative.
 
     Returns
     -------
@@ -101,16 +117,18 @@ def inverted_intervals(
     Raises
     ------
     ValueError
-        If y does not fit the problem, a cell is not one of the desired layout or not estimable, or an exact value is
-        negative.
+        If y or bounds do not fit the problem, a cell is not one of the desired layout or not estimable, or an exact
+        value is negative, or outside of its bounds.
     NotConvergedError
-        If no non-negative cells meet the values known exactly.
+        If no cells within their bounds meet the values known exactly.
 
     Notes
     -----
     The simulated quantiles are those at two truths, not the largest over all: coverage is measured (docs/microdata.md),
     not proved. What is proved is the BLUE's interval and its intersection with known bounds, `refine_intervals`.
     """
+    given = problem
+    problem = given.problem if isinstance(given, Estimate) else given
     values = read_measurements(problem, y)
     if values.ndim != 1:
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
@@ -125,13 +143,13 @@ def inverted_intervals(
         raise ValueError(f"{why_undetermined(problem, int(lost[0]))}: leave it out of cells")
     half = (1 + confidence_level) / 2
     multiple = normal_multiple(half)
-    tests = _Tests(problem, values, multiple**2, half, draws, generator)
-    P = blue(problem)
+    tests = _Tests(problem, values, multiple**2, half, draws, generator, bounds)
+    P = given.operator if isinstance(given, Estimate) else blue(problem)
     centres = (P @ values + P.offset)[places]
     errors = np.sqrt(np.maximum(P.variances()[places], 0))
-    low, high = (limit[places].tolist() for limit in limits(problem, values))
-    given = zip(places.tolist(), centres.tolist(), errors.tolist(), low, high, strict=True)
-    found = [tests.invert(*one) for one in given]
+    low, high = (own[places].tolist() for own in (limits(problem, values) if bounds is None else tests.limits()))
+    each = zip(places.tolist(), centres.tolist(), errors.tolist(), low, high, strict=True)
+    found = [tests.invert(*one) for one in each]
     lower, upper, low_critical, high_critical = np.array(found).reshape(-1, 4).T
     fitted = tests.fitted(places)
     lower = np.minimum(np.maximum(lower, centres - multiple * errors), fitted)
@@ -145,18 +163,59 @@ class _Tests:
     """Likelihood-ratio tests of one set of measurements."""
 
     def __init__(
-        self, problem: Problem, y: Float, quantile: float, confidence_level: float, draws: int, rng: np.random.Generator
+        self,
+        problem: Problem,
+        y: Float,
+        quantile: float,
+        confidence_level: float,
+        draws: int,
+        rng: np.random.Generator,
+        bounds: Any,
     ) -> None:
-        self._problem, self._model = problem, FittingModel.of(problem)
+        self._problem, self._model, self._of_leaves = problem, FittingModel.of(problem), has_leaves(problem)
+        self._bounds: list[Ranges] | None = None
+        if bounds is not None:
+            read = read_bounds_of_leaves if self._of_leaves else lambda own, both: [read_bounds(own.observed, both)]
+            self._bounds = read(problem, bounds)
         self._y, self._quantile, self._level = y, quantile, confidence_level
         self._noise = draw_noise(problem, draws, rng)
-        self._desired = self._model.cells.to_desired()
-        self._program = self._model.program(y)
-        best = solve(self._program)
-        self._least, self._best = 2 * best.objective, best.cells
+        desired = self._model.cells.to_desired()
+        self._program = self._measured(y)
+        self._best, objective = self._solved(self._program)
+        self._least, sums = 2 * objective, self._best.size - desired.shape[1]  # sums that have bounds follow the cells
+        self._desired = sparse.csr_array(sparse.hstack([desired, sparse.csr_array((desired.shape[0], sums))]))
         variances = np.where(self._model.measured & ~problem.exact, problem.variances, np.inf)
         information = np.square(self._model.M).T @ (1 / variances)
-        self._errors = 1 / np.sqrt(np.maximum(information, 1e-300))
+        self._errors = np.append(
+            1 / np.sqrt(np.maximum(information, 1e-300)), np.sqrt(reciprocal(self._program.weight[information.size :]))
+        )
+
+    def _measured(self, y: Float) -> QuadraticProgram:
+        """The program of measurements, (n,)."""
+        if self._bounds is None:
+            return self._model.program(y)
+        p = program_within(self._model, y, self._bounds[-1])
+        if not self._of_leaves:
+            return p
+        leaves, nothing = self._problem.desired.size, np.zeros(self._problem.desired.size)
+        return with_bounds_on(
+            p, sparse.eye_array(leaves, p.target.size, format="csr"), self._bounds[0], nothing, nothing
+        )
+
+    def _solved(self, program: QuadraticProgram) -> tuple[Float, float]:
+        """Cells, (d,), and half their sum of squares."""
+        cells, found = solved(program, self._problem.is_tabular)
+        return cells, found.objective
+
+    def limits(self) -> tuple[Float, Float]:
+        """Between what desired cells are by the bounds of their parts alone, and by their own, (m,) each."""
+        parts, ends = self._desired.tocoo(), np.stack([self._program.lower, self._program.upper])
+        low, high = np.sort(parts.data * ends[:, parts.col], axis=0)
+        sums = (np.bincount(parts.row, own, minlength=self._desired.shape[0]).astype(float) for own in (low, high))
+        found = Ranges(*sums)
+        if self._bounds is None or self._problem.desired is not self._problem.observed:
+            return found.low, found.high
+        return np.maximum(found.low, self._bounds[-1].low), np.minimum(found.high, self._bounds[-1].high)
 
     def fitted(self, places: NDArray[np.intp]) -> Float:
         """The non-negative fit of desired cells, (places,)."""
@@ -187,13 +246,14 @@ class _Tests:
         return end, critical
 
     def _truths(self, weights: sparse.csr_array, value: float) -> Iterator[Float]:
-        """Cells, (d,), that fit best under the hypothesis: among all, and among those clearly not empty if any do."""
+        """Cells, (d,), that fit best under the hypothesis: among all, and among those clearly off bounds if any do."""
         cells = self._statistic(self._program, self._least, weights, value)[1]
         if cells is None:
             cells = self._best
         yield cells
-        sparse_cells = np.where(cells > _CLEAR * self._errors, self._program.upper, 0.0)
-        few = replace(self._program, upper=np.maximum(sparse_cells, self._program.lower))
+        p, room = self._program, _CLEAR * self._errors
+        low, high = cells - p.lower <= room, p.upper - cells <= room
+        few = replace(p, lower=np.where(high & ~low, p.upper, p.lower), upper=np.where(low, p.lower, p.upper))
         fewest = self._statistic(few, 0.0, weights, value)[1]
         if fewest is not None:
             yield fewest
@@ -224,17 +284,17 @@ class _Tests:
         Infinite where no cells give it.
         """
         try:
-            found = solve(program.with_rows(weights, value, 0.0))
+            cells, objective = self._solved(program.with_rows(weights, value, 0.0))
         except NotConvergedError:
             return np.inf, None
-        return max(0.0, 2 * found.objective - least), found.cells
+        return max(0.0, 2 * objective - least), cells
 
     def _simulated(self, weights: sparse.csr_array, cells: Float) -> float:
         """The quantile of the statistic where these cells, (cells,), are the truth."""
-        truth = self._model.M @ cells
+        truth = self._model.M @ cells[: self._model.M.shape[1]]
         statistics = np.empty(self._noise.shape[1])
         for i, noise in enumerate(self._noise.T):
-            program = self._model.program(np.where(self._problem.exact, self._y, truth + noise))
-            least = 2 * solve(program).objective
+            program = self._measured(np.where(self._problem.exact, self._y, truth + noise))
+            least = 2 * self._solved(program)[1]
             statistics[i] = self._statistic(program, least, weights, float((weights @ cells)[0]))[0]
         return float(np.quantile(statistics, self._level, method="higher"))

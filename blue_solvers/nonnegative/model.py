@@ -18,6 +18,7 @@ from constraint_builders.description.layout import Name
 
 ROUNDING = 1e-9  # of the largest exact value, and of 1
 FEW_ROWS = 700  # up to which systems are dense: a reweighted fit of 587 rows takes 2.2 times as long by tables
+SHARED_ENTRIES = 1_000_000  # of the matrix, up to which programs share what they work out of it
 DETERMINED = 1e-6  # by which a combination of rows may miss the sum of all cells
 KEPT_AS = "fitting_model"  # among what a problem has worked out
 
@@ -45,6 +46,8 @@ class FittingModel:
         Its weight there; 1 where there is none.
     sum_rows : ndarray of int
         All other rows that were measured.
+    shared : dict
+        What its programs have in common.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -58,7 +61,7 @@ class FittingModel:
         self.cell_rows, self.cell_scales = self._find_cell_rows()
         others = self.measured & ~(problem.exact & (np.diff(self.M.indptr) == 0))
         others[self.cell_rows[self.cell_rows >= 0]] = False
-        self.sum_rows = np.flatnonzero(others)
+        self.sum_rows, self.shared = np.flatnonzero(others), dict[str, tuple]()
 
     @classmethod
     def of(cls, problem: Problem) -> FittingModel:
@@ -93,12 +96,12 @@ class FittingModel:
     def equations(self) -> tuple[sparse.csr_array, Float]:
         """What else is known exactly: equalities, and equations of a problem given by a matrix; (k, d) and (k,)."""
         matrix, values = self.cells.equations()
-        return sparse.csr_array(matrix @ self.M), values
+        return (matrix if self.cells.are_nodes else sparse.csr_array(matrix @ self.M)), values
 
     @cached_property
     def sums(self) -> sparse.csc_array:
         """From the cells to `sum_rows` and the left-hand sides of `equations`; (m, d)."""
-        return csc(sparse.vstack([self.M[self.sum_rows], self.equations[0]]))
+        return csc(self._above_equations(self.sum_rows))
 
     @cached_property
     def cell_variances(self) -> Float:
@@ -149,6 +152,7 @@ class FittingModel:
             variance=self.sum_variances,
             radius=np.full(self.sum_variances.size, np.inf),
             tables=self.tables,
+            shared=self.shared if self.sums.nnz <= SHARED_ENTRIES else {},
         )
 
     @cached_property
@@ -169,7 +173,12 @@ class FittingModel:
     @cached_property
     def exact_rows(self) -> sparse.csr_array:
         """From the cells to everything that is known exactly, (k, d)."""
-        return sparse.csr_array(sparse.vstack([self.M[self.problem.exact], self.equations[0]]))
+        return self._above_equations(np.flatnonzero(self.problem.exact))
+
+    def _above_equations(self, rows: NDArray[np.intp]) -> sparse.csr_array:
+        """Some observed rows, (k,), over the cells, and after them what the equations say."""
+        equations = self.equations[0]
+        return sparse.csr_array(sparse.vstack([self.M[rows], equations])) if rows.size else equations
 
     def exact_answers(self, y: Float) -> Float:
         """The values of `exact_rows`, (k,)."""

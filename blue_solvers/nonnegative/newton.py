@@ -49,7 +49,7 @@ RELAXED = 0.25
 
 DENSE_ROWS = 1500
 SPARSE_ENTRIES_PER_ROW = 40  # above this the factors fill in
-COUNTED_PAIRS = 1e8
+COUNTED_PAIRS, FEW_PAIRS = 1e8, 1e6
 CG_STEPS = 2000
 CG_ACCURACY = 1e-1  # relative, of a step far from the solution; then it tightens, but not beyond need
 
@@ -137,7 +137,7 @@ def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[S
 
 def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
     """The dual function at multipliers, (rows,), of a program whose cell weights are all positive."""
-    pull = p.products.T @ multipliers
+    pull = p.transposed @ multipliers
     unbounded = p.target - pull / p.weight
     cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
     wanted = p.variance * multipliers
@@ -232,7 +232,8 @@ def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
 def factored(p: QuadraticProgram, state: State, added: Float) -> Float:
     """The Newton direction, (rows,), by a sparse factorisation, for rows that nest as those of a tree do."""
     try:
-        return factorise(p.grams.of_diagonals(np.where(state.free, 1 / p.weight, 0.0), added)).solve(state.residual)
+        matrix = p.grams.of_diagonals(np.where(state.free, 1 / p.weight, 0.0), added)
+        return factorise(matrix, kept=p.grams.order).solve(state.residual)
     except UnsupportedProblemError as indefinite:
         raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite") from indefinite
 
@@ -250,7 +251,7 @@ def iterated(p: QuadraticProgram, state: State, added: Float) -> Float:
         free = state.free if state.free.any() else np.ones_like(state.free)
         precondition = p.tables.inverse(p.variance, float(p.weight[free].mean() / free.mean()))
     shape = (added.size, added.size)
-    products, transposed = p.products, p.products.T
+    products, transposed = p.products, p.transposed
     return cg(
         LinearOperator(shape, matvec=lambda v: products @ (inverse * (transposed @ v)) + added * v, dtype=float),
         state.residual,
@@ -273,7 +274,9 @@ def _linear_solve(p: QuadraticProgram) -> LinearSolve:
     if p.tables is not None:
         return iterated
     pairs = float((np.diff(p.M.indptr).astype(float) ** 2).sum())
-    meeting = (abs(p.M) @ abs(p.M).T).nnz if pairs <= COUNTED_PAIRS else np.inf
+    meeting = np.inf
+    if pairs <= COUNTED_PAIRS:
+        meeting = p.grams.indices.size if pairs <= FEW_PAIRS else p.once("pairs", lambda: (abs(p.M) @ abs(p.M).T).nnz)
     if meeting <= SPARSE_ENTRIES_PER_ROW * rows and rows > SPARSE_ENTRIES_PER_ROW:
         return factored
     return dense if rows <= DENSE_ROWS else iterated

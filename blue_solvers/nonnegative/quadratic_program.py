@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,12 +35,15 @@ class Grams:
         Of the matrix, by columns.
     diagonal : ndarray of int, (m,)
         Where its diagonal is among the entries.
+    order : dict
+        What factors of all such matrices have in common.
     """
 
     pairs: sparse.csr_array
     indices: Integers
     pointers: Integers
     diagonal: Integers
+    order: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, M: sparse.csc_array) -> Grams:
@@ -81,6 +85,8 @@ class QuadraticProgram:
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
     tables : TabularRows or None
         The first of the rows as tables of all cells, where they are: for large programs the closed form is faster.
+    shared : dict
+        What was worked out of M, for all programs of the same M.
     """
 
     M: sparse.csc_array
@@ -92,6 +98,19 @@ class QuadraticProgram:
     variance: Float
     radius: Float
     tables: TabularRows | None = None
+    shared: dict[str, tuple] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, what: str, make: Callable[[], Any], *given: Any) -> Any:
+        """What is worked out of M, and of further arrays, once for all programs that share them."""
+        of = (self.M, *given)
+        kept = self.shared.get(what)
+        if kept is None or len(kept[0]) != len(of) or any(a is not b for a, b in zip(kept[0], of, strict=True)):
+            kept = self.shared[what] = of, make()
+        return kept[1]
+
+    def upright(self, matrix: Any) -> Any:
+        """The transpose of `plain`, or of `sizes`."""
+        return self.once("plain transposed" if matrix is self.plain else "sizes transposed", lambda: matrix.T)
 
     @cached_property
     def scale(self) -> float:
@@ -113,7 +132,9 @@ class QuadraticProgram:
     @cached_property
     def plain(self) -> Any:
         """M, as a dense array where it is small."""
-        return self.M.toarray() if self.M.shape[0] * self.M.shape[1] <= DENSE_ENTRIES else self.M
+        return self.once(
+            "plain", lambda: self.M.toarray() if self.M.shape[0] * self.M.shape[1] <= DENSE_ENTRIES else self.M
+        )
 
     @cached_property
     def products(self) -> Any:
@@ -121,21 +142,28 @@ class QuadraticProgram:
         return self.plain if self.tables is None or self.plain is not self.M else self.tables
 
     @cached_property
+    def transposed(self) -> Any:
+        """The transpose of `products`."""
+        return self.upright(self.plain) if self.products is self.plain else self.products.T
+
+    @cached_property
     def squares(self) -> Any:
         """Squares of the entries of M, as what multiplies fast."""
         if isinstance(self.products, np.ndarray):
-            return self.products**2
-        return self.products if (self.M.data == 1).all() else self.M.power(2)
+            return self.once("squares", lambda: self.plain**2)
+        return self.once(
+            "squares", lambda: self.products if (self.M.data == 1).all() else self.M.power(2), self.products
+        )
 
     @cached_property
     def grams(self) -> Grams:
         """What makes M diag(inverse) M' for changing diagonals."""
-        return Grams.of(self.M)
+        return self.once("grams", lambda: Grams.of(self.M))
 
     @cached_property
     def sizes(self) -> Any:
         """Absolute values of M."""
-        return self.plain if (self.M.data >= 0).all() else abs(self.plain)
+        return self.once("sizes", lambda: self.plain if (self.M.data >= 0).all() else abs(self.plain))
 
     def with_rows(self, rows: Any, answer: Any, variance: Any) -> QuadraticProgram:
         """The same program with further rows, (k, d), and what they are measured as; without bounds of their own."""
@@ -147,6 +175,7 @@ class QuadraticProgram:
             variance=np.append(self.variance, variance),
             radius=np.append(self.radius, np.full(rows.shape[0], np.inf)),
             tables=None if self.tables is None else self.tables.with_rows(rows),
+            shared={},
         )
 
     @property
@@ -162,7 +191,8 @@ class QuadraticProgram:
     @cached_property
     def curvature(self) -> Float:
         """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
-        return self.weight + self.squares.T @ self.precision
+        made = self.once("curvature", lambda: self.weight + self.squares.T @ self.precision, self.weight, self.variance)
+        return np.asarray(made)
 
 
 def csc(matrix: sparse.sparray) -> sparse.csc_array:
@@ -202,7 +232,7 @@ def kkt_residual(program: QuadraticProgram, solution: Solution) -> float:
     noisy, pull = p.variance > 0, deviation * p.precision
     bounded = np.isfinite(p.radius) | ~noisy
     extra = np.where(bounded, solution.multipliers - pull, 0.0)
-    gradient = p.weight * (x - p.target) + p.plain.T @ (pull + extra)
+    gradient = p.weight * (x - p.target) + p.upright(p.plain) @ (pull + extra)
     curvature = p.curvature
     step = gradient / np.where(curvature > 0, curvature, 1.0)
     cells = abs(x - np.clip(x - step, p.lower, p.upper))

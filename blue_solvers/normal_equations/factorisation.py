@@ -58,7 +58,7 @@ class Factor:
     triangle: Callable[[], Triangle]
 
 
-def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERWISE) -> Factor:
+def factorise(matrix: sparse.sparray | sparse.spmatrix, instead: str = OTHERWISE, kept: dict | None = None) -> Factor:
     """Factorise a sparse symmetric positive definite matrix.
 
     Parameters
@@ -66,6 +66,8 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
     matrix : sparse array, (n, n)
     instead : str
         What to do where the factor does not fit.
+    kept : dict, optional
+        What matrices of one pattern have in common: filled by the first of them.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def factorise(matrix: sparse.csr_array | sparse.csc_array, instead: str = OTHERW
         If the factor does not fit.
     """
     matrix = sparse.csc_matrix(matrix, dtype=np.float64)
-    return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead)
+    return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead, {} if kept is None else kept)
 
 
 def norm_of_inverse(solve: Solve, size: int, steps: int = POWER_STEPS) -> float:
@@ -108,12 +110,12 @@ def products_of(A: sparse.csr_array, Sigma: sparse.csr_array) -> float:
     return float((np.diff((A @ Sigma).tocsc().indptr).astype(float) ** 2).sum())
 
 
-def _by_cholmod(matrix: sparse.csc_matrix, instead: str) -> Factor:
+def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
     label = f"CHOLMOD, scikit-sparse {version_of('scikit-sparse')}"
     with _cholmod_errors(instead):
         if not cholmod_gives_triangles():
             return Factor(cholmod.cho_factor(matrix).solve, label, lambda: _by_scipy(matrix).triangle())
-        symbolic = cholmod.analyze(matrix)
+        symbolic = kept["order"] = kept.get("order") or cholmod.analyze(matrix)
         require_room(matrix, symbolic.P(), instead)
         factor = symbolic.cholesky(matrix)
 

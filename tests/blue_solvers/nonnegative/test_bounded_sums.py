@@ -118,3 +118,20 @@ def test_what_exact_values_determine_is_refused_outside_of_its_bounds() -> None:
     nothing = Problem.from_summing_matrix([[1.0], [0.0]], 1.0)
     with pytest.raises(ValueError, match=r"cell \(node=1\) is a sum of no cells that may be other than 0"):
         ols(nothing, [1.0, 1.0], bounds=([0.0, 0.5], np.inf))
+
+
+def test_fits_of_one_problem_share_what_bounds_and_measurements_leave_alone() -> None:
+    """Whichever come before, each is to the last bit that of a new problem."""
+    rng = np.random.default_rng(0)
+    A = np.hstack([rng.integers(-1, 2, (4, 9)), -np.eye(4)]).astype(float)
+    S = np.vstack([rng.integers(0, 2, (3, 5)), np.eye(5)[:4]]).astype(float)
+    made = [lambda: Problem.from_matrix(A, np.arange(1.0, 14)), lambda: Problem.from_summing_matrix(S, np.ones(7))]
+    for make in made:
+        kept = make()
+        size = kept.observed.size
+        Y = rng.normal(0, 3, (size, 3))
+        for bounds in ((-1.0, 2.0), (np.where(np.arange(size) % 2, -np.inf, 0.0), np.inf), (-9.0, 9.0), (-1.0, 2.0)):
+            together = ols(kept, Y, bounds=bounds)
+            alone = [ols(make(), y, bounds=bounds) for y in Y.T]
+            np.testing.assert_array_equal(together.observed, np.stack([one.observed for one in alone], axis=1))
+            assert together.gap == max(one.gap for one in alone)

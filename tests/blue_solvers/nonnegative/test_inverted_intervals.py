@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import lsq_linear
 from scipy.optimize import nnls as scipy_nnls
 
 from blue_solvers import blue
+from blue_solvers.least_squares import least_squares
 from blue_solvers.nonnegative import inverted_intervals
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
@@ -91,6 +93,69 @@ def test_coverage_is_the_level_or_more_and_empty_cells_are_known_better(runs: in
     assert (widths[2:] < 0.75 * plain[2:]).all()
     assert (widths[:2] < 1.25 * plain[:2]).all()
     assert (abs(bias[:2]) < 5 * np.sqrt(4.0 / runs)).all()
+
+
+ROWS = np.array([[1.0, 0, 0], [-1, 1, 0], [0, -1, 1], [0, 0, -1], [1, 1, 1]])
+
+
+def within(y: np.ndarray, lower: float, upper: float, leaf: int | None = None, value: float = 0.0) -> float:
+    """Least sum of squared deviations over leaves between bounds, one of them perhaps known."""
+    free = np.arange(3) != leaf
+    rest = y - (0 if leaf is None else value * ROWS[:, leaf])
+    found = lsq_linear(ROWS[:, free], rest, (lower, upper), tol=1e-14)
+    return float(2 * found.cost)
+
+
+def test_leaves_within_bounds_have_the_statistic_of_their_critical_values() -> None:
+    y = [0.2, 1.6, -0.9, -0.1, 1.4]
+    found = least_squares(ROWS, y, 1.0)
+    tested = inverted_intervals(found, y, [0, 1, 2], 0.9, draws=3, rng=1, bounds=(0.0, 1.5))
+    plain = found.interval(0.95)
+    for leaf in range(3):
+        for end, critical, blue_end in zip(
+            (tested.lower[leaf], tested.upper[leaf]),
+            tested.critical[:, leaf],
+            (plain[0][leaf], plain[1][leaf]),
+            strict=True,
+        ):
+            assert 0 <= end <= 1.5
+            statistic = within(np.array(y), 0, 1.5, leaf, end) - within(np.array(y), 0, 1.5)
+            inside = min(abs(end - 0), abs(end - 1.5), abs(end - blue_end)) > 1e-6
+            assert statistic == pytest.approx(critical, abs=0.01) if inside else statistic <= critical + 1e-3
+    free = inverted_intervals(found, y, [0, 1, 2], 0.9, draws=1, rng=1, bounds=(-99.0, {"leaves": np.full(3, 99.0)}))
+    np.testing.assert_allclose([free.lower, free.upper], plain, atol=3e-3)
+    rows = inverted_intervals(found, y, [1], 0.9, draws=1, rng=1, bounds={"rows": (-np.inf, [2, 2, 2, 2, 0.5])})
+    assert rows.upper[0] < tested.upper[1] + 2
+    with pytest.raises(ValueError, match="bounds of 'leaves' and 'rows' may be given: got 'nodes'"):
+        inverted_intervals(found, y, [0], bounds={"nodes": (0, 1)})
+
+
+def test_cells_within_bounds_of_any_sign() -> None:
+    """Of tables and of equations."""
+    y = PROBLEM.vector({"total": 0.0, "a": [-2.0, 2.5], "detailed": [[1.0, -3.0, -1.0], [2.0, 0.5, 0.0]]})
+    bounds = (-1.0, {"total": 3.0, "a": [2.0, 2.0], "detailed": np.ones((2, 3))})
+    found = inverted_intervals(PROBLEM, y, [7], 0.9, draws=1, rng=1, bounds=bounds)
+    assert -1 <= found.lower[0] < found.upper[0] <= 1
+    balance = Problem.from_matrix([[1.0, -1, -1]], np.ones(3))
+    told = inverted_intervals(balance, [3.0, 1.0, -0.5], [0, 2], 0.9, draws=1, rng=1, bounds=([0, 0, 0], [2.0, 9, 9]))
+    assert told.upper[0] == 2.0
+    assert told.lower[1] == 0.0
+
+
+@pytest.mark.parametrize("runs", [3, pytest.param(100, marks=pytest.mark.slow)])
+def test_leaves_at_bounds_are_held(runs: int) -> None:
+    truth, rng = np.array([0.0, 1.5, 0.6]), np.random.default_rng(3)
+    leaves = np.arange(2 if runs < 10 else 3)
+    held, lengths = np.zeros(leaves.size), np.zeros((2, leaves.size))
+    for _ in range(runs):
+        y = ROWS @ truth + 0.5 * rng.standard_normal(5)
+        found = least_squares(ROWS, y, 0.25)
+        draws = 3 if runs < 10 else 20
+        tested = inverted_intervals(found, y, leaves, 0.9, draws=draws, rng=rng, bounds=(0.0, 1.5))
+        held += (tested.lower <= truth[leaves] + 1e-6) & (truth[leaves] <= tested.upper + 1e-6)
+        lengths += [tested.upper - tested.lower, np.subtract(*found.interval(0.9)[::-1])[leaves]]
+    assert (held >= stats.binom.isf(1 - 1e-4, runs, 0.9)).all()
+    assert (lengths[0, :2] < 0.8 * lengths[1, :2]).all()
 
 
 def test_what_is_known_exactly_bounds_the_ends() -> None:
