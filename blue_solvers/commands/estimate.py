@@ -27,7 +27,17 @@ AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.
 PREFIXES = ("", "K", "M", "G", "T")
 OF_ONE_FOLDER = ("--totals", "--state-totals", "--memory")
 OF_FOLDERS = ("--settings", "--within", "--variables", "--at", *OF_ONE_FOLDER)
-OF_ONE_TABLE = ("--acs", "--names-to", "--names-sep", "--cells", "--exact", "--write-schema", "--undetermined")
+OF_ONE_TABLE = (
+    "--acs",
+    "--names-to",
+    "--names-sep",
+    "--cells",
+    "--exact",
+    "--write-schema",
+    "--undetermined",
+    "--sheet",
+    "--skip-rows",
+)
 NOT_OF_FOLDERS = dict.fromkeys(OF_TABLES, "its settings say what its columns are") | {
     "--schema": "its schema is in --settings",
     "--level": "its result keeps standard errors, give --level to query",

@@ -108,12 +108,14 @@ def _of_file(args: argparse.Namespace) -> Page:
     from constraint_builders.files import read_schema_file
     from constraint_builders.files.naming import naming
     from constraint_builders.files.source import open_source
+    from constraint_builders.files.survey_frame import Said
 
     if args.measured is not None:
         require_file(args.measured, "a long table")
+    said = said_of(args)
     with reading():
-        source = open_source(args.result)
-    name, said = Path(args.result).name, said_of(args)
+        source = (said or Said()).open(args.result) if args.measured is None else open_source(args.result)
+    name = Path(args.result).name
     with naming(args.result):
         result = ResultFile.of(source)
     with reading():

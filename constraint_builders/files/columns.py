@@ -149,7 +149,7 @@ def is_role(name: str) -> bool:
 def names_measurements(names: Sequence[str]) -> bool:
     """Whether one of some names is that of a value, or of how precise it is."""
     known = {*VALUES, *SPREADS[VARIANCE], *SPREADS[STD_ERROR]}
-    return any(plain_name(name) in known for name in names)
+    return any((plain := plain_name(name)) in known or MARGINS.fullmatch(plain) for name in names)
 
 
 def _variables_like_keys(frame: pl.DataFrame) -> dict[str, str]:

@@ -57,10 +57,10 @@ def infer(source: Source, columns: Columns) -> Schema:
     return Schema(levels)
 
 
-def as_written(source: Source, name: str) -> list[str]:
+def as_written(source: Source, name: str, levels: Sequence[str]) -> list[str]:
     """The levels of a variable in the order of the rows."""
     labels = read_labels(source.frame[name]).str.strip_chars().unique(maintain_order=True)
-    return labels.filter(labels != SUMMED_OUT).to_list()
+    return labels.filter(labels.is_in(levels)).to_list()
 
 
 def _labels(source: Source, name: str, variable: bool) -> pl.Series:

@@ -1,0 +1,67 @@
+"""What publishers write around a table: titles above its header, and sources and notes below its last row.
+
+Left out is only what is plainly no part of it. A title is a row above the header, which is the first row that names
+what was measured, or the first of several cells after rows of one. A note below has nothing but its first cell, and
+begins as notes do, ``Source:`` or ``(1)``, or stands below an empty row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+
+from constraint_builders.files.columns import names_measurements
+from constraint_builders.files.naming import shown
+
+MOST_TITLES = 40  # rows
+NOTE = re.compile(
+    r"(sources?|notes?|footnotes?|n\.? ?b\.?|quellen?|anmerkung(en)?|hinweis|fuentes?|notas?|fontes?|remarques?|bron|"
+    r"kilde|källa|lähde)\b.*:|[(\[]?\d{1,2}[)\]] |[*†‡]+ ?\w|©|\(c\) |\.\.+ ?=",
+    re.IGNORECASE,
+)
+NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
+
+Cells = Sequence[str | None]
+
+
+def titles_above(rows: Sequence[Cells]) -> int:
+    """How many of the first rows stand above the header; 0 where that is not plain.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str or None
+        The cells of the first rows, of any length.
+    """
+    filled = [[cell.strip() for cell in row if cell and cell.strip()] for row in rows[:MOST_TITLES]]
+    most = 0
+    for number, row in enumerate(filled):
+        if len(row) > most and names_measurements(row) and not any(map(NUMBER.fullmatch, row)):
+            return number
+        most = max(most, len(row))
+    first = next((number for number, row in enumerate(filled) if len(row) > 1), 0)
+    return first if any(filled[:first]) else 0
+
+
+def notes_below(cells: pl.DataFrame) -> int:
+    """How many of the last rows, (rows,) of text, are notes, or empty."""
+    others = pl.any_horizontal(pl.all().exclude(cells.columns[0]).str.strip_chars().ne("")).fill_null(False)
+    used = cells.select(others).to_series().arg_true() if cells.width > 1 else pl.Series([], dtype=pl.UInt32)
+    if not used.len():
+        return 0
+    first = int(used[-1]) + 1
+    below = [(text or "").strip() for text in cells[first:, 0]]
+    for start, text in enumerate(below):
+        if NOTE.match(text) or not text:
+            return len(below) - start
+    return 0
+
+
+def left_out(texts: Sequence[str | None], first: int, where: str) -> tuple[str, ...]:
+    """What is said of rows that were left out, by the texts of their first cells and the number of the first."""
+    said = [(number, text.strip()) for number, text in enumerate(texts, first) if text and text.strip()]
+    if not said:
+        return ()
+    rows = f"rows {said[0][0]} to {said[-1][0]}" if len(said) > 1 else f"row {said[0][0]}"
+    return (f"{rows} {where} the table: {shown(said[0][1])}",)
