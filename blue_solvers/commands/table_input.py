@@ -27,18 +27,19 @@ OF_TABLES = (
 )  # fmt: skip
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Declare INPUT, or `several` of it, what is said of it, ``--schema`` and ``--desired``."""
+def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False, first: str = "") -> None:
+    """Declare INPUT, or `several` of it, of which help begins with what is `first`, and what is said of it."""
     parser.add_argument(
         "inputs" if several else "input",
         nargs="+" if several else None,
         metavar="INPUT",
         type=ReadPath,
-        help="noisy tables in CSV, TSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one for "
-        "each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
+        help=f"{first}noisy tables in CSV, TSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one "
+        "for each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
         "measured), or std_error, moe_90, cv_percent; without a column table the labels say what a row counts; wide "
-        "tables with --names-to; for estimate also a folder of noisy measurement files, or two or more inputs of one "
-        "kind over the same lowest places, matched by GEOID or by name, of which one's schema refines all others'",
+        "tables with --names-to; for estimate and report also a folder of noisy measurement files, or two or more "
+        "inputs of one kind over the same lowest places, matched by GEOID or by name, of which one's schema refines "
+        "all others'",
     )
     parser.add_argument(
         "--schema",

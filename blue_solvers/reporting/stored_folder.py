@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from blue_solvers.reporting.judged import listed_section
+from blue_solvers.reporting.for_readers import listed_sections
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page, tied_tile
 from blue_solvers.reporting.precision import GEOLEVEL, LARGEST, MEASURED, TABLE, with_saved
 from blue_solvers.reporting.stored_judgement import stored_certificate, stored_fit
@@ -153,7 +153,7 @@ def stored_page(folder: Path, level: float) -> Page:
     stored = StoredEstimates(folder)
     precision = stored.precision()
     formats = dict.fromkeys(("estimate", STD_ERROR, "lower", "upper"), BY_ERROR)
-    listed = listed_section(stored.first_rows(MOST_ROWS, level), int(precision["cells"].sum()), formats, level)
+    listed = listed_sections(stored.first_rows(MOST_ROWS, level), int(precision["cells"].sum()), formats, level)
     said, proof = stored.description, stored.proof
     made = [
         f"Solver: {said['solver']}. {said['reason'][:1].upper()}{said['reason'][1:]}.",
