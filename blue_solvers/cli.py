@@ -44,6 +44,11 @@ FLAGS = (  # parameters of the library, in messages, and what they are called he
     (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),
 )
 FAILED, BAD_INPUT, DOUBTFUL = 1, 2, 3
+EXIT_CODES = """exit codes:
+  0  done; with --strict, what was measured fits its noise too
+  1  failed inside, or the output could not be written
+  2  bad input or arguments, and nothing was written
+  3  done, and in doubt: with --strict, measurements do not fit their noise, or nothing tests them"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,7 +133,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="blue-solvers",
         description="Exact best linear unbiased estimates from noisy tables that must agree.",
-        epilog="example:\n  blue-solvers demo",
+        epilog=f"example:\n  blue-solvers demo\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")

@@ -99,14 +99,14 @@ def _fit_section(fit: Fit) -> Section:
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     drawn = fit.replicates
     how = "the noise taken for Gaussian" if drawn is None else f"by {drawn.totals.size:,} replicates of the noise"
-    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {EXPLAINED[verdict(fit)]}"]
-    if explained(fit) != verdict(fit).explained:
-        sentences.append(f"{explained(fit)[:1].upper()}{explained(fit)[1:]}.")
+    word, why = verdict(fit), explained(fit)
+    said = EXPLAINED[word] if why == word.explained else f"{why[:1].upper()}{why[1:]}."
+    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {said}"]
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
     frame = _by_table(fit)
-    said, picture = fit_picture(frame)
-    sentences += said
+    of_tables, picture = fit_picture(frame)
+    sentences += of_tables
     formats = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f"}
     tables = [Shown("fit by table", "Chi-square by table", frame, formats), _worst(fit)]
     return Section("fit", "Fit", sentences, picture, tables)

@@ -17,7 +17,7 @@ import polars as pl
 
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
 from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements
-from constraint_builders.files.naming import shown
+from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.text_table import COMMENT, TextTable, is_header, named_columns
 from constraint_builders.files.titles import MOST_TITLES, left_out, titles_above
 from constraint_builders.opening import read_whole
@@ -84,13 +84,14 @@ def _meant(
     """The sheets that are meant, by name, each with where its header is and where titles begin."""
     for name in wanted or ():
         if name not in filled:
-            raise ValueError(f"sheet={name!r} is none that holds something: there are {', '.join(map(repr, filled))}")
+            raise ValueError(f"sheet={name!r} is none that holds something: there are {listed(filled)}")
     starts = {name: _starts(filled[name], skip_rows) for name in wanted or filled}
     if wanted is None and len(filled) != 1:
         named = {name: own for name, own in starts.items() if names_measurements(_texts(filled[name].row(own[0])))}
         if len(named) != 1:
-            names = ", ".join(map(repr, filled)) or "none"
-            raise ValueError(f"one sheet must hold a table: {names} do; say sheet= of the one that is meant, or of all")
+            raise ValueError(
+                f"one sheet must hold a table: {listed(filled)} do; say sheet= of the one that is meant, or of all"
+            )
         return named
     return starts
 

@@ -27,7 +27,7 @@ from constraint_builders.files.columns import (
 )
 from constraint_builders.files.labels import LabelNumbers, in_order, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
-from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
 from constraint_builders.files.periods import recoded_periods
 from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
@@ -201,7 +201,7 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
         raise TypeError(f"columns is a mapping, such as {{'moe': 'moe_90'}}: got {type(columns).__name__}")
     for name in columns:
         if name not in frame.columns:
-            raise ValueError(f"columns names {name!r}, which is none: there are {', '.join(map(repr, frame.columns))}")
+            raise ValueError(f"columns names {name!r}, which is none: there are {listed(frame.columns)}")
     notes = [name for name, role in columns.items() if plain_name(role) in ("note", "notes")]
     named = {name: role for name, role in columns.items() if name not in notes}
     left = [name for name in frame.columns if name not in columns]

@@ -23,10 +23,8 @@ NOTE = re.compile(
 )
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
 
-Cells = Sequence[str | None]
 
-
-def titles_above(rows: Sequence[Cells]) -> int:
+def titles_above(rows: Sequence[Sequence[str | None]]) -> int:
     """How many of the first rows stand above the header; 0 where that is not plain.
 
     Parameters
@@ -34,7 +32,7 @@ def titles_above(rows: Sequence[Cells]) -> int:
     rows : sequence of sequence of str or None
         The cells of the first rows, of any length.
     """
-    filled = [[cell.strip() for cell in row if cell and cell.strip()] for row in rows[:MOST_TITLES]]
+    filled = [_cells(row) for row in rows[:MOST_TITLES]]
     most = 0
     for number, row in enumerate(filled):
         if len(row) > most and names_measurements(row) and not any(map(NUMBER.fullmatch, row)):
@@ -42,6 +40,13 @@ def titles_above(rows: Sequence[Cells]) -> int:
         most = max(most, len(row))
     first = next((number for number, row in enumerate(filled) if len(row) > 1), 0)
     return first if any(filled[:first]) else 0
+
+
+def _cells(row: Sequence[str | None]) -> list[str]:
+    """The cells of a row that hold something; one of a sentence, which has a space after each of its commas."""
+    found = [cell for cell in row if cell and cell.strip()]
+    is_sentence = all(cell.startswith(" ") for cell in found[1:]) and not names_measurements(found)
+    return [cell.strip() for cell in (found[:1] if is_sentence else found)]
 
 
 def notes_below(cells: pl.DataFrame) -> int:
