@@ -217,7 +217,7 @@ def _parts(family: Separated, rho: Float) -> float:
         cells[slice(*tables.offsets[groups.number : groups.number + 2])] += moved
         added[groups.number] += np.linalg.norm(moved)
     squares = np.empty(len(tables.up))
-    take_parts(cells, tables.finest_first, squares)
+    take_parts.for_entries(cells.size)(cells, tables.finest_first, squares)
     means = np.sqrt(squares)
     np.add.at(added, tables.up[:, 0], means * np.sqrt(tables.up[:, 4]))
     np.add.at(added, tables.up[:, 1], means)
@@ -236,7 +236,7 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
     known exactly and for what is not claimed.
     """
     tables, gaps = family.tables, np.zeros(cells.size)
-    spread_gaps(certain, gaps, tables.coarsest_first)
+    spread_gaps.for_entries(gaps.size)(certain, gaps, tables.coarsest_first)
     values, found = family.norms(certain), family.norms(gaps)
     rounding = np.zeros(found.size)
     for steps in np.split(tables.upwards, np.flatnonzero(np.diff(tables.variables[tables.upwards[:, 0]])) + 1):

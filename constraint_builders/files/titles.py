@@ -21,6 +21,7 @@ NOTE = re.compile(
     r"kilde|källa|lähde)\b.*:|[(\[]?\d{1,2}[)\]] |[*†‡]+ ?\w|©|\(c\) |\.\.+ ?=",
     re.IGNORECASE,
 )
+YEAR = re.compile(r"(1[89]|20|21)\d\d")
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
 
 
@@ -39,7 +40,8 @@ def titles_above(rows: Sequence[Sequence[str | None]]) -> int:
             return number
         most = max(most, len(row))
     first = next((number for number, row in enumerate(filled) if len(row) > 1), 0)
-    return first if any(filled[:first]) else 0
+    numbers = [cell for cell in filled[first] if NUMBER.fullmatch(cell) and not YEAR.fullmatch(cell)] if filled else []
+    return first if any(filled[:first]) and not numbers else 0
 
 
 def _cells(row: Sequence[str | None]) -> list[str]:

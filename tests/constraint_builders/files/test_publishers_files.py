@@ -51,6 +51,8 @@ def test_what_may_be_part_of_a_table_is_kept(tmp_path: Path) -> None:
     first = written(tmp_path, "measure,sex,n\nEstimate,female,99\nvalue,male,90\n")
     problem, _ = read_tables(first, columns={"n": "value"}, noise=RandomRounding(3))
     assert problem.domain.schema.names == ("measure", "sex")
+    spaced = written(tmp_path, "sex, n\nfemale,99\nmale,90\n")
+    assert read_tables(spaced, columns={"n": "value"}, noise=RandomRounding(3))[1].tolist() == [99, 90]
     with pytest.raises(
         ValueError, match="column 3 has no name in row 1: name it, or empty it; say skip_rows=1 if that"
     ):
