@@ -87,7 +87,11 @@ def _meant(
             raise ValueError(f"sheet={name!r} is none that holds something: there are {listed(filled)}")
     starts = {name: _starts(filled[name], skip_rows) for name in wanted or filled}
     if wanted is None and len(filled) != 1:
-        named = {name: own for name, own in starts.items() if names_measurements(_texts(filled[name].row(own[0])))}
+        named = {
+            name: own
+            for name, own in starts.items()
+            if any(map(names_measurements, _texts(filled[name][own[0] : own[0] + 1])))
+        }
         if len(named) != 1:
             raise ValueError(
                 f"one sheet must hold a table: {listed(filled)} do; say sheet= of the one that is meant, or of all"
@@ -98,7 +102,8 @@ def _meant(
 
 def _starts(cells: pl.DataFrame, skip_rows: int) -> tuple[int, int]:
     """In which row the header is, and which is the first of the titles above it."""
-    rows = list(pairwise(chain(cells[skip_rows : skip_rows + MOST_ROWS].iter_rows(), [()])))
+    skip_rows = min(skip_rows, cells.height)
+    rows = pairwise(chain(cells[skip_rows:].iter_rows(), [()]))
     start = next((i for i, (row, following) in enumerate(rows) if not _is_comment(row) or is_header(row, following)), 0)
     start += skip_rows
     titles = 0 if skip_rows else titles_above(cells[start : start + MOST_TITLES].rows())
@@ -122,8 +127,9 @@ def _together(tables: Sequence[TextTable]) -> TextTable:
     return TextTable(frame, rows, "", left_out=tuple(line for own in tables for line in own.left_out))
 
 
-def _texts(row: Sequence[str | None]) -> list[str]:
-    return [cell or "" for cell in row]
+def _texts(cells: pl.DataFrame) -> list[list[str]]:
+    """The rows of cells, empty where nothing is."""
+    return [[cell or "" for cell in row] for row in cells.iter_rows()]
 
 
 def declared(data: bytes) -> DeclaredSize:

@@ -62,6 +62,8 @@ class Said:
 
     def open(self, source: Any) -> Source:
         """Read a table from where it lies in a file."""
+        if not isinstance(self.skip_rows, int) or self.skip_rows < 0:
+            raise ValueError(f"skip_rows must be a whole number of 0 or more: got {self.skip_rows!r}")
         where = {"sheet": self.sheet, "skip_rows": self.skip_rows}
         return open_source(source, **{option: own for option, own in where.items() if own})
 

@@ -42,6 +42,7 @@ AT_ONCE = 1 << 20  # bytes
 ROWS_WRITTEN = 1 << 18  # at once
 LONGEST_HEADER = 4 << 20  # bytes: the library that reads it copies names some forty times
 _HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
+LONGEST_TITLES = 1 << 16  # bytes, of all of them and the header
 ACROSS = b"\\"
 DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
 _START = r"(^|[,;|\t\r\n])"
@@ -215,9 +216,9 @@ def _utf8(data: bytes) -> bytes:
 
 def _header(text: bytes, skip_rows: int) -> tuple[int, int, str]:
     """Where the header begins, how many lines stand before it, and the delimiter if it is stated."""
-    start, skipped, stated = 0, skip_rows, ""
-    for _ in range(skip_rows):
-        start = _end_of_line(text, start)
+    start, skipped, stated = 0, 0, ""
+    while skipped < skip_rows and start < len(text):
+        start, skipped = _end_of_line(text, start), skipped + 1
     while start < len(text):
         end = _end_of_line(text, start)
         line = text[start:end].strip()
@@ -235,10 +236,10 @@ def _header(text: bytes, skip_rows: int) -> tuple[int, int, str]:
 
 
 def _titles(text: bytes, stated: str) -> list[bytes]:
-    """The lines of titles with which text begins."""
-    lines = text.split(LINE_END, MOST_TITLES)[:MOST_TITLES]
+    """The lines of titles with which text begins; none of them is long."""
+    lines = text[:LONGEST_TITLES].split(LINE_END, MOST_TITLES)[:-1]
     rows = []
-    for line in lines if len(lines) > 1 else ():
+    for line in lines:
         cells = csv.reader([line.decode(errors="replace")], delimiter=stated or _delimiter(line))
         rows.append(next(cells, []))
     return [line + LINE_END for line in lines[: titles_above(rows)]]

@@ -15,7 +15,7 @@ import polars as pl
 from constraint_builders.files.columns import names_measurements
 from constraint_builders.files.naming import shown
 
-MOST_TITLES = 40  # rows
+MOST_TITLES = 40  # rows, or notes
 NOTE = re.compile(
     r"(sources?|notes?|footnotes?|n\.? ?b\.?|quellen?|anmerkung(en)?|hinweis|fuentes?|notas?|fontes?|remarques?|bron|"
     r"kilde|källa|lähde)\b.*:|[(\[]?\d{1,2}[)\]] |[*†‡]+ ?\w|©|\(c\) |\.\.+ ?=",
@@ -53,6 +53,7 @@ def _cells(row: Sequence[str | None]) -> list[str]:
 
 def notes_below(cells: pl.DataFrame) -> int:
     """How many of the last rows, (rows,) of text, are notes, or empty."""
+    cells = cells.tail(MOST_TITLES)
     others = pl.any_horizontal(pl.all().exclude(cells.columns[0]).str.strip_chars().ne("")).fill_null(False)
     used = cells.select(others).to_series().arg_true() if cells.width > 1 else pl.Series([], dtype=pl.UInt32)
     if not used.len():

@@ -12,7 +12,9 @@ from constraint_builders.files.source import Source
 
 BETWEEN = r"\s*(?:±|\+/-|\+-)\s*"
 NUMBER = r"^[-+−]?[0-9]"
-NOTED = r"^(.*[0-9])\s*((?:\([0-9]{1,2}\))+)$"  # with marks of notes behind the number
+NOTED = r"^(.*[0-9]%?)\s*((?:\([0-9]{1,2}\)|[*†‡¹²³⁴-⁹])+)$"  # with marks of notes behind the number
+MARKS = ("(", "*", "†", "‡", "±", "+/-", "+-", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹")
+SIGNED = r"^(?:±|\+/-|\+-)\s*"
 PERCENT = r"[0-9]\s*%$"
 
 
@@ -30,19 +32,20 @@ def plainly_written(table: Source, plus_minus: str | None) -> Source:
     ValueError
         If it is not said what stands behind ``±``, or some numbers alone are in percent.
     """
-    frame, noted = _without_notes(_without_percent(_without_plus_minus(table.frame, plus_minus)))
-    return replace(table, frame=frame, left_out=table.left_out + noted)
+    frame, noted = _without_notes(_without_plus_minus(table.frame, plus_minus))
+    return replace(table, frame=_without_percent(frame), left_out=table.left_out + noted)
 
 
-def _texts(frame: pl.DataFrame) -> dict[str, pl.Series]:
-    """Columns of text, without outer spaces, null where empty."""
-    own = {name: frame[name].str.strip_chars() for name, dtype in frame.schema.items() if dtype == pl.String}
-    return {name: text.replace("", None) for name, text in own.items()}
+def _texts(frame: pl.DataFrame, *signs: str) -> dict[str, pl.Series]:
+    """Columns of text in which one of some signs is, without outer spaces, null where empty."""
+    texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
+    found = (text for text in texts if any(text.str.contains(sign, literal=True).any() for sign in signs))
+    return {text.name: text.str.strip_chars().replace("", None) for text in found}
 
 
 def _without_plus_minus(frame: pl.DataFrame, kind: str | None) -> pl.DataFrame:
     split = False
-    for name, text in _texts(frame).items():
+    for name, text in _texts(frame, "±", "+/-", "+-").items():
         parts = text.str.replace(BETWEEN, "±").str.split_exact("±", 1)
         numbers = text.filter(parts.struct.field("field_1").is_not_null())
         if not numbers.len() or not numbers.str.contains(NUMBER).all():
@@ -62,7 +65,7 @@ def _without_plus_minus(frame: pl.DataFrame, kind: str | None) -> pl.DataFrame:
 
 def _without_percent(frame: pl.DataFrame) -> pl.DataFrame:
     """Shares and their precisions, all in percent, as numbers; of coefficients of variation the name says the unit."""
-    texts = {name: text.drop_nulls() for name, text in _texts(frame).items()}
+    texts = {name: text.drop_nulls() for name, text in _texts(frame, "%").items()}
     signed = [name for name, text in texts.items() if text.len() and text.str.contains(PERCENT).all()]
     frame = frame.rename({name: f"{name} (%)" for name in signed if plain_name(name) in SPREADS[CV_PERCENT]})
     values = [name for name in signed if plain_name(name) in VALUES]
@@ -76,11 +79,20 @@ def _without_percent(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_notes(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Values without marks of notes, ``(2)``, where a column beside them says how precise they are."""
+    """Values, and what says how precise they are, without marks of notes, ``(2)``; the latter without ``±`` too."""
     said: tuple[str, ...] = ()
-    for name, text in _texts(frame).items():
-        marks = text.str.extract(NOTED, 2).drop_nulls() if plain_name(name) in VALUES else text.clear()
-        if marks.len() and any(map(read_spread, frame.columns)):
-            frame = frame.with_columns(text.str.replace(NOTED, "$1"))
+    spreads = [name for name in frame.columns if _says_spread(name)]
+    for name, text in _texts(frame, *MARKS).items() if spreads else ():
+        if name not in spreads and plain_name(name) not in VALUES:
+            continue
+        marks = text.str.extract(NOTED, 2).drop_nulls()
+        if marks.len():
             said += (f"marks of notes in column {name!r}: {', '.join(marks.unique().sort())}",)
+        plain = text.str.replace(NOTED, "$1") if marks.len() else text
+        frame = frame.with_columns(plain.str.replace(SIGNED, "") if name in spreads else plain)
     return frame, said
+
+
+def _says_spread(name: str) -> bool:
+    """Whether a column says how precise values are; of a coefficient of variation also where its unit is to be seen."""
+    return plain_name(name) in SPREADS[CV_PERCENT] or read_spread(name) is not None

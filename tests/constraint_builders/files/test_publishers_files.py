@@ -112,6 +112,10 @@ def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert read_tables(all_of_it, sheet="By age")[1].tolist() == [17, 4, 13]
     with pytest.raises(ValueError, match="sheet='By race' is none that holds something: there are 'Contents'"):
         read_tables(all_of_it, sheet="By race")
+    with pytest.raises(ValueError, match="one sheet must hold a table"):
+        read_tables(one, skip_rows=100)
+    with pytest.raises(ValueError, match="skip_rows must be a whole number of 0 or more: got -1"):
+        read_tables(one, skip_rows=-1)
     with pytest.raises(TypeError, match="sheet say where a table lies in a file"):
         read_tables(pl.DataFrame({"a": [1]}), sheet="a")
     out = str(tmp_path / "out.csv")
@@ -181,6 +185,7 @@ def test_years_are_sums_of_their_quarters(tmp_path: Path, capsys: pytest.Capture
         (["sex,value", "female,100 ± 2", "male,90±3", "total,191 +/- 1"], {"plus_minus": "std_error"}),
         (["sex,value,std_error", "female,100 (2),2", "male,90(1)(3),3", "total,191,1"], {}),
         (["sex,value,std_error", "female,100%,2%", "male,90 %,3%", "total,191%,1%"], {}),
+        (["sex,value,std_error", "female,100*,±2", "male,90†,+/-3", "Total (2),191,1(1)"], {}),
         (["sex,value,CV", "female,100,2%", "male,90,3.3333333333333335%", "total,191,0.5235602094240838%"], {}),
     ],
 )
