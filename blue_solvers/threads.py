@@ -7,6 +7,7 @@ setting, to the last bit.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,6 +60,8 @@ class thread_limit:  # noqa: N801  as `threadpoolctl.threadpool_limits`
 
 def threads() -> int:
     """How many threads an estimate may use."""
+    if sys.platform == "emscripten":  # a browser: no thread can be started
+        return 1
     if _limits:
         return _limits[0]
     said = os.environ.get(VARIABLE, "").partition(",")[0].strip()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from constraint_builders.extras import missing_extra
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-FEW_ENTRIES = 4096  # that numpy is done with before numba is loaded
 KERNELS: dict[str, CompiledLoop] = {}
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
 _NAMESPACES: dict[str, dict[str, Any]] = {}  # of files whose helpers are compiled once for several kernels
@@ -66,11 +64,6 @@ class CompiledLoop(Generic[Loop]):
     def __call__(self, *arguments: Any) -> Any:
         """Run what is `fastest`; in a loop that is compiled, the compiled one."""
         return self.fastest()(*arguments)
-
-    def for_entries(self, count: int) -> Loop:
-        """The `fastest` for arrays of so many entries: the reference where loading numba would take longest."""
-        waits = count <= FEW_ENTRIES and not self._made and "numba" not in sys.modules
-        return self.reference if waits else self.fastest()
 
     def fastest(self) -> Loop:
         """The compiled loop where numba is installed, otherwise the reference."""

@@ -10,6 +10,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
+from constraint_builders.extras import missing_extra
+
+OF_FRAMES = ("polars", "pyarrow", "msgspec")  # what the extra brings
+
 
 def names_when_asked(
     package: str,
@@ -35,7 +39,7 @@ def names_when_asked(
     modules = {module.rpartition(".")[2]: module for module, names in homes.items() if not names}
 
     def public() -> list[str]:
-        installed = {module for module in homes if find_spec(module)}  # a room may be left out of an installation
+        installed = {module for module in homes if _is_installed(module)}
         named = {name for name, module in home.items() if not module or module in installed}
         return sorted({*named, "__version__", *(import_module(whole).__all__ if whole else ())})
 
@@ -48,11 +52,24 @@ def names_when_asked(
             module = whole
         else:
             return _formerly(package, former or {}, name)
-        value = getattr(import_module(module), name) if module else import_module(modules[name])
+        try:
+            value = getattr(import_module(module), name) if module else import_module(modules[name])
+        except ModuleNotFoundError as error:
+            if error.name not in OF_FRAMES:
+                raise
+            raise missing_extra(f"{package}.{name} needs {error.name}", "frames") from error
         setattr(sys.modules[package], name, value)
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *public()})
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a module is there, with what its room needs: both may be left out of an installation."""
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 def former_names(package: str, former: Mapping[str, str]) -> Callable[[str], Any]:

@@ -95,7 +95,7 @@ def interrupted(seconds: float, work: Callable[[], object]) -> float:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", WORKS)
-@lengths("times", 4, 40)
+@lengths("times", 2, 40)
 def test_the_library_at_any_moment(name: str, times: int) -> None:
     """And the same objects give the same to the last bit afterwards."""
     make, work = WORKS[name]

@@ -230,7 +230,7 @@ def answer(values: npt.NDArray[np.float64]) -> float:
     proof: Certificate = est.certificate()
     fit: Fit = fit_test(problem, y, draws=0)
     operator: BlueOperator = blue(problem, ConjugateGradient(rtol=1e-10))
-    lower, upper = intervals(operator, y, level=0.9)
+    lower, upper = intervals(operator, y, confidence_level=0.9)
     weighed = functionals(operator, y, np.ones((problem.desired.size, 1)))
     bound = proof.bound if proof.bound is not None else np.inf
     for outlier in fit.outliers(1):

@@ -155,11 +155,18 @@ def _digits(text: str) -> int | str:
 
 def write_rounded(frame: polars.DataFrame, path: str, digits: int | str | None) -> None:
     """Write a frame of estimates with the digits of `add_digits_argument`."""
-    from constraint_builders.files import rounded, write_frame
+    from constraint_builders.files import write_frame
+
+    write_frame(rounded_for(frame, path, digits), path)
+
+
+def rounded_for(frame: polars.DataFrame, path: str, digits: int | str | None) -> polars.DataFrame:
+    """A frame of estimates with the digits of `add_digits_argument` in a file."""
+    from constraint_builders.files import rounded
 
     if digits is None:
         digits = CSV_DIGITS if path.lower().endswith(".csv") else ALL
-    write_frame(rounded(frame, digits) if isinstance(digits, int) else frame, path)
+    return rounded(frame, digits) if isinstance(digits, int) else frame
 
 
 def report_undetermined(problem: Problem) -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blue_solvers.commands.common import plural
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from blue_solvers.results.questions import Places, Result
 
-MOST_SHOWN = 200  # rows on a screen
+MOST_SHOWN = 250  # rows on a screen: the longest table of one place has 209
 UNSURE_NOTE = "C: the line's number is from memory of 2010; its cells are those of the label, its number may be another"
 
 
@@ -57,6 +58,43 @@ def places_in(path: str) -> dict[str, list[str]]:
 
     with reading():
         return read_places(path, lambda remark: say(str(remark)))
+
+
+def names_of(args: argparse.Namespace) -> dict[str, str]:
+    """The names of places in ``--place-names``, by their GEOIDs."""
+    from constraint_builders.files.published_files import read_published
+
+    if args.place_names is None:
+        return {}
+    with reading():
+        names = read_published(args.place_names).names
+    if not names:
+        raise ValueError(f"{args.place_names}: no column holds names of places: call one 'NAME'")
+    return names
+
+
+def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
+    """Answers with the name of every place, empty where it has none, after its GEOID."""
+    import polars as pl
+
+    own = pl.col("geoid").replace_strict(names, default="", return_dtype=pl.String).alias("name")
+    return frame.select("geoid", own, pl.exclude("geoid")) if names.keys() & set(frame["geoid"]) else frame
+
+
+def write_answers(frame: pl.DataFrame, args: argparse.Namespace) -> None:
+    """Write answers, with the boundaries of their places if these are given, and say so."""
+    from constraint_builders.files import write_frame
+    from constraint_builders.files.naming import naming
+
+    if args.shapes is None:
+        write_frame(frame, args.out)
+    else:
+        from constraint_builders.files.boundaries import write_geoparquet
+
+        key = next(name for name in ("geoid", "place", "geocode") if name in frame.columns)
+        with naming(args.boundaries):
+            write_geoparquet(frame, frame[key].to_list(), args.shapes, args.out)
+    say(f"written    {args.out}, {plural(frame.height, 'row')}")
 
 
 def print_proof(args: argparse.Namespace, result: Result) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,21 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
-    write_rounded,
+    rounded_for,
 )
 from blue_solvers.commands.listed import FORMER
 from blue_solvers.commands.progress import LevelBar, progress
-from blue_solvers.commands.published_places import MOST_SHOWN, add_result_argument, open_result, places_in, print_proof
-from blue_solvers.commands.query_comparisons import add_comparison_arguments, compare
+from blue_solvers.commands.published_places import (
+    MOST_SHOWN,
+    add_result_argument,
+    open_result,
+    places_in,
+    print_proof,
+    write_answers,
+)
+from blue_solvers.commands.query_comparisons import add_comparison_arguments, answer_beside, compare
 from blue_solvers.commands.query_tables import answer_tables
+from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
@@ -31,9 +38,9 @@ if TYPE_CHECKING:
 
     from blue_solvers.results.questions import Result
     from constraint_builders.arrays import Index
+    from constraint_builders.files.boundaries import Boundaries
 
 TOTAL, ALL, TOGETHER = "total", "all", ""
-PUBLISHED = re.compile(r"[A-Z]+\d+[A-Z]?(_\d{3}N)?", re.ASCII | re.IGNORECASE)  # P12, and P12_003N
 BYTES_A_ROW = 200.0  # of an answer: labels, four numbers, and copies
 
 
@@ -49,7 +56,8 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "  blue-solvers query result --table P1 --table P2 --geolevel tract --geoid 44007 --out tracts.csv --wide\n"
         "  blue-solvers query result --table P12_003N --over P12_001N --geolevel tract\n"
         "  blue-solvers query result --table P12_001N --minus --base 44007 --geoid 44001 44003\n"
-        "  blue-solvers query result --table P12_001N --rank --geolevel county --out ranks.csv",
+        "  blue-solvers query result --table P12_001N --rank --geolevel county --out ranks.csv\n"
+        "  blue-solvers query result --published DECENNIALPL2020.P1-Data.csv",
     )
     add_result_argument(parser)
     what = parser.add_mutually_exclusive_group()
@@ -61,14 +69,17 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "'votingage=adult,hispanic=hispanic' or 'cenrace=black|asian'; default: total",
     )
     if name in FORMER:
-        parser.add_argument("table", metavar="TABLE", nargs=1 if name == "compare" else "+", help="as --table of query")
+        parser.add_argument(
+            "table", metavar="TABLE", nargs="*" if name == "compare" else "+", help="as --table of query"
+        )
     else:
         what.add_argument(
             "--table",
             metavar="TABLE",
             action="append",
             help="a table of the result's variables of which to give every cell, or 'all' that were estimated at the "
-            "level; or a published one such as P12, or a line of it such as P12_003N, see tables; may be repeated",
+            "level; or a published one such as P12, or a line of it such as P12_003N, in files P0120003, or "
+            "'P12 > Male > Under 5 years', see tables; may be repeated",
         )
     _add_place_arguments(parser)
     add_comparison_arguments(parser, required=name == "compare")
@@ -83,6 +94,24 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         "--wide",
         action="store_true",
         help="of published tables, a row for each place and columns for lines; with --out",
+    )
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="of published tables, round estimates and cut them and their bounds at 0, as published counts are: biased "
+        "then, and no longer adding up",
+    )
+    parser.add_argument(
+        "--place-names",
+        metavar="FILE",
+        type=ReadPath,
+        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl segment of 2020",
+    )
+    parser.add_argument(
+        "--boundaries",
+        metavar="FILE",
+        type=ReadPath,
+        help="write GeoParquet to --out, with the boundary of every place from a shapefile, a GeoPackage or GeoJSON",
     )
     add_digits_argument(parser)
     parser.set_defaults(run=run, published=name in FORMER)
@@ -106,15 +135,15 @@ def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
         "--geoid",
         metavar="CODE",
         nargs="+",
-        help="of published tables, GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks "
-        "(15), or US, each by itself; pieces that the spine has apart, and blocks of water that were moved in "
-        "tabulation, are added up as published",
+        help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US, each by "
+        "itself; pieces that the spine has apart, and blocks of water that were moved in tabulation, are added up as "
+        "published",
     )
     parser.add_argument(
         "--geolevel",
         metavar="LEVEL",
-        help="of the geounits, by default the lowest; of published tables every state, county, tract, block_group or "
-        "block, of those within --geoid if it is given",
+        help="of the geounits, by default the lowest; of published tables, or within --geoid, every state, county, "
+        "tract, block_group or block",
     )
 
 
@@ -124,7 +153,10 @@ def run(args: argparse.Namespace) -> None:
     for option in ("--wide", "--digits"):
         if args.out is None and getattr(args, option[2:]) not in (None, False):
             raise ValueError(f"{option} is of what is written: give --out, or leave it out")
+    args.shapes = _shapes(args)
     compared = args.rank or args.over is not None or args.minus is not None
+    if args.published_file is not None:
+        return answer_beside(args, open_result(args.result))
     if compared and len(args.table or ()) != 1:
         raise ValueError("--over, --minus and --rank compare one line of a published table: give it by --table")
     if args.base is not None and not compared:
@@ -137,21 +169,35 @@ def run(args: argparse.Namespace) -> None:
     return _answer_counts(args, result)
 
 
+def _shapes(args: argparse.Namespace) -> Boundaries | None:
+    """The boundaries that answers are to be written with, read before any work."""
+    if args.boundaries is None:
+        return None
+    if not (args.out or "").lower().endswith(".parquet"):
+        raise ValueError("--boundaries makes GeoParquet: give --out FILE.parquet")
+    if args.geounits is not None or args.geounits_file is not None:
+        raise ValueError("--boundaries are of places one by one: give --geoid, --geolevel, --places or --all")
+    from constraint_builders.files.boundaries import read_boundaries
+
+    with reading():
+        return read_boundaries(args.boundaries)
+
+
 def _is_published(args: argparse.Namespace, result: Result) -> bool:
-    """Whether published tables are asked for: by GEOIDs, or by names such as P12 that are no variables here."""
-    if args.geoid is not None and not args.table:
-        raise ValueError("--geoid is of published tables: give --table, or name geounits by --geounits")
+    """Whether published tables are asked for, by names such as P12 that are no variables here."""
     names = [name.strip() for name in args.table or ()]
-    return args.geoid is not None or any(
-        PUBLISHED.fullmatch(name) and name not in result.schema.factor_names for name in names
-    )
+    from constraint_builders.files.published_tables import published_name
+
+    return any(published_name(name) and name not in result.schema.factor_names for name in names)
 
 
 def _answer_counts(args: argparse.Namespace, result: Result) -> None:
     """Answer counts and tables of the result's own variables."""
-    if args.wide:
-        raise ValueError("--wide is of published tables: leave it out")
-    geolevel = args.geolevel or result.spine.levels[-1]
+    for option in ("--wide", "--whole", "--place-names"):
+        if getattr(args, option[2:].replace("-", "_")) not in (None, False):
+            raise ValueError(f"{option} is of published tables: leave it out")
+    lowest = result.spine.levels[-1]
+    geolevel = lowest if args.geoid is not None else args.geolevel or lowest
     places = _places(args, result, geolevel)
     frame = _answers(args, result, geolevel, places)
     if args.out is None:
@@ -160,8 +206,7 @@ def _answer_counts(args: argparse.Namespace, result: Result) -> None:
         _show(frame, _title(args, geolevel, places), known_of(result), args.level)
         refuse_doubt(args, result.doubt)
     else:
-        write_rounded(frame, args.out, args.digits)
-        say(f"written    {args.out}, {plural(frame.height, 'row')}")
+        write_answers(rounded_for(frame, args.out, args.digits), args)
         print_proof(args, result)
 
 
@@ -173,9 +218,15 @@ def _places(args: argparse.Namespace, result: Result, geolevel: str) -> dict[str
     members = spine.members[spine.level_index(geolevel)]
     if args.all:
         return {spine.geocodes[i]: members[[rank]] for rank, i in enumerate(members.tolist())}
+    if args.geoid is not None:
+        from constraint_builders.geography import leaves
+
+        geoids, blocks = result.geoids, leaves(spine)
+        found = geoids.of(args.geoid) if args.geolevel is None else geoids.every(args.geolevel, args.geoid)
+        return {name: blocks[found.contains[[i]].indices] for i, name in enumerate(found.names)}
     if args.places is None:
         if args.geounits is None and args.geounits_file is None:
-            raise ValueError("no place is asked for: give --geounits, --geounits-file, --places or --all")
+            raise ValueError("no place is asked for: give --geoid, --geounits, --geounits-file, --places or --all")
         with naming(args.geounits_file or args.result):
             codes = args.geounits or _lines(args.geounits_file)
             return {TOGETHER: members[_geounits(result, geolevel, codes)]}
@@ -209,7 +260,7 @@ def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: di
             frame = tables_frame(result, places, list(tables), args.level, bar)
     if args.all:
         return at_geounits(frame, geolevel)
-    return frame if args.places else frame.drop("place")
+    return frame if args.places or args.geoid else frame.drop("place")
 
 
 def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, int]:
@@ -225,7 +276,7 @@ def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) ->
     """What answers are headed with, of places, the positions of their geounits being (k,)."""
     if args.all:
         return f"{plural(len(places), 'geounit')} of level {geolevel}"
-    if args.places:
+    if args.places or args.geoid:
         return f"{plural(len(places), 'place')} of geounits of level {geolevel}"
     return f"{plural(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
 
@@ -250,8 +301,20 @@ def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> Index:
         levels = {code: spine.levels[level] for level, code in zip(spine.level_of, spine.geocodes, strict=True)}
         other = next((code for code in codes if code not in own and code in levels), None)
         if other is None:
-            raise ValueError(f"{error}: its codes are such as {min(own)!r}") from None
+            raise ValueError(f"{error}: its codes are such as {min(own)!r}{_by_geoid(codes, list(own))}") from None
         raise ValueError(f"{error}: {other!r} is a {levels[other]}, give --geolevel {levels[other]}") from None
+
+
+def _by_geoid(codes: Sequence[str], own: Sequence[str]) -> str:
+    """What to do instead where GEOIDs are given and the result's own codes are those of the spine of 2020."""
+    from constraint_builders.description.geo_ids import KINDS, geoid_in
+    from constraint_builders.files.tabulated_places import are_geoids
+
+    kinds = [KINDS.get(len(geoid_in(code) or code)) for code in codes if code[-1:].isdigit()]
+    if are_geoids(own) or not any(kinds):
+        return ""
+    kind = next(filter(None, kinds)).replace("_", " ")
+    return f", which are the spine's; a {kind} goes by its GEOID, --geoid {codes[0]}"
 
 
 def parse_count(text: str) -> dict[str, list[str]]:

@@ -1,4 +1,7 @@
-"""``blue-solvers query --over``, ``--minus``, ``--rank``: lines of published tables compared, from a stored result."""
+"""``blue-solvers query --over``, ``--minus``, ``--rank``, ``--published``: lines of published tables compared.
+
+With one another, or the estimates of a stored result with what was published.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,18 @@ from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import CSV_DIGITS, bounds_header, plural, print_columns
 from blue_solvers.commands.progress import LevelBar
-from blue_solvers.commands.published_places import UNSURE_NOTE, places_of, print_proof, require_few
+from blue_solvers.commands.published_places import (
+    MOST_SHOWN,
+    UNSURE_NOTE,
+    names_of,
+    places_of,
+    print_proof,
+    require_few,
+    with_names,
+    write_answers,
+)
+from blue_solvers.commands.quiet import reading
+from blue_solvers.commands.read_and_written import ReadPath
 from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
@@ -16,6 +30,7 @@ if TYPE_CHECKING:
     from blue_solvers.results.questions import Result
 
 SAME = ""
+MOST_FAR = 20  # counts, of more than can be shown, that are furthest from what was published
 
 
 def add_comparison_arguments(parser: argparse.ArgumentParser, required: bool) -> None:
@@ -31,6 +46,14 @@ def add_comparison_arguments(parser: argparse.ArgumentParser, required: bool) ->
     how.add_argument(
         "--rank", action="store_true", help="of a line, places from the largest down, with the ranks they may have"
     )
+    how.add_argument(
+        "--published",
+        metavar="FILE",
+        dest="published_file",
+        type=ReadPath,
+        help="of all that both have, or what --table, --geoid and --geolevel say, what was published less the "
+        "estimates: a table with GEOIDs and columns such as P1_003N or P0010003, or a .pl segment of 2020",
+    )
     parser.add_argument("--base", metavar="CODE", help="the place that the other line is of; default: the same place")
 
 
@@ -38,14 +61,56 @@ def compare(args: argparse.Namespace, result: Result) -> None:
     """Compare, and show or write it."""
     if args.rank and args.base is not None:
         raise ValueError("--rank compares places with one another: leave --base out")
-    if args.wide or args.digits is not None:
-        raise ValueError("--wide and --digits are of tables and counts: leave them out of a comparison")
-    frame = _answers(args, result)
+    if args.wide or args.whole or args.digits is not None:
+        raise ValueError("--wide, --whole and --digits are of tables and counts: leave them out of a comparison")
+    frame = with_names(_answers(args, result), names_of(args))
     if args.out is None:
         _show(frame, args.level)
     else:
-        _write(frame, args.out)
+        _write(frame, args)
     print_proof(args, result)
+
+
+def answer_beside(args: argparse.Namespace, result: Result) -> None:
+    """Put a published file beside the estimates, and show or write it: all of it, or what is furthest apart."""
+    from blue_solvers.results.published_beside import beside_published
+    from constraint_builders.files.naming import naming
+    from constraint_builders.files.published_files import read_published
+
+    left_out = ("count", "places", "geounits", "geounits_file", "all", "base", "wide", "whole", "digits")
+    given = next((name for name in left_out if getattr(args, name) not in (None, False)), None)
+    if given is not None:
+        raise ValueError(f"--published is compared line by line: leave --{given.replace('_', '-')} out")
+    with reading():
+        published = read_published(args.published_file)
+    with LevelBar("answering", alike=True) as bar, naming(args.published_file):
+        beside = beside_published(result, published, args.table or None, args.geoid, args.geolevel, bar)
+    for table, reason in beside.left_out.items():
+        say(f"left out   {table}: {reason}")
+    if published.others:
+        say(f"left out   {plural(published.others, 'row')} of places that are no state, county, tract or part of one")
+    names = names_of(args) or published.names
+    frame = with_names(beside.frame, names)
+    say(f"compared   {plural(frame.height, 'count')}: {beside}")
+    if args.out is None:
+        if frame.height > MOST_SHOWN:
+            frame = with_names(beside.far, names).head(MOST_FAR)
+            say(
+                f"shown      the {frame.height} that are furthest apart, of more than 3 standard errors; all with --out"
+            )
+        keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
+        numbers = ("published", "estimate", "std_error", "difference", "z")
+        rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in frame.rows(named=True)]
+        print_columns((*keys, "published", "estimate", "std error", "difference", "std errors"), rows, len(keys))
+        if "C" in frame["confidence"]:
+            say(UNSURE_NOTE)
+    else:
+        _write(frame, args)
+    print_proof(args, result)
+
+
+def _number(value: float | None) -> str:
+    return "exact" if value is None else f"{value:,.2f}"
 
 
 def _answers(args: argparse.Namespace, result: Result) -> pl.DataFrame:
@@ -82,12 +147,9 @@ def _text(value: str | int | float | None) -> str:
     return f"{value:,.4f}" if isinstance(value, float) else str(value)
 
 
-def _write(frame: pl.DataFrame, path: str) -> None:
+def _write(frame: pl.DataFrame, args: argparse.Namespace) -> None:
     import polars as pl
 
-    from constraint_builders.files import write_frame
-
-    if path.lower().endswith(".csv"):
+    if args.out.lower().endswith(".csv"):
         frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(CSV_DIGITS))
-    write_frame(frame, path)
-    say(f"written    {path}, {plural(frame.height, 'row')}")
+    write_answers(frame, args)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import CSV_DIGITS, bounds_header, plural, print_columns
+from blue_solvers.commands.common import bounds_header, plural, print_columns, rounded_for
 from blue_solvers.commands.progress import LevelBar
-from blue_solvers.commands.published_places import UNSURE_NOTE, places_of, print_proof, require_few
+from blue_solvers.commands.published_places import (
+    UNSURE_NOTE,
+    names_of,
+    places_of,
+    print_proof,
+    require_few,
+    with_names,
+    write_answers,
+)
 from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
@@ -15,17 +23,27 @@ if TYPE_CHECKING:
 
     from blue_solvers.results.questions import Result
 
+MARKS = {"high": "", "medium": " *", "low": "**"}
+RELIABILITY_NOTE = "*: the standard error is more than 10 % of the estimate, **: more than 30 %"
+MOST_PERCENT = 1000.0  # more are nothing to print
+MOST_ADVICE = 3  # lines
+
 
 def answer_tables(args: argparse.Namespace, result: Result) -> None:
     """Answer by table, and show or write it."""
     geoids, geolevel = places_of(args)
+    names = names_of(args)
     with LevelBar("answering", alike=True) as bar:
-        frames = [result.table(name, geoids, geolevel, args.level, progress=bar) for name in args.table]
+        frames = [
+            result.table(name, geoids, geolevel, args.level, progress=bar, whole=args.whole) for name in args.table
+        ]
     _require_different(frames)
     if args.out is None:
-        _show(frames, args.level)
+        _show([with_names(frame, names) for frame in frames], args.level)
+        if not isinstance(geoids, dict):
+            _advise(result, frames)
     else:
-        _write(frames, args)
+        _write(frames, args, names)
     print_proof(args, result)
 
 
@@ -42,16 +60,38 @@ def _require_different(frames: list[pl.DataFrame]) -> None:
 def _show(frames: list[pl.DataFrame], level: float) -> None:
     import polars as pl
 
-    frame = pl.concat(frames)
+    frame = pl.concat([own.with_columns(label=_labels(own)) for own in frames])
     require_few(frame)
-    header = ("geoid", "line", "label", "", "estimate", "std error", *bounds_header(level))
+    keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
+    header = (*keys, "", "estimate", "std error", "90% ±", "cv", *bounds_header(level))
     rows = [
-        (geoid, line, label, _mark(confidence), *(f"{value:,.2f}" for value in values))
-        for geoid, line, label, *values, confidence in frame.iter_rows()
+        (
+            *(row[key] for key in keys),
+            _mark(row["confidence"]),
+            *(f"{row[name]:,.2f}" for name in ("estimate", "std_error", "margin_90")),
+            _percent(row["cv"], row["reliability"]),
+            *(f"{row[name]:,.2f}" for name in ("lower", "upper")),
+        )
+        for row in frame.iter_rows(named=True)
     ]
-    print_columns(header, rows, left=4)
-    if any(row[3] for row in rows):
+    print_columns(header, rows, left=len(keys) + 1)
+    if "C" in frame["confidence"]:
         say(UNSURE_NOTE)
+    if (frame["reliability"] != "high").any():
+        say(RELIABILITY_NOTE)
+
+
+def _labels(frame: pl.DataFrame) -> pl.Series:
+    """The labels of a table's lines, indented as they are parts of one another; of one line alone its path."""
+    import polars as pl
+
+    from constraint_builders.files.published_tables import BELOW
+
+    if frame["line"].n_unique() == 1:
+        return frame["path"].str.splitn(BELOW, 2).struct[1].fill_null(frame["label"])
+    depth = frame["path"].str.count_matches(BELOW, literal=True)
+    indents = ["  " * own for own in depth]
+    return pl.Series([own + label for own, label in zip(indents, frame["label"], strict=True)])
 
 
 def _mark(confidence: str) -> str:
@@ -60,19 +100,42 @@ def _mark(confidence: str) -> str:
     return confidence if confidence == UNSURE else ""
 
 
-def _write(frames: list[pl.DataFrame], args: argparse.Namespace) -> None:
+def _percent(cv: float | None, reliability: str) -> str:
+    """The standard error in percent of the estimate, with the mark of its reliability."""
+    return f"{'' if cv is None or cv >= MOST_PERCENT else f'{cv:.1f}%'}{MARKS[reliability]:<2}"
+
+
+def _advise(result: Result, frames: list[pl.DataFrame]) -> None:
+    """Say of lines that are hardly known, the first of each table, which group with them is."""
+    import polars as pl
+
+    from blue_solvers.results.known_groups import KNOWN_TO, known_groups
+    from constraint_builders.geography.geoids import IN_PART
+
+    for frame in frames:
+        hopeless = frame.filter((pl.col("reliability") == "low") & ~pl.col("geoid").str.ends_with(IN_PART))
+        if hopeless.is_empty():
+            continue
+        place = hopeless["geoid"][0]
+        lines = hopeless.filter(pl.col("geoid") == place)["line"].head(MOST_ADVICE).to_list()
+        for line, group in zip(lines, known_groups(result, lines, place), strict=True):
+            known = (
+                f"the smallest group with it that is, to {KNOWN_TO:.0%}: {group}" if group else "nor its whole table"
+            )
+            say(f"{line} at {place} is hardly known, {known}")
+        if hopeless.height > len(lines):
+            say(f"and {plural(hopeless.height - len(lines), 'figure')} more: ask for one line at one place to be told")
+
+
+def _write(frames: list[pl.DataFrame], args: argparse.Namespace, names: dict[str, str]) -> None:
     import polars as pl
 
     from blue_solvers.results.published_answers import wide_frame
-    from constraint_builders.files import rounded, write_frame
 
-    digits = args.digits or (CSV_DIGITS if args.out.lower().endswith(".csv") else None)
-    if isinstance(digits, int):
-        frames = [rounded(frame, digits) for frame in frames]
+    frames = [rounded_for(frame, args.out, args.digits) for frame in frames]
     if args.wide:
         first, *others = map(wide_frame, frames)
         frame = pl.concat([first, *(own.drop("geoid") for own in others)], how="horizontal")
     else:
         frame = pl.concat(frames)
-    write_frame(frame, args.out)
-    say(f"written    {args.out}, {plural(frame.height, 'row')}")
+    write_answers(with_names(frame, names), args)

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from blue_solvers.quantiles import normal_multiple
 from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.place_sums import PlaceSums, sources_at
 from blue_solvers.results.store import Progress, reported
@@ -32,6 +33,7 @@ from constraint_builders.geography import Entities
 NUMBERS = ("estimate", "std_error", "lower", "upper")
 SUFFIXES = {"estimate": "", "std_error": "_se", "lower": "_lower", "upper": "_upper"}  # of a line's columns, wide
 MOST_NAMED = 3  # lines in a message
+RELIABLE = {"high": 10.0, "medium": 30.0}  # percent of an estimate that its standard error is at most; others are low
 EXACT_ERROR, EXACT_DUST = 1e-4, 1e-6  # standard error, and distance from a whole number, that are nothing but rounding
 
 
@@ -43,6 +45,8 @@ class Lines:
     ----------
     lines : tuple of PublishedLine
         Those that are asked for.
+    paths : tuple of str
+        Where they stand in their tables.
     counted : list of Levels, (K,)
         What sums count, in terms of the result's variables.
     told : list of str, (K,)
@@ -52,6 +56,7 @@ class Lines:
     """
 
     lines: tuple[PublishedLine, ...]
+    paths: tuple[str, ...]
     counted: list[Levels]
     told: list[str]
     adds: Float
@@ -90,7 +95,7 @@ def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
     ----------
     result : StoredResult
     names : sequence of str
-        Such as ``"P12"``, all lines of it, and ``"P12_003N"``.
+        Such as ``"P12"``, all lines of it, and ``"P12_003N"``, or as `published_name` reads them.
 
     Raises
     ------
@@ -100,7 +105,7 @@ def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
     published = published_of(result)
     lines: list[PublishedLine] = []
     for name in names:
-        own = (published.line(name),) if "_" in str(name) else published.table(name).lines
+        own = published.named(name)
         reason, _ = _judged(result, published, own)
         if reason:
             raise ValueError(f"this result cannot answer {str(name).strip().upper()}: {reason}")
@@ -129,9 +134,12 @@ def answerable(result: StoredResult) -> pl.DataFrame:
 
 
 def long_frame(
-    result: StoredResult, lines: Lines, places: Entities, level: float, progress: Progress | None
+    result: StoredResult, lines: Lines, places: Entities, level: float, progress: Progress | None, whole: bool = False
 ) -> pl.DataFrame:
-    """Lines over places, a row for each line of each place, with intervals at a level."""
+    """Lines over places, a row for each line of each place, with intervals at a level.
+
+    With `whole` estimates are rounded and, like their bounds, cut at 0, as published counts are.
+    """
     sums = line_sums(result, lines, places)
     estimate, std_error = whole_where_exact(sums.estimates.ravel(), sums.std_errors(progress).ravel())
     count = len(places.names)
@@ -141,7 +149,21 @@ def long_frame(
         "label": [line.label for line in lines.lines] * count,
     }
     values = with_bounds(estimate, std_error, level)
-    return pl.DataFrame(keys | values | {"confidence": [line.confidence for line in lines.lines] * count})
+    if whole:
+        rounding = {"estimate": np.rint, "lower": np.floor, "upper": np.ceil}
+        values |= {name: np.maximum(way(values[name]), 0) + 0.0 for name, way in rounding.items()}
+    said = {"confidence": [line.confidence for line in lines.lines] * count, "path": [*lines.paths] * count}
+    return with_reliability(pl.DataFrame(keys | values | said))
+
+
+def with_reliability(frame: pl.DataFrame) -> pl.DataFrame:
+    """Estimates with ``margin_90``, ``cv`` in percent, null where it is infinite, and ``reliability`` by `RELIABLE`."""
+    cv = 100 * pl.col("std_error") / pl.col("estimate").abs()
+    percent = pl.when(pl.col("std_error") == 0).then(0.0).when(pl.col("estimate") == 0).then(None).otherwise(cv)
+    steps = pl.when(pl.col("cv") <= RELIABLE["high"]).then(pl.lit("high"))
+    reliability = steps.when(pl.col("cv") <= RELIABLE["medium"]).then(pl.lit("medium")).otherwise(pl.lit("low"))
+    margins = frame.with_columns((pl.col("std_error") * normal_multiple(0.9)).alias("margin_90"), percent.alias("cv"))
+    return margins.with_columns(reliability.alias("reliability"))
 
 
 def with_bounds(estimate: Float, std_error: Float, level: float) -> dict[str, Float]:
@@ -271,7 +293,8 @@ def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine], schema:
     parts = [_summed(published, line) for line in lines]
     needed = {own.code: own for part in parts for own in part}
     adds = np.array([[sum(own.code == code for own in part) for code in needed] for part in parts], dtype=float)
-    return Lines(tuple(lines), [_own_levels(schema, own.levels) for own in needed.values()], list(needed), adds)
+    counted = [_own_levels(schema, own.levels) for own in needed.values()]
+    return Lines(tuple(lines), tuple(map(published.path, lines)), counted, list(needed), adds)
 
 
 def _own_levels(schema: Schema, levels: Levels) -> Levels:

@@ -110,13 +110,14 @@ class Result(StoredResult):
         confidence_level: float = 0.95,
         wide: bool = False,
         progress: Progress | None = None,
+        whole: bool = False,
     ) -> pl.DataFrame:
         """A published table of some places.
 
         Parameters
         ----------
         name : str
-            Such as ``"P12"``; or a line of one, such as ``"P12_003N"``.
+            Such as ``"P12"``; or a line of one, such as ``"P12_003N"``, in files ``"P0120003"``, or ``"P12 > Male"``.
         geoids : sequence of str, or mapping of str to sequence of str
             GEOIDs of places, or places made up of them by name.
         geolevel : str
@@ -128,12 +129,16 @@ class Result(StoredResult):
             Whether a row is a place, and columns are lines, instead of a row for each line of each place.
         progress : callable, optional
             As `ask_places` takes it.
+        whole : bool
+            Whether estimates are rounded and, like their bounds, cut at 0, as published counts are: biased then.
 
         Returns
         -------
         polars.DataFrame
-            Columns ``geoid``, ``line``, ``label``, ``estimate``, ``std_error``, ``lower``, ``upper`` and ``confidence``
-            (C: the line's number is from memory); or wide ``geoid``, ``P12_001N``, ``P12_001N_se``, ....
+            Columns ``geoid``, ``line``, ``label``, ``estimate``, ``std_error``, ``lower``, ``upper``, ``confidence``
+            (C: the line's number is from memory), ``path``, ``margin_90``, ``cv``, the standard error in percent of the
+            estimate, and ``reliability``, high up to 10 %, medium up to 30 %, else low; or wide ``geoid``,
+            ``P12_001N``, ``P12_001N_se``, ....
 
         Raises
         ------
@@ -141,7 +146,7 @@ class Result(StoredResult):
             If the table or a place is unknown, or the result cannot answer; the message says why.
         """
         lines = read_lines(self, [name])
-        frame = long_frame(self, lines, self._places(geoids, geolevel), confidence_level, progress)
+        frame = long_frame(self, lines, self._places(geoids, geolevel), confidence_level, progress, whole)
         return wide_frame(frame) if wide else frame
 
     @takes_confidence_level
@@ -192,8 +197,6 @@ class Result(StoredResult):
         progress: Progress | None = None,
     ) -> pl.DataFrame:
         """A line of a published table over another one, a share for instance, or over the same at another place.
-
-        Parameters, and errors, are those of `differences`.
 
         Parameters
         ----------

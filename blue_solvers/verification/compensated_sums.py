@@ -34,7 +34,8 @@ def take_parts_in_numpy(cells: Float, steps: Integers, squares: Float) -> None:
         Where to put the sum of the squared means of every step.
     """
     for row, (table, without) in enumerate(tables_of_steps(cells, steps)):
-        means = _sum(table, np.zeros_like(without)) / table.shape[1]
+        levels = table.shape[1]
+        means = 0.5 * (table[:, 0] + table[:, 1]) if levels == 2 else _sum(table[:, 1:], table[:, 0]) / levels
         table -= means[:, None]
         without += means
         squares[row] = (means**2).sum()

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-SUMMARY_LEVELS = {"010": 0, "040": 2, "050": 5, "140": 11, "150": 12, "100": 15, "101": 15}  # digits after US
+SUMMARY_LEVELS = {
+    "010": 0,
+    "040": 2,
+    "050": 5,
+    "140": 11,
+    "150": 12,
+    "100": 15,
+    "101": 15,
+    "750": 15,
+}  # digits after US
 # Digits of GEOIDs by the kinds of places of tabulation.
 WIDTHS = {"nation": 0, "state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 KINDS = {width: kind for kind, width in WIDTHS.items()}

@@ -37,8 +37,8 @@ from constraint_builders.files.source import writer_of
 from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem
 
-ROUNDED = ("estimate", "std_error", "lower", "upper", "nonnegative", "adjustment")
-RATIOS = ("adjustment_z",)
+ROUNDED = ("estimate", "std_error", "lower", "upper", "margin_90", "nonnegative", "adjustment")
+RATIOS = ("adjustment_z", "cv")
 OF_EXACT = 15  # significant digits of a number without a standard error: the last bits are rounding
 MOST_DIGITS = 17  # of a floating-point number
 EPSILON = np.finfo(np.float64).eps

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from types import MappingProxyType
 
@@ -34,9 +34,39 @@ OF_SETTINGS = {
     }.items()
 }
 UNSURE = "C"  # confidence of a line whose number is from memory
+BELOW = " > "  # between the labels of a path
 _LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N", re.ASCII)
+_TABLE = re.compile(r"[A-Z]+\d+[A-Z]?", re.ASCII)
+_IN_FILES = re.compile(r"([A-Z]+)(\d{3})(?:([A-Z])0?|0)(\d{3})", re.ASCII)  # P0120003 and P012A003
 
 LevelsCounted = Mapping[str, NDArray[np.bool_]]
+
+
+def published_name(name: str) -> str:
+    """The name of a published table or line as the interface has it, or "" if it is written as neither.
+
+    Parameters
+    ----------
+    name : str
+        A table ``"P12"``, a line ``"P12_003N"``, one as the Census Bureau's files name it, ``"P0120003"``, or a path of
+        labels, ``"P12 > Male > Under 5 years"``.
+
+    Examples
+    --------
+    >>> published_name("P0120003"), published_name("p12 > Male"), published_name("sex * age")
+    ('P12_003N', 'P12 > Male', '')
+    """
+    table, below, labels = str(name).strip().partition(BELOW.strip())
+    code = table.strip().upper()
+    if below and _TABLE.fullmatch(code):
+        return f"{code}{BELOW}{labels.strip()}"
+    if below or _LINE.fullmatch(code):
+        return "" if below else code
+    match = _IN_FILES.fullmatch(code)
+    if match is not None:
+        letters, number, iteration, line = match.groups()
+        return f"{letters}{int(number)}{iteration or ''}_{line}N"
+    return code if _TABLE.fullmatch(code) else ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +113,27 @@ class PublishedTable:
     def variables(self) -> tuple[str, ...]:
         """The variables that some line restricts."""
         return tuple(dict.fromkeys(name for line in self.lines for name in line.levels))
+
+    @cached_property
+    def parents(self) -> tuple[int, ...]:
+        """For every line the number, from 0, of the line above it of which it is a part, -1 for the first."""
+        parents: list[int] = []
+        for number, line in enumerate(self.lines):
+            above = number - 1
+            while above >= 0 and not _is_part(line, self.lines[above]):
+                above = parents[above]
+            parents.append(above)
+        return tuple(parents)
+
+    def depth(self, number: int) -> int:
+        """How many lines a line, by its number from 0, is a part of: 0 for the first."""
+        above = self.parents[number]
+        return 0 if above < 0 else 1 + self.depth(above)
+
+    def path(self, number: int) -> str:
+        """Where a line, by its number from 0, stands: ``"P12 > Male > Under 5 years"``; the first is ``"P12"``."""
+        above = self.parents[number]
+        return self.name if above < 0 else f"{self.path(above)}{BELOW}{self.lines[number].label}"
 
 
 @dataclass(frozen=True)
@@ -134,6 +185,36 @@ class PublishedTables:
             )
         return table.lines[number - 1]
 
+    def path(self, line: PublishedLine) -> str:
+        """Where a line stands: ``"P12 > Male > Under 5 years"``."""
+        table, _, number = line.code.removesuffix("N").partition("_")
+        return self.tables[table].path(int(number) - 1)
+
+    def named(self, name: str) -> tuple[PublishedLine, ...]:
+        """The lines of a table, or one line, by any of the names of `published_name`.
+
+        Raises
+        ------
+        ValueError
+            If the product has no such table or line; names that are near are told.
+        """
+        code = published_name(name)
+        if BELOW in code:
+            return (self._at(code),)
+        return (self.line(code or name),) if "_" in (code or str(name)) else self.table(code or name).lines
+
+    def _at(self, path: str) -> PublishedLine:
+        """The line at a path of labels, in any case."""
+        table = self.table(path.partition(BELOW)[0])
+        wanted = _plain(path)
+        paths = [table.path(number) for number in range(len(table.lines))]
+        found = [line for line, own in zip(table.lines, paths, strict=True) if _plain(own) == wanted]
+        if not found:
+            near = difflib.get_close_matches(wanted, map(_plain, paths), 1, 0.0)
+            shown = next(own for own in paths if _plain(own) == near[0])
+            raise ValueError(f"table {table.name} has no line {path!r}: near it is {shown!r}")
+        return found[0]
+
     def _unknown_table(self, name: str, wanted: str) -> str:
         elsewhere = [product for product in PRODUCTS if product != self.product and wanted in _names(product)]
         if elsewhere:
@@ -141,6 +222,17 @@ class PublishedTables:
         near = difflib.get_close_matches(wanted, self.tables, 4, 0.6)
         there = ", ".join(near or [*list(self.tables)[:8], "..."])
         return f"no published table {name!r} in {self.product}: {'near it are' if near else 'there are'} {there}"
+
+
+def _plain(path: str) -> str:
+    return BELOW.join(label.strip().casefold() for label in path.split(BELOW.strip()))
+
+
+def _is_part(line: PublishedLine, above: PublishedLine) -> bool:
+    """Whether all that a line counts is counted by another."""
+    if above.adds or line.adds:
+        return line.code in above.adds
+    return all(name in line.levels and not (line.levels[name] & ~own).any() for name, own in above.levels.items())
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -30,6 +30,9 @@ from constraint_builders.files.tabulated_places import (
 )
 from constraint_builders.geography.entities import Entities
 from constraint_builders.geography.partitions import leaves
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NATION = "US"
 IN_PART = " in part"  # after the GEOID of a place of which the result holds no more
@@ -231,10 +234,11 @@ class Geoids:
             return f"no {kind} {code!r} in this result: {there}"
         names = self._level(kind)[0]
         place = bisect_left(names, geoid)
-        near = ", ".join(names[max(place - 2, 0) : place + 2])
-        return (
-            f"no {kind.replace('_', ' ')} {code!r} in this result: near it {'is' if len(names) == 1 else 'are'} {near}"
-        )
+        near = f"near it {'is' if len(names) == 1 else 'are'} {', '.join(names[max(place - 2, 0) : place + 2])}"
+        county = geoid[: WIDTHS["county"]]
+        if kind == "block" and not are_geoids(self.spine.geocodes) and county in self._level("county")[0]:
+            near += "; blocks that nobody could live in, of water for one, are not in the files of 2020 and count 0"
+        return f"no {kind.replace('_', ' ')} {code!r} in this result: {near}"
 
 
 def _long_forms() -> str:

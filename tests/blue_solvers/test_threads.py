@@ -63,6 +63,7 @@ CASES: dict[str, Callable[[], Problem]] = {
 ON_SPINES = [name for name in CASES if name.startswith("a spine")]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = CASES[name]()

@@ -171,21 +171,21 @@ def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
 
 
 def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float, upwards: bool) -> None:
-    """All operations in (S, K); `upwards` is a constant wherever it is passed on, so none of the loops asks for it."""
+    """All operations in (S, K); `upwards` is a constant where moves are given it: none of their loops asks for it."""
     flat, read, width, strip = cells.ravel(), values.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
-        step = steps[row]
+        step, up = steps[row], upwards and row >= 0  # which is no constant: what takes it is compiled once
         kind, after, factor = step[0], np.uint64(step[5]) * width, factors[row] if upwards else 1.0
         if kind == LAND:
-            _land(flat, step, width, factor, upwards)
+            _land(flat, step, width, factor, up)
         elif kind == REDUCE:
-            _reduce(flat, flat, step, width, lists, upwards)
+            _reduce(flat, flat, step, width, lists, up)
         elif kind == SUM:
-            _reduce(read, flat, step, width, lists, False)
+            _reduce(read, flat, step, width, lists, up and kind != SUM)
         elif kind >= READ:
-            _expand(flat, read, step, width, lists, factor, upwards)
+            _expand(flat, read, step, width, lists, factor, up)
         elif kind >= EXPAND:
-            _expand(flat, flat, step, width, lists, -1.0 if upwards and kind == PUT else 1.0, upwards)
+            _expand(flat, flat, step, width, lists, -1.0 if upwards and kind == PUT else 1.0, up)
         elif step[4] > 2 and after == 1:
             _move_short(flat, step, width, np.uint64(1), factor, upwards)
         elif step[4] > 2 and after < SHORT:

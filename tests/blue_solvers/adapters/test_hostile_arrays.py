@@ -60,6 +60,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_archives_are_refused_by_name(what: str, tmp_path: Path) -> None:
     (tmp_path / "bad.npz").write_bytes(HOSTILE[what]())

@@ -354,6 +354,7 @@ def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture, monkeypat
     assert "blue-solvers: computing exact variances ...\n" in capsys.readouterr().err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_plot_writes_a_picture(tmp_path: Path, out: str, suffix: str, start: bytes) -> None:
     pytest.importorskip("matplotlib")

@@ -29,6 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return good_inputs(tmp_path_factory.mktemp("made"))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("former", SAME)
 def test_former_words_give_the_same_and_say_the_new_ones(
     former: str, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture

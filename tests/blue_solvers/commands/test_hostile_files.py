@@ -113,7 +113,7 @@ def some(cases: Iterable[Any], number: int, every: int) -> Iterator[Any]:
     return islice(cases, number % every, None, every)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @lengths("every", 23, 1)
 @pytest.mark.parametrize("who", OF_TABLES)
 def test_hostile_tables_are_refused_in_one_line(who: str, every: int, made: Path, command: LimitedCommand) -> None:
@@ -197,7 +197,7 @@ def test_hostile_measurement_folders_are_refused_in_one_line(name: str, made: Pa
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("who", OF_RESULTS)
-@lengths("every", 3, 1)
+@lengths("every", 7, 1)
 def test_hostile_results_are_refused_in_one_line(every: int, who: str, made: Path, command: LimitedCommand) -> None:
     """Of the files of a result each by itself; by default what stands in their place takes turns."""
     good = read_sealed_json(made / "result" / "result.json")

@@ -204,6 +204,7 @@ def refuse_all(
     assert peak_memory() - before < MOST_BYTES
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("kind", "command", "name"), [case for case in CASES if case[0] != "typed counts"])
 def test_what_stands_where_a_file_should_be_is_refused_in_one_line(
     kind: str, command: list[str], name: str, folder: Path, capfd: pytest.CaptureFixture

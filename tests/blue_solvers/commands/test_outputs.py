@@ -141,7 +141,7 @@ def refused(line: list[str], folder: Path, capsys: pytest.CaptureFixture) -> lis
     return complaints + ["changed something"] * (state_of(folder) != before)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("run", "option"), CASES)
 def test_bad_places_are_refused_and_nothing_is_changed(
     run: str, option: str, folder: Path, capsys: pytest.CaptureFixture
@@ -208,7 +208,7 @@ def test_every_path_says_whether_it_is_read_or_written_and_is_tried_here(command
     assert known or command in NONE
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "text", ["precious", '{"problem": 3}\n', "[1]\n", "\xff", '{"prob', '{"problem": "a"}\nprecious']
 )

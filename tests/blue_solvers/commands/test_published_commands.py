@@ -14,6 +14,9 @@ from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
+from blue_solvers.results.known_groups import known_groups
+from constraint_builders.files import boundaries
+from constraint_builders.files.boundaries import Boundaries
 from tests.helpers.every import every
 from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
@@ -41,7 +44,7 @@ def shown(capsys: pytest.CaptureFixture, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
 @pytest.mark.parametrize("wide", [False, True])
 def test_tables_are_written_as_the_library_answers(
@@ -70,15 +73,92 @@ def test_tables_are_rounded_to_their_errors(state: SmallState, tmp_path: Path, c
 def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureFixture) -> None:
     folder = str(state.result.folder)
     lines = shown(capsys, "query", folder, "--table", UNSURE, "--geoid", "01003010800").splitlines()
-    assert len(lines) == 2 + 35 + 1
-    assert lines[-1].startswith("C: the line's number is from memory of 2010")
-    assert [" C " in line for line in lines[2:-1]] == [False] + [True] * 34
+    assert lines[2 + 35].startswith("C: the line's number is from memory of 2010")
+    assert [" C " in line for line in lines[2 : 2 + 35]] == [False] + [True] * 34
     sure = shown(capsys, "query", folder, "--table", SURE, "--geoid", "01003010800")
     assert "memory" not in sure
     assert f"{state.result.table(SURE, ['01003010800'])['estimate'][0]:,.2f}" in sure.splitlines()[2]
     assert "memory" in shown(capsys, "query", folder, "--table", "HCT1_002N", "--rank", "--geolevel", "tract")
     listed = shown(capsys, "tables", folder)
     assert "34 C" in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
+
+
+def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("GEO_ID,NAME\n1400000US01003010800,Tract 108\n")
+    named = ["--place-names", str(tmp_path / "names.csv")]
+    lines = shown(capsys, "query", str(state.result.folder), "--table", "H10", "--geoid", "01003010800", *named)
+    header, _, *rows = lines.splitlines()
+    assert header.split()[:4] == ["geoid", "name", "line", "label"]
+    first = rows[0].index("Total")
+    assert all("Tract 108" in row for row in rows[:17])
+    frame = state.result.table("H10", ["01003010800"])
+    for row, path, own in zip(rows, frame["path"], frame.iter_rows(named=True), strict=False):
+        assert row[first:].startswith("  " * path.count(" > ") + own["label"])
+        assert f"{own['margin_90']:,.2f}" in row
+        assert ("**" in row, " * " in row) == (own["reliability"] == "low", own["reliability"] == "medium")
+    alone = shown(capsys, "query", str(state.result.folder), "--table", "h0100003", "--geoid", "01")
+    assert f"H10_003N  {frame['path'][2].partition(' > ')[2]}" in alone
+    assert ("is more than 10 % of the estimate" in lines) == (frame["reliability"] != "high").any()
+    hopeless = frame.filter(pl.col("reliability") == "low")["line"].to_list()
+    assert [line for line in hopeless if f"{line} at 01003010800 is hardly known" in lines] == hopeless[:3]
+
+
+def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    asked = ["query", str(state.result.folder), "--count", "total", "--count", "hisp=1", "--out"]
+    out, lines = str(tmp_path / "out.parquet"), ["H7_001N", "H7_010N"]
+    for places, wanted in (
+        (["--geoid", "01003010800", "010030108002009"], {"geoids": ["01003010800", "010030108002009"]}),
+        (["--geoid", "01", "--geolevel", "block_group"], {"geolevel": "block_group"}),
+    ):
+        shown(capsys, *asked, out, *places)
+        found = pl.read_parquet(out)
+        expected = [state.result.table(line, **wanted) for line in lines]  # type: ignore[arg-type]
+        for count, own in zip(("total", "hisp=1"), expected, strict=True):
+            kept = found.filter(pl.col("count") == count)
+            assert kept["place"].to_list() == own["geoid"].to_list()
+            np.testing.assert_allclose(kept["estimate"], own["estimate"], atol=1e-9)
+            np.testing.assert_allclose(kept["std_error"], own["std_error"], rtol=1e-9)
+    cells = shown(capsys, *asked[:2], "--table", "hisp", "--geoid", "01003010900")
+    assert cells.startswith("1 place of geounits of level Block")
+
+
+def test_races_beside_one_another_are_no_group(state: SmallState) -> None:
+    lines = [f"H10_{number:03}N" for number in range(4, 11)]
+    groups = [own for known_to in (0.02, 0.05, 0.1) for own in known_groups(state.result, lines, "01003", known_to)]
+    assert {len(group.codes) for group in groups if group} == {1}
+    assert {group.codes[0] for group in groups if group} - {*lines, "H10_003N"} <= {"H10_001N", "H10_002N"}
+
+
+def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    own = state.result.table("H10", ["01003010800"]).head(2)
+    counts = (own["estimate"] + pl.Series([0.0, 4.0]) * own["std_error"]).to_list()
+    text = f"GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,a,b,c\n1400000US01003010800,Here,{counts[0]!r},"
+    file, out = tmp_path / "H10.csv", tmp_path / "out.csv"
+    file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n")
+    asked = ["query", str(state.result.folder), "--published", str(file)]
+    said = shown(capsys, *asked).splitlines()
+    assert said[0].startswith("left out   P3: table 'P3' is of pl94_persons and dhc_persons")
+    assert said[1].startswith("left out   1 row of places that are no state")
+    assert said[2] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
+    assert said[3].split()[-2:] == ["std", "errors"]
+    assert (said[6].split()[:2], said[6].split()[-1]) == (["01003010800", "Here"], "4.00")
+    shown(capsys, *asked, "--out", str(out))
+    np.testing.assert_allclose(pl.read_csv(out)["z"], [0, 4], atol=1e-9)
+
+
+def test_answers_are_joined_to_boundaries(
+    state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = pl.Series([bytes([1, 3, 0, 0, 0, 0, 0, 0, 0])] * 2)  # polygons without a ring
+    given = Boundaries(pl.DataFrame({"GEOID": ["01003010800", "01003010900"]}), shapes, None)
+    monkeypatch.setattr(boundaries, "read_boundaries", lambda path: given)
+    out, asked = tmp_path / "tracts.parquet", ["query", str(state.result.folder), "--boundaries", "tracts.zip", "--out"]
+    shown(capsys, *asked, str(out), "--table", "H10", "--geolevel", "tract", "--wide")
+    assert_frame_equal(pl.read_parquet(out).drop("geometry"), state.result.table("H10", geolevel="tract", wide=True))
+    assert pl.read_parquet(out)["geometry"].to_list() == shapes.to_list()
+    shown(capsys, *asked, str(out), "--table", "H10_002N", "--rank", "--geolevel", "tract")
+    assert pl.read_parquet(out).columns[-1] == "geometry"
+    assert "no shape is that of '01'" in refusal(capsys, *asked, str(out), "--table", "H10", "--geoid", "01")
 
 
 def test_a_comparison_is_as_sure_as_the_less_sure_of_its_lines(
@@ -112,7 +192,7 @@ def test_places_come_from_a_list_of_blocks(state: SmallState, tmp_path: Path, ca
     assert_frame_equal(pl.read_parquet(out), state.result.table(SURE, places))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("suffix", [".csv", ".arrow"])
 @pytest.mark.parametrize("how", ["share", "base", "minus", "rank"])
 def test_comparisons_are_written_as_the_library_answers(
@@ -153,9 +233,21 @@ query nowhere --table H10 --geoid 01 => nowhere/result.json: No such file
 query . --table H10 --geoid 01 => is a folder of nothing that this command made
 query RESULT --table HCT1 --table H10 --geolevel block => 260 rows are too many to show: give --out
 query RESULT --table H10_002N --over --geoid 01 => give a line after --over or --minus, or
-compare RESULT H10_002N --geoid 01 => one of the arguments --over --minus --rank is required
+compare RESULT H10_002N --geoid 01 => one of the arguments --over --minus --rank --published is required
 query RESULT --table H10 --rank --geoid 01 => 'H10' is a table: give a line of it
 query RESULT --table H10_002N --rank --base 01 => --rank compares places with one another
+query RESULT --table H10 --geoid 010030109001999 => of water for one, are not in the files of 2020 and count 0
+query RESULT --geounits 01003010800 => its codes are such as '00110003000
+query RESULT --geounits 010030108009 => which are the spine's; a block group goes by its GEOID, --geoid 010030108009
+query RESULT --count total --all --whole => --whole is of published tables: leave it out
+query RESULT --count total --all --place-names nowhere.csv => --place-names is of published tables
+query RESULT --published nowhere.csv => nowhere.csv: No such file
+query RESULT --published nowhere.csv --rank => argument --rank: not allowed with argument --published
+query RESULT --published nowhere.csv --count total => --published is compared line by line: leave --count out
+query RESULT --published nowhere.csv --geounits-file x --geolevel tract => line by line: leave --geounits-file out
+query RESULT --table H10_002N --rank --whole --geolevel tract => --wide, --whole and --digits are of tables and counts
+query RESULT --table H10 --geoid 01 --boundaries tracts.zip => --boundaries makes GeoParquet: give --out FILE.parquet
+query RESULT --geounits 1 --boundaries t.zip --out x.parquet => --boundaries are of places one by one: give --geoid
 tables nowhere => nowhere/result.json: No such file
 """)
 

@@ -66,7 +66,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("command", QUESTIONS)
 @pytest.mark.parametrize("strict", [False, True])
 def test_every_command_that_reads_a_result_repeats_the_verdict(

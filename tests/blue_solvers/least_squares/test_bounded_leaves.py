@@ -50,7 +50,7 @@ def bounds_around(rng: np.random.Generator, values: np.ndarray, spread: np.ndarr
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("of", ["leaves", "rows", "both"])
-@lengths("designs", 4, 60)
+@lengths("designs", 2, 60)
 def test_gradients_are_those_of_the_bounds_that_hold(kind: Any, of: str, designs: int) -> None:
     held = 0
     for seed in range(designs):

@@ -30,7 +30,7 @@ def one_by_one(S: Any, y: np.ndarray, variances: np.ndarray, level: float) -> li
 
 
 @pytest.mark.parametrize("kind", [dense, graph], ids=lambda kind: kind.__name__)
-@lengths("designs", 15, 150)
+@lengths("designs", 8, 150)
 def test_steps_are_those_of_solving_anew(kind: Any, designs: int) -> None:
     taken = 0
     for seed in range(designs):

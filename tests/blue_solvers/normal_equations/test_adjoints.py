@@ -80,6 +80,7 @@ def test_any_weights_of_twelve_decades_are(seed: int, covariance: str, cellwise:
     assert off <= 1e-8
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "seed"), KNOWN)
 def test_variances_of_what_is_known_exactly_are_exactly_0(kind: int, seed: int) -> None:
     """Seeds where they were 1e-33 to 1e-26."""

@@ -56,6 +56,7 @@ def test_it_is_where_all_digits_go_and_by_factors(kind: int, seed: int, solver: 
     assert off <= ROUNDING
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", ["cg", "multigrid"])
 def test_those_seeds_are_answered(solver: str) -> None:
     assert sum(furthest(all_kinds()[kind], seed, solver) is not None for kind, seed in FOUND) >= len(FOUND) - 4

@@ -45,7 +45,7 @@ def facilities(written: Written, geoid: str, kind: int) -> int:
     )
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @EACH
 def test_where_there_is_no_facility_nobody_lives_in_one(
     state: tuple[Written, Result], geolevel: str, kind: int
@@ -58,7 +58,7 @@ def test_where_there_is_no_facility_nobody_lives_in_one(
         assert there or row["estimate"] == row["lower"] == row["upper"] == 0
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @EACH
 def test_nothing_is_divided_by_what_is_known_to_be_0(state: tuple[Written, Result], geolevel: str, kind: int) -> None:
     written, result = state
@@ -68,7 +68,7 @@ def test_nothing_is_divided_by_what_is_known_to_be_0(state: tuple[Written, Resul
             assert row["estimate"] is row["lower"] is row["upper"] is None
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @EACH
 def test_places_that_are_known_to_be_alike_share_a_rank(
     state: tuple[Written, Result], geolevel: str, kind: int

@@ -105,7 +105,7 @@ P12 = [
 ]  # fmt: skip
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("place", PLACES)
 def test_p12_of_every_place_is_its_sum_with_its_exact_error(ages: SmallState, place: str) -> None:
     frame = ages.result.table("P12", [place], confidence_level=0.9)

@@ -58,6 +58,7 @@ def test_variances_are_means_over_what_others_and_the_table_suggest() -> None:
         assert own[i] == pytest.approx(max(mean, 0.05 * law.variance), abs=0.03 * law.variance)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_small_counts_are_covered_neither_too_often_nor_too_seldom(law: PublishedCount) -> None:
     """Many cells near 0, of which the law says too much noise: errors are as large as they are said to be."""

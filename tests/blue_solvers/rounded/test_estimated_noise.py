@@ -48,6 +48,7 @@ def test_factors_are_those_of_the_greatest_restricted_likelihood() -> None:
         np.testing.assert_array_equal(found.problem.variances, problem.variances * found.factors[group])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("law", [RandomRounding(3), Rounding(5), Rounding(10)], ids=repr)
 def test_factors_are_within_three_standard_errors_over_many_draws(law: object) -> None:
     """Of their logarithms. Rounded counts have the law's variances, of which a third is declared of two tables."""

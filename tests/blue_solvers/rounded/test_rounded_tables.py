@@ -39,6 +39,7 @@ def _every(problem: Problem, y: np.ndarray, top: int = 9) -> tuple[np.ndarray, n
     return counts[fits], cells[fits]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_possible_counts_are_those_of_some_table_that_leads_to_the_figures(law: PublishedCount) -> None:
     """With exact and unmeasured tables, places and areas; whole counts reach both ends, sums never lie outside."""
@@ -158,6 +159,7 @@ def test_what_is_known_from_its_figure_is_that_count() -> None:
     assert est.variances[1] == 0.0
 
 
+@pytest.mark.few(0)
 def test_rounded_areas_are_covered() -> None:
     """Normal intervals of refitted estimates on a tree of areas, over draws."""
     rng, law = np.random.default_rng(3), RandomRounding(3)

@@ -159,7 +159,7 @@ def test_every_solver_on_matrices(number: int, feature: str) -> None:
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("kind", HARD, ids=str)
-@lengths("number", 4, 12)
+@lengths("number", 2, 12)
 def test_every_solver_over_decades_and_weights(number: int, kind: Kind) -> None:
     """Right, or refused by name, or not called exact; mostly the first."""
     exact = 0

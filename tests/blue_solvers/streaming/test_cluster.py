@@ -108,6 +108,7 @@ def test_a_worker_killed_midway(client, job, tmp_path: Path, moment: str) -> Non
     assert killed[0] not in client.run(os.getpid).values()
 
 
+@pytest.mark.few(0)
 def test_a_geounit_too_large_for_a_task_is_split_by_table(client, tmp_path: Path) -> None:
     schema = Schema({"a": 4, "b": 5, "c": 6})
     spine = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])

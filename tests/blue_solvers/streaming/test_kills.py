@@ -258,7 +258,7 @@ def ask(result: Path, capsys: pytest.CaptureFixture) -> tuple[int, str, str]:
     return code, said.out, said.err
 
 
-@lengths("damages", 4, 60)
+@lengths("damages", 3, 60)
 @pytest.mark.parametrize("kind", ["memory", "streamed"])
 def test_a_damaged_result_answers_as_before_or_not_at_all(
     job: Job, kind: str, damages: int, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -321,6 +321,7 @@ TAMPERINGS = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("kind", ["memory", "whole"])  # worked out at once, and streamed
 @pytest.mark.parametrize("how", TAMPERINGS)
 def test_a_tampered_result_is_refused(

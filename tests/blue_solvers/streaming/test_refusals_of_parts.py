@@ -76,6 +76,7 @@ def test_the_fit_of_areas_counts_what_lies_above_them(tmp_path: Path) -> None:
     agrees(streamed(tmp_path, problem, y, "Tract"), problem, y)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("county", range(COUNTIES))
 def test_what_no_sum_of_a_part_takes_is_left_to_the_tree_above(
     county: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

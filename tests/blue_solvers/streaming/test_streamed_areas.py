@@ -232,7 +232,7 @@ def test_contradictions_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("weight", [1.0, 3e3, 9e4, 1e8])
 @pytest.mark.parametrize("exact", [False, True])
 def test_weights_that_cost_digits_are_refused_and_others_answered(weight: float, exact: bool, tmp_path: Path) -> None:

@@ -242,6 +242,7 @@ def test_damaged_and_missing_parts_are_named_and_the_others_done(job, tmp_path: 
     assert digests(tmp_path / "out") == digests(folder / "out")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("pattern", ["*.parquet/0*", "*.parquet/top*", ".work/up/*", ".work/down/*", ".work/done/*"])
 def test_what_was_damaged_afterwards_is_made_again(job, tmp_path: Path, pattern: str) -> None:
     folder, _, _ = job

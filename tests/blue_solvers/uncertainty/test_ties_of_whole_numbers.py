@@ -56,6 +56,7 @@ def test_distribution_free_statements_cover(law: str, variance: float, size: flo
     check_coverage(np.array(held).T, 0.9, most=1.0)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("variance", VARIANCES)
 @pytest.mark.parametrize("law", LAWS)
 def test_the_fit_of_right_data_is_seldom_unlikely(law: str, variance: float) -> None:

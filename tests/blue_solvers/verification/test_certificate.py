@@ -509,6 +509,7 @@ def test_equalities_that_speak_of_no_cell(right: float, proved: bool) -> None:
     assert (bound is not None and bound < 1e-12) == proved
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("skips", [False, True])
 def test_equalities_on_a_large_spine_are_proved_by_sums(skips: bool) -> None:
     """Too many cells for a list: multipliers are found in passes, and what is wrong in any way is seen."""

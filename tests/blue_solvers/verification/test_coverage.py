@@ -18,7 +18,7 @@ KINDS = ("one place", "a spine", "areas that cross")
 PROVED = 1e-8
 
 
-@lengths("problems", 12, 1000)
+@lengths("problems", 8, 1000)
 def test_right_answers_of_thousands_of_problems_are_proved(problems: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At least 995 of 1,000; of the others only tables that cut a variable into groups that cross."""
     monkeypatch.setattr(certificate, "MOST_LISTED", 0)

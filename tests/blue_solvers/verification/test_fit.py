@@ -109,6 +109,7 @@ def test_two_levels_swapped_in_one_table_are_found() -> None:
     assert "does not fit" in str(fit)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_a_variance_misread_by_one_percent_is_found(factor: float) -> None:
     """600,000 cells, a county and its two tracts: what is declared of the tracts' noise is 1 % off."""

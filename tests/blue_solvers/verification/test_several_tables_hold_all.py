@@ -256,6 +256,7 @@ def test_what_cannot_be_proved_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert "measured in all leaves holds 'b' of 'All'" in certify(problem, y, y).reason
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("planted", [1e-6, 1e-2])
 def test_several_tables_of_a_spine_s_leaves_hold_all(

@@ -105,6 +105,7 @@ def test_wrong_files_are_refused_by_row(text: str, message: str, folder: Path) -
     assert path in str(error.value)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -70,6 +70,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert release.problem.spine.levels == ("US", "State", "County", "Block")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_no_order_of_rows_changes_the_order_of_anything(folder: Path, seed: int) -> None:
     """So that the operator of one reading fits the values of another."""

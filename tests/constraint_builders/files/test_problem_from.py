@@ -274,6 +274,7 @@ def test_columns_that_are_no_mapping_are_refused() -> None:
         read_tables(WIDE, columns=["f"])
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", ["long", "unnamed", "wide"])
 @pytest.mark.parametrize("broken", ["nan", "NaN", " NAN ", "inf", "1e999"])
 def test_what_is_no_number_beside_a_precision_is_refused_in_every_kind_of_table(

@@ -7,13 +7,14 @@ import gzip
 import json
 import tomllib
 from importlib import resources
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from constraint_builders import Schema
 from constraint_builders.files import production_settings
-from constraint_builders.files.published_tables import PRODUCTS, product_of, published_tables
+from constraint_builders.files.published_tables import PRODUCTS, product_of, published_name, published_tables
 from tests.helpers.every import every
 from tests.helpers.places import DHC_SETTINGS, TABLE_CATALOGUE
 
@@ -119,6 +120,56 @@ def test_lines_are_numbered_and_count_something(product: str) -> None:
             assert all(own.any() and not own.all() for own in line.levels.values()), line.code
             assert all(published.line(code) in table.lines for code in line.adds)
             assert published.line(line.code.lower()) == line
+
+
+IN_PART = {"Living alone": {"65 years and over"}}  # the one kind of line of which not all parts are lines
+
+
+@every("product", PRODUCTS)
+def test_the_lines_below_a_line_are_disjoint_and_add_up_to_it(product: str) -> None:
+    """Cells counted with nothing of how parents are found: each line's own, less those of the lines below it, is 0."""
+    published = published_tables(product)
+    for table in published.tables.values():
+        assert [number for number, above in enumerate(table.parents) if above < 0] == [0]
+        names = [name for name in published.schema.names if name in table.variables]
+        every_level = {name: np.ones(published.schema.size_of(name), dtype=bool) for name in names}
+        cells = [[line.levels.get(name, every_level[name]) for name in names] for line in table.lines]
+        for above, line in enumerate(table.lines):
+            below = [number for number, own in enumerate(table.parents) if own == above]
+            if line.adds:
+                assert [table.codes[number] for number in below] == list(line.adds)
+                continue
+            if not below or {table.lines[number].label for number in below} == IN_PART.get(line.label):
+                continue
+            for number, other in combinations(below, 2):
+                assert any(not (one & two).any() for one, two in zip(cells[number], cells[other], strict=True))
+            counts = [np.prod([own.sum() for own in cells[number]]) for number in (above, *below)]
+            assert counts[0] == sum(counts[1:]), line.code
+
+
+def test_paths_say_where_lines_stand() -> None:
+    published = published_tables("dhc_persons")
+    assert published.path(published.line("P12_003N")) == "P12 > Male > Under 5 years"
+    assert published.path(published.line("P12_001N")) == "P12"
+    for table in published.tables.values():
+        paths = [published.path(line) for line in table.lines[1:]]
+        assert [line for path in paths for line in published.named(path)] == list(table.lines[1:])
+    races = published_tables("pl94_persons").table("P1")
+    assert [races.depth(number) for number in (0, 1, 2, 8, 9, 10, 69, 70)] == [0, 1, 2, 1, 2, 3, 2, 3]
+    with pytest.raises(ValueError, match="has no line 'P12 > Mal > 20 years': near it is 'P12 > Male > 20 years'"):
+        published.named("P12 > Mal > 20 years")
+
+
+@every(
+    ("name", "said"),
+    [
+        ("p12", "P12"), ("P0120003", "P12_003N"), ("PCT012A209", "PCT12A_209N"), ("P012A0003", "P12A_003N"),
+        ("H0010001", "H1_001N"), ("P0010071", "P1_071N"), ("P12>Male", "P12 > Male"), ("sex * age", ""),
+        ("total", ""), ("P12_003N > Male", ""), ("a > b", ""), ("P", ""), ("12", ""),
+    ],
+)  # fmt: skip
+def test_names_of_the_files_are_those_of_the_interface(name: str, said: str) -> None:
+    assert published_name(name) == said
 
 
 def test_variables_are_those_of_the_production_settings() -> None:

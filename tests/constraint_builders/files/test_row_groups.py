@@ -70,7 +70,7 @@ def recut(path: Path, size: int, order: Sequence[int] | None = None) -> pl.DataF
     return frame
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", [1, 3, 5, 100])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_row_groups_and_orders_change_nothing(size: int, shuffled: bool, few_cells: int, folder: Path) -> None:
@@ -87,7 +87,7 @@ def test_row_groups_and_orders_change_nothing(size: int, shuffled: bool, few_cel
     assert sorted(found.read.rows, key=str) == sorted(expected.read.rows, key=str)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_within_prefixes_rows_outside_are_counted(size: int, few_cells: int, folder: Path) -> None:
     expected = read(folder, within=["0440033", "0440031", "0440032", "044003"])
@@ -97,7 +97,7 @@ def test_within_prefixes_rows_outside_are_counted(size: int, few_cells: int, fol
     assert found.read.rows == expected.read.rows
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_repeated_and_missing_rows(size: int, few_cells: int, folder: Path) -> None:
     path = part(folder)

@@ -119,7 +119,7 @@ def test_a_hierarchy_in_one_column_is_asked_about(sizes: list[int], other: int, 
     assert read_tables(frame, total="*")[0].schema.names == ("v", "w")
 
 
-@lengths("number", 70, 200)
+@lengths("number", 40, 200)
 def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals(number: int) -> None:
     """Of tables, many of small whole numbers, one in a hundred at most is asked about."""
     asked = 0
@@ -141,7 +141,7 @@ def test_sums_come_about_by_chance_and_are_not_taken_for_subtotals(number: int) 
     assert asked <= number / 100
 
 
-@lengths("number", 50, 150)
+@lengths("number", 30, 150)
 def test_levels_are_no_totals_whatever_they_count(number: int) -> None:
     """Of tables with totals none is asked about, though one level counts as many as the others together."""
     for seed in range(number):

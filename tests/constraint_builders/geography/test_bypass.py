@@ -54,6 +54,7 @@ def test_bypassing_harms_no_geounit_exactly_when_the_rule_says_so(measure):
     assert 0.1 < np.mean(verdicts) < 0.9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("measure", ["pure", "zcdp"])
 def test_algorithm_3_harms_no_block_or_geounit_and_keeps_every_path(measure):
     rng = np.random.default_rng(7)

@@ -109,6 +109,7 @@ def test_heat_bath_converges_to_the_enumerated_law(name: str) -> None:
     assert p_value(draws, *enumerate_law(lattice, l1_cost(epsilon), reach)) > FALSE_ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("norm", [1, 2])
 def test_jumps_converge_to_the_enumerated_law(norm: Norm) -> None:
     lattice = LATTICES["intersecting"]

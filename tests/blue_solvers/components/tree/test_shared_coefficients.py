@@ -82,6 +82,7 @@ def test_children_that_are_alike_share_a_pair() -> None:
     assert apart.pair_count.tolist() == [1] * 10
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("parent", [ALIKE, [-1, 0, 0, 1, 2], [-1, 0, 0, 0, 1, 2, 3, 4, 5, 6]])
 def test_shared_classes_give_what_each_geounit_by_itself_gives(
     monkeypatch: pytest.MonkeyPatch, parent: list[int]

@@ -129,6 +129,7 @@ def _key() -> CellKey:
     return CellKey([*small, {-2: 0.1, -1: 0.2, 0: 0.4, 1: 0.2, 2: 0.1}, {-2: 0.2, -1: 0.2, 0: 0.2, 1: 0.2, 2: 0.2}])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("law", [RandomRounding(3), RandomRounding(2), Rounding(4), Rounding(5), _key()], ids=repr)
 def test_agrees_with_every_table_of_rounded_and_perturbed_counts(law: PublishedCount) -> None:
     """Listed by P(y | n); an exact total holds some."""
@@ -278,6 +279,7 @@ def test_blocks_keep_their_totals_on_a_spine() -> None:
     assert (abs(found.detail.ravel() - mean) <= error).all()
 
 
+@pytest.mark.few(0)
 def test_intervals_cover_counts_drawn_as_assumed_beforehand() -> None:
     """Geometric counts have the law that concentration 1 assumes, given their sum."""
     problem = Problem(Schema({"a": 2, "b": 2, "c": 3}), {"a": 2.0, "b * c": 2.0, "detailed": 4.0}, desired="all")
@@ -295,6 +297,7 @@ def test_intervals_cover_counts_drawn_as_assumed_beforehand() -> None:
     assert np.mean(held) >= 0.8 - 0.06
 
 
+@pytest.mark.few(0)
 def test_near_empty_tables_are_nearer_the_truth_than_the_fit() -> None:
     from blue_solvers import blue
     from blue_solvers.nonnegative import nnls

@@ -1,0 +1,78 @@
+"""Boundaries are found by the codes of places, kept as they are in GeoParquet, and opened up to be drawn."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet
+import pytest
+from polars.testing import assert_frame_equal
+
+from constraint_builders.files.boundaries import Boundaries, write_geoparquet
+
+SQUARE = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [0.0, 0.0]]
+HOLE = [[0.5, 0.5], [1.0, 1.0], [1.0, 0.5], [0.5, 0.5]]
+CODES = ["44001030100", "44001030200", "44003020101"]
+
+
+def polygon(rings: list[list[list[float]]], order: str = "<", height: float | None = None) -> bytes:
+    """Well-known binary of a polygon, its points with a height where one is given."""
+    shape = struct.pack(f"{order}BII", order == "<", 3 if height is None else 1003, len(rings))
+    for ring in rings:
+        points = [[*point, *([] if height is None else [height])] for point in ring]
+        shape += struct.pack(f"{order}I", len(ring)) + np.array(points, dtype=f"{order}f8").tobytes()
+    return shape
+
+
+SHAPES = [
+    polygon([SQUARE, HOLE]),
+    struct.pack("<BII", 1, 6, 2) + polygon([SQUARE]) + polygon([HOLE], ">"),
+    polygon([HOLE], height=7.0),
+]
+NAD83 = {"type": "GeographicCRS", "name": "NAD83"}
+
+
+@pytest.fixture
+def boundaries() -> Boundaries:
+    names = {"STATE": ["44"] * 3, "GEOIDFQ": [f"1400000US{code}" for code in CODES], "NAME": ["a", "b", "b"]}
+    return Boundaries(pl.DataFrame(names), pl.Series(SHAPES), NAD83)
+
+
+def test_geoparquet_holds_the_table_and_the_shapes_as_they_are(tmp_path: Path, boundaries: Boundaries) -> None:
+    order = [2, 0, 1, 0]
+    frame = pl.DataFrame({"geoid": [CODES[i] for i in order], "estimate": [1.5, 2.0, -3.0, 4.0]})
+    write_geoparquet(frame, frame["geoid"].to_list(), boundaries, str(tmp_path / "out.parquet"))
+    found = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert_frame_equal(pl.DataFrame(found.drop_columns(["geometry"])), frame)
+    assert found["geometry"].to_pylist() == [SHAPES[i] for i in order]
+    about = json.loads(found.schema.metadata[b"geo"])
+    assert (about["version"], about["primary_column"]) == ("1.1.0", "geometry")
+    assert about["columns"] == {
+        "geometry": {"encoding": "WKB", "geometry_types": ["MultiPolygon", "Polygon", "Polygon Z"], "crs": NAD83}
+    }
+
+
+def test_shapes_are_drawn_by_their_rings(boundaries: Boundaries) -> None:
+    features = boundaries.geojson(CODES)["features"]
+    assert [own["properties"]["geoid"] for own in features] == CODES
+    assert [own["geometry"]["type"] for own in features] == ["MultiPolygon"] * 3
+    assert [own["geometry"]["coordinates"] for own in features] == [[[SQUARE, HOLE]], [[SQUARE], [HOLE]], [[HOLE]]]
+    line = Boundaries(pl.DataFrame({"geoid": ["44"]}), pl.Series([struct.pack("<BII", 1, 2, 0)]), None)
+    with pytest.raises(ValueError, match="a shape is no polygon"):
+        line.geojson(["44"])
+
+
+def test_blocks_of_the_spine_are_found_by_their_geoids(boundaries: Boundaries) -> None:
+    blocks = Boundaries(pl.DataFrame({"GEOID20": ["440010301001000"]}), boundaries.shapes[:1], None)
+    assert blocks.of(["0441000110004400103010011000", "440010301001000"]).to_list() == SHAPES[:1] * 2
+
+
+def test_what_is_not_there_once_is_named(boundaries: Boundaries) -> None:
+    with pytest.raises(ValueError, match="no shape is that of '44005', nor 1 others: no column has the codes of all"):
+        boundaries.of(["44005", CODES[0], "44007", "44005"])
+    with pytest.raises(ValueError, match="2 shapes are those of 'b': make one of them"):
+        boundaries.of(["a", "b"])

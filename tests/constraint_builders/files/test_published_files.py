@@ -1,0 +1,84 @@
+"""Files of published counts are read as their publisher writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from constraint_builders.files.published_files import read_published
+from tests.helpers.every import every
+
+OF_THE_SITE = """"GEO_ID","NAME","P1_001N","P1_001NA","P0010002",
+"Geography","Geographic Area Name"," !!Total:","Annotation of Total","One race",
+"0100000US","United States","331449281",,"5",
+"0400000US44","Rhode Island","1,097,379",,"12",
+"1400000US44001030100","Census Tract 301; Bristol County; Rhode Island","4667","null","",
+"1600000US4459000","Providence city, Rhode Island","190934","","2",
+"7500000US440010301001000","Block 1000","0","","0",
+"""
+
+
+def test_a_table_of_the_site(tmp_path: Path) -> None:
+    (tmp_path / "P1.csv").write_text(OF_THE_SITE)
+    found = read_published(tmp_path / "P1.csv")
+    assert found.lines == ["P1_001N", "P1_002N"]
+    assert found.counts.rows() == [
+        ("US", 331_449_281, 5),
+        ("44", 1_097_379, 12),
+        ("44001030100", 4667, None),
+        ("440010301001000", 0, 0),
+    ]
+    assert found.names["44"] == "Rhode Island"
+    assert found.others == 1
+
+
+def segment(folder: Path, number: int, sizes: list[int], geoids: dict[str, str]) -> Path:
+    """A segment and its geography, as the redistricting files of 2020 are: no header, names in Latin-1."""
+    geography, counts = [], []
+    for record, (geoid, name) in enumerate(geoids.items(), 1):
+        row = [""] * 97
+        row[7:9], row[87] = [f"{record:07}", geoid], name
+        geography.append("|".join(row))
+        own = [str(1000 * record + i) for i in range(sum(sizes))]
+        counts.append("|".join(["PLST", "PR", "000", f"{number:02}", f"{record:07}", *own]))
+    (folder / "prgeo2020.pl").write_bytes("\n".join(geography).encode("latin-1"))
+    (folder / f"pr0000{number}2020.pl").write_text("\n".join(counts))
+    return folder / f"pr0000{number}2020.pl"
+
+
+def test_segments_of_the_redistricting_files(tmp_path: Path) -> None:
+    geoids = {"0400000US72": "Puerto Rico", "0500000US72011": "Añasco Municipio", "0400001US72": "Urban"}
+    found = read_published(segment(tmp_path, 2, [71, 73, 3], geoids))
+    assert found.lines[0] == "P3_001N"
+    assert found.lines[71:] == [f"P4_{i:03}N" for i in range(1, 74)] + ["H1_001N", "H1_002N", "H1_003N"]
+    assert found.counts["geoid"].to_list() == ["72", "72011"]
+    assert found.names["72011"] == "Añasco Municipio"
+    assert found.counts.row(1)[1:] == tuple(range(2000, 2147))
+    assert read_published(segment(tmp_path, 1, [71, 73], geoids)).lines[71] == "P2_001N"
+    assert read_published(segment(tmp_path, 3, [10], geoids)).lines[-1] == "P5_010N"
+    segment(tmp_path, 3, [11], geoids)
+    with pytest.raises(ValueError, match=r"pr000032020\.pl: it has 16 columns, not 15"):
+        read_published(tmp_path / "pr000032020.pl")
+    path = segment(tmp_path, 3, [10], geoids)
+    (tmp_path / "prgeo2020.pl").write_text((tmp_path / "prgeo2020.pl").read_text("latin-1").replace("0000002", "9"))
+    with pytest.raises(ValueError, match=r"records are not those of prgeo2020\.pl"):
+        read_published(path)
+
+
+@every(
+    ("text", "said"),
+    [
+        ("place,P1_001N\na,1\n", "there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are 'place'"),
+        ("geoid,P1_001N\n44,1\n0400000US44,2\n", "GEOID '44' is in several rows"),
+        ("geoid,P1_001N,P0010001\n44,1,2\n", "line P1_001N is in two columns, the second 'P0010001'"),
+        ("geoid,P1_001N\n44,many\n", "column 'P1_001N': 'many'"),
+        ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf': a count is a number from 0 to"),
+        ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5': a count is a number from 0 to"),
+    ],
+)
+def test_what_is_no_published_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "wrong.csv").write_text(text)
+    with pytest.raises(ValueError, match=said) as raised:
+        read_published(tmp_path / "wrong.csv")
+    assert str(raised.value).startswith(str(tmp_path / "wrong.csv"))

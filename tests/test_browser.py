@@ -1,0 +1,93 @@
+"""The packages in a Python for browsers, as far as it can be told apart from here: what is absent there is absent.
+
+NumPy and SciPy have wheels for it that only its own download holds, so that the real runtime is not started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.places import ROOT
+
+ABSENT = """
+import importlib.metadata, os, sys, threading, _thread
+
+ABSENT = {
+    "psutil", "threadpoolctl", "polars", "pyarrow", "msgspec", "numba", "llvmlite", "sksparse", "pyamg", "pandas",
+    "xarray", "matplotlib", "dask", "distributed", "opendp", "fcntl", "resource", "termios", "_multiprocessing",
+}
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in ABSENT else self.finder.find_spec(name, path, target)
+
+def no_thread(*given, **named):
+    raise RuntimeError("can't start new thread")
+
+sys.meta_path[:] = map(Without, sys.meta_path)
+import numpy, scipy.sparse.linalg, scipy.stats  # which look at the system while they are loaded
+
+threading._start_new_thread = _thread.start_new_thread = _thread.start_joinable_thread = no_thread
+vars(os).pop("sched_getaffinity", None)
+os.cpu_count = lambda: 8
+sys.platform = "emscripten"
+"""
+ESTIMATES = """
+import numpy as np
+import blue_solvers, constraint_builders, noise_mechanisms
+from blue_solvers import Problem, Schema, Spine, blue, estimate, nnls
+from constraint_builders import gallery
+from noise_mechanisms import add_noise
+
+problem = gallery.berkeley()
+y = add_noise(problem, problem.truth, 1)
+for solver in ("auto", "sea_blue", "two_pass", "areas", "cholesky", "cg", "dense"):
+    assert estimate(problem, y, solver).certificate().bound < 1e-9, solver
+assert nnls(problem, y).gap < 1e-6
+spine = Spine.from_geoids([f"44{county:03}{block:010}" for county in (1, 3) for block in range(200)])
+tables = {level: {"detailed": 4.0, "a": 2.0} for level in spine.levels}
+large = Problem(Schema({"a": 40, "b": 50}), tables, spine=spine)  # from 25 MB on work is shared among threads
+estimate(large, np.random.default_rng(1).normal(20, 2, large.observed.size), certify=False)
+for package in (blue_solvers, constraint_builders, noise_mechanisms):
+    assert len(dir(package)) > 25
+for name, says in (("read_tables", "files and data frames need polars"), ("Result", "Result needs polars")):
+    try:
+        getattr(blue_solvers, name)("in.csv")
+    except ImportError as error:
+        assert says in str(error) and "which cannot be had here" in str(error), error
+    else:
+        raise AssertionError(name)
+print("estimated")
+"""
+
+
+def ran(folder: Path, script: str) -> str:
+    """What a script prints where all that a browser lacks is absent."""
+    (folder / "script.py").write_text(ABSENT + script)
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment |= {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "script.py"], cwd=folder, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
+    (ten_lines,) = re.findall(r"^## Ten lines\n+```python\n(.*?)```", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert "proved, at most" in ran(tmp_path, ten_lines)
+
+
+@pytest.mark.few(0)
+def test_every_solver_estimates(tmp_path: Path) -> None:
+    assert ran(tmp_path, ESTIMATES) == "estimated\n"
