@@ -17,6 +17,7 @@ from blue_solvers.commands.estimate import (
 )
 from blue_solvers.commands.kinds import RESULT, require_file
 from blue_solvers.commands.progress import progress
+from blue_solvers.commands.published_places import add_names_argument, names_of
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
@@ -51,6 +52,7 @@ def add_parser(subparsers: SubParsers) -> None:
         help="the noisy tables that a file of estimates was made from, by whomever: it is judged by them; by default "
         "those that it holds itself",
     )
+    add_names_argument(parser)
     add_strict_argument(parser)
     parser.add_argument(
         "--level", type=coverage, default=LEVEL, help=f"confidence level of intervals; default: {LEVEL}"
@@ -107,7 +109,7 @@ def _of_result(args: argparse.Namespace, folder: Path) -> Page:
     _refuse(args, options, f"for a file of estimates: {folder} is a folder, which says itself")
     progress(f"reading {folder}")
     with reading():
-        return stored_page(folder, args.level)
+        return stored_page(folder, args.level, names_of(args))
 
 
 def _of_release(args: argparse.Namespace) -> Page:
@@ -119,7 +121,7 @@ def _of_release(args: argparse.Namespace) -> Page:
     with TemporaryDirectory(dir=Path(args.out).resolve().parent) as beside:
         result = Path(beside) / Path(args.inputs[0]).name
         run_on_folders(argparse.Namespace(**{**vars(args), "out": WrittenPath(result), "strict": False}))
-        return stored_page(result, args.level)
+        return stored_page(result, args.level, names_of(args))
 
 
 def _of_estimates(args: argparse.Namespace) -> Page | None:
@@ -149,7 +151,7 @@ def _of_estimates(args: argparse.Namespace) -> Page | None:
     (schema,) = for_each(args.schema, args.inputs, "--schema")
     with reading():
         file = read_schema_file(schema) if schema else None
-        return page_of_estimates(result, Path(path).name, args.measured, file, args.level, said)
+        return page_of_estimates(result, Path(path).name, args.measured, file, args.level, said, names_of(args))
 
 
 def _of_measurements(args: argparse.Namespace) -> Page:
@@ -164,4 +166,4 @@ def _of_measurements(args: argparse.Namespace) -> Page:
     est = estimate(tables.problem, tables.y)
     write_schema(args, tables.problem)
     names = " and ".join(Path(path).name for path in args.inputs)
-    return page_of_measurements(est, names, args.level, tables.apart)
+    return page_of_measurements(est, names, args.level, tables.apart, names_of(args))

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import polars as pl
 
 from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Section, Shown, counted, shown_of
 from blue_solvers.uncertainty import normal_intervals
-from constraint_builders.files.columns import GEOLEVEL, SUMMED_OUT, TABLE
+from constraint_builders.description.geo_ids import geoid_in
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
+from constraint_builders.files.tabulated_places import geoids_of
 
 MOST_TABLES = 8
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 ESTIMATE, MARGIN, VALUE, CHANGE = "estimate", "margin of error", "measured", "change"
 NUMBERS = (ESTIMATE, MARGIN, VALUE, CHANGE, STD_ERROR)
 
 
-def listed_sections(frame: pl.DataFrame, there: int, formats: dict[str, str], level: float) -> tuple[Section, Section]:
-    """The estimates, for readers and row by row, as many as the frame holds of those that there are."""
-    first, frame = readers_section(frame, level), frame.drop(VALUE, strict=False)
+def listed_sections(
+    frame: pl.DataFrame, there: int, formats: dict[str, str], level: float, names: Mapping[str, str] = NO_NAMES
+) -> tuple[Section, Section]:
+    """The estimates, for readers and row by row, as many as the frame holds of those that there are.
+
+    `names` are those of places, by GEOID.
+    """
+    first, frame = readers_section(_with_names(frame, names), level), frame.drop(VALUE, strict=False)
     sentences = [
         f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {level:.4g} for normal noise.",
         shown_of(frame.height, there, "rows"),
@@ -26,6 +35,20 @@ def listed_sections(frame: pl.DataFrame, there: int, formats: dict[str, str], le
     ]
     table = Shown("estimates", f"Estimates: {frame.height:,} of {counted(there, 'row')}", frame, formats)
     return first, Section("estimates", "Estimates", sentences, tables=[table])
+
+
+def _with_names(cells: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """Cells with the name of every place before its code, where some are known."""
+    if not names or GEOCODE not in cells.columns:
+        return cells
+    codes = cells[GEOCODE].cast(pl.String)
+    plain = pl.Series([geoid_in(code) or code for code in codes], dtype=pl.String)
+    for geoids in (plain, geoids_of(codes, themselves=False)):
+        if names.keys() & set(geoids):
+            place = geoids.replace_strict(dict(names), default="", return_dtype=pl.String).alias("place")
+            before = cells.columns.index(GEOCODE)
+            return cells.select(*cells.columns[:before], place, *cells.columns[before:])
+    return cells
 
 
 def readers_section(cells: pl.DataFrame, level: float) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 
 import numpy as np
@@ -9,7 +10,7 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
-from blue_solvers.reporting.for_readers import VALUE, listed_sections
+from blue_solvers.reporting.for_readers import NO_NAMES, VALUE, listed_sections
 from blue_solvers.reporting.judged import judged_page
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
@@ -27,7 +28,9 @@ ADVICE = "Give the tables that it was made from as --measured, and it is judged 
 Path = str | PathLike[str]
 
 
-def page_of_measurements(est: Estimate, name: str, level: float, apart: LeavesByGroup | None = None) -> Page:
+def page_of_measurements(
+    est: Estimate, name: str, level: float, apart: LeavesByGroup | None = None, names: Mapping[str, str] = NO_NAMES
+) -> Page:
     """Show an estimate of noisy tables.
 
     Parameters
@@ -39,6 +42,8 @@ def page_of_measurements(est: Estimate, name: str, level: float, apart: LeavesBy
         Of the intervals.
     apart : LeavesByGroup, optional
         Of several inputs of which some count some people alone.
+    names : mapping of str to str
+        Of places, by GEOID.
     """
     frame = _frame(est, level)
     precision = _precision(frame)
@@ -48,11 +53,18 @@ def page_of_measurements(est: Estimate, name: str, level: float, apart: LeavesBy
     listed = frame.select(own for own in keep if not without_source(own)[1]).head(MOST_ROWS)
     listed = listed.rename({ERROR: STD_ERROR, "value": VALUE}, strict=False)
     formats = dict.fromkeys((ESTIMATE, STD_ERROR, "lower", "upper"), BY_ERROR)
-    return judged_page(est, name, precision, listed_sections(listed, frame.height, formats, level), difference=None)
+    sections = listed_sections(listed, frame.height, formats, level, names)
+    return judged_page(est, name, precision, sections, difference=None)
 
 
 def page_of_estimates(
-    result: ResultFile, name: str, measured: Path | None, schema: SchemaFile | None, level: float, said: Said | None
+    result: ResultFile,
+    name: str,
+    measured: Path | None,
+    schema: SchemaFile | None,
+    level: float,
+    said: Said | None,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Page:
     """Judge estimates by what was measured, where that is known, and show them.
 
@@ -68,6 +80,8 @@ def page_of_estimates(
         Of the intervals that the result holds, for the text.
     said : Said or None
         What the table `measured` does not say itself.
+    names : mapping of str to str
+        Of places, by GEOID.
 
     Raises
     ------
@@ -75,7 +89,7 @@ def page_of_estimates(
         As `read_long_table`, and if the result has cells that the measurements do not.
     """
     frame, formats = result.listed(MOST_ROWS)
-    listed = listed_sections(frame, len(result.keys), formats, level)
+    listed = listed_sections(frame, len(result.keys), formats, level, names)
     held = result.measurements() if measured is None else None
     source: pl.DataFrame | Path | None = measured
     if held is not None:  # a file that was written here says what counts everybody

@@ -132,6 +132,21 @@ def test_readers_see_the_tables_first(tmp_path: Path) -> None:
         assert first.all("svg")
 
 
+def test_places_have_their_names(tmp_path: Path) -> None:
+    """By GEOID, also within the Census Bureau's identifiers; elsewhere only their codes are shown."""
+    (tmp_path / "names.csv").write_text("GEOID,NAME\n44,Rhode Island\n44001,Bristol\n44003,Kent\n")
+    rows = [("total", "State", "44", "*", 90.0, 2.0)]
+    rows += [("sex", "County", code, sex, 20.0, 3.0) for code in ("0500000US44001", "0500000US44003") for sex in "fm"]
+    columns = ["table", "geolevel", "geocode", "sex", "value", "variance"]
+    frame = pl.DataFrame(rows, schema=columns, orient="row")
+    frame = frame.with_columns(geocode=pl.col("geocode").str.replace("^44$", "0400000US44"))
+    root = page(tmp_path, frame, "--place-names", str(tmp_path / "names.csv"))
+    shown = downloaded(root, "table_sex_county.csv")
+    assert shown["place"].to_list() == ["Bristol", "Bristol", "Kent", "Kent"]
+    assert "Kent" in root.all("svg")[0].text
+    assert "place" not in downloaded(page(tmp_path, frame), "table_sex_county.csv").columns
+
+
 def test_several_inputs_are_shown_together(tmp_path: Path) -> None:
     frame = noisy_table()
     for name, own in (("one", frame.head(6)), ("two", frame.tail(6))):
