@@ -25,7 +25,7 @@ def read_tables(
     total: str | Sequence[str] = (),
     areas: Any = None,
     style: Literal["acs", "sdmx"] | None = None,
-    sums: Mapping[str, str] | None = None,
+    sums: Mapping[str, str | Sequence[str]] | None = None,
     plus_minus: str | None = None,
     sheet: str | Sequence[str] | None = None,
     skip_rows: int = 0,
@@ -84,9 +84,9 @@ def read_tables(
         A table of the American Community Survey as data.census.gov gives it, with a second row of labels or with
         indented ones: lines, places, margins and marks are known, and `names_to` names the variables. Or one of
         SDMX-CSV or Eurostat's TSV, whose values need a law.
-    sums : mapping of str to str, optional
+    sums : mapping of str to str or sequence of str, optional
         Variables of periods, such as ``2020-Q1``, ``2020K1`` or ``2020-01``, with what the years in the same column,
-        which are their sums, are to be called: ``{"quarter": "year"}``.
+        which are their sums, are to be called: ``{"quarter": "year"}``; of months also ``["quarter", "year"]``.
     plus_minus : str, optional
         What stands behind ``±`` where values are written ``100 ± 2``: ``"std_error"``, ``"moe_90"``.
     sheet : str or sequence of str, optional
@@ -134,7 +134,8 @@ def read_tables(
             )
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
     said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, areas, style=style)
-    pairs = tuple((sums or {}).items())
+    into = {name: [own] if isinstance(own, str) else own for name, own in (sums or {}).items()}
+    pairs = tuple((name, recode) for name, own in into.items() for recode in own)
     said = replace(said, sums=pairs, plus_minus=plus_minus, sheet=sheet, skip_rows=skip_rows)
     table = measured_as_said(said.open(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y

@@ -116,7 +116,7 @@ def measured_as_said(
     if said.style not in (None, SDMX):
         return measured_in_style(table, schema, said, desired=desired, noise=noise, undetermined=undetermined)
     with naming(table.what):
-        table = plain_sdmx(table) if said.style else table
+        table = plain_sdmx(table, bool(said.sums)) if said.style else table
         marks, areas = list(map(str, _several(said.total))), None
         own, others = _columns_apart(table.frame, said.columns, said.areas)
         table = plainly_written(replace(table, frame=_renamed(table.frame, own)), said.plus_minus)
@@ -155,7 +155,7 @@ def measured_as_said(
             table = replace(table, frame=table.frame.filter(first), rows=table.rows[first.to_numpy()])
         inferred = not schema
         if said.sums:
-            schema = _with_periods(table, schema, variables, said.sums)
+            table, schema = _with_periods(table, schema, variables, said.sums)
         table = _with_names_of_tables(table, schema, variables)
         found = find_columns(table.frame, schema)
         frame, silent = _without_marks(table.frame, found, said.suppressed, said.exact)
@@ -171,8 +171,8 @@ def measured_as_said(
 
 def _with_periods(
     table: Source, schema: Schema | None, variables: Mapping[str, str], sums: Sequence[tuple[str, str]]
-) -> Schema:
-    """The schema that the rows imply, where some periods are the sum of shorter ones."""
+) -> tuple[Source, Schema]:
+    """The schema that the rows imply, where some periods are the sum of shorter ones; that of all sums them out."""
     if schema:
         raise ValueError("sums= says of periods what a schema says by recodes: give one of both")
     levels = {name: _labels_of(table.frame[column]) for name, column in variables.items()}
@@ -181,10 +181,14 @@ def _with_periods(
         if variable not in levels:
             raise ValueError(f"sums= names {variable!r}, which is no variable: there are {', '.join(levels)}")
         into.setdefault(variable, []).append(name)
-    recodes = {}
+    recodes: dict[str, dict[str, list[str]]] = {}
     for variable, names in into.items():
-        levels[variable], recodes[variable] = recoded_periods(variable, levels[variable], names)
-    return Schema(levels, recodes)
+        levels[variable], found = recoded_periods(variable, levels[variable], names)
+        whole = [groups[0] for groups in found.values() if len(set(groups)) == 1]
+        own = read_labels(table.frame[variables[variable]]).str.strip_chars()
+        table = replace(table, frame=table.frame.with_columns(own.replace(whole, [SUMMED_OUT] * len(whole))))
+        recodes[variable] = {name: groups for name, groups in found.items() if len(set(groups)) > 1}
+    return table, Schema(levels, recodes)
 
 
 def _labels_of(column: pl.Series) -> list[str]:

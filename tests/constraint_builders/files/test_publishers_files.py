@@ -179,6 +179,36 @@ def test_years_are_sums_of_their_quarters(tmp_path: Path, capsys: pytest.Capture
     np.testing.assert_array_equal(y, [3, 6, np.nan, 0, 3, 12, np.nan])  # the rows of 2021 were not published
 
 
+def test_months_are_summed_to_quarters_and_years() -> None:
+    rows = [(f"{year}-{month:02}", 3.0) for year in (2020, 2021) for month in range(1, 13)]
+    rows += [(f"{year}-Q{quarter}", 9.0) for year in (2020, 2021) for quarter in (1, 2, 3, 4)]
+    frame = pl.DataFrame([*rows, ("2020", 36.0), ("2021", 36.0)], schema=["month", "value"], orient="row")
+    problem, _ = read_tables(frame, noise=RandomRounding(3), sums={"month": ["quarter", "year"]})
+    assert {name: problem.observed.shape(name) for name in problem.observed.names} == {
+        "month": (24,),
+        "quarter": (8,),
+        "year": (2,),
+    }
+
+
+def test_frequencies_of_sdmx_are_told_by_their_periods(tmp_path: Path) -> None:
+    """In its CSV and in Eurostat's TSV; without sums rows of two frequencies are refused."""
+    rows = [f"Q,{sex},2020-Q{quarter},{3 * quarter}" for sex in "FM" for quarter in (1, 2, 3, 4)]
+    rows += [f"A,{sex},2020,30" for sex in "FM"]
+    csv = written(tmp_path, "\n".join(["FREQ,SEX,TIME_PERIOD,OBS_VALUE", *rows]))
+    periods = ["2020", *(f"2020-Q{quarter}" for quarter in (1, 2, 3, 4))]
+    lines = [
+        f"{freq},{sex}\t{across}" for sex in "FM" for freq, across in (("A", "30\t:\t:\t:\t:"), ("Q", ":\t3\t6\t9\t12"))
+    ]
+    tsv = written(tmp_path, "\n".join(["\t".join(["freq,SEX\\TIME_PERIOD", *periods]), *lines]), "in.tsv")
+    for path in (csv, tsv):
+        with pytest.raises(ValueError, match=r"has '[AQ]' and '[AQ]', which nobody adds up"):
+            read_tables(path, style="sdmx", noise=RandomRounding(3))
+        problem, y = read_tables(path, style="sdmx", noise=RandomRounding(3), sums={"TIME_PERIOD": "year"})
+        assert problem.observed.names == ("SEX", "SEX * TIME_PERIOD")  # the year is all that there is
+        assert y.tolist() == [30, 30, *[3, 6, 9, 12] * 2]
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
