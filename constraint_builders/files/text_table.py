@@ -238,8 +238,10 @@ def _header(text: bytes, skip_rows: int) -> tuple[int, int, str]:
 def _titles(text: bytes, stated: str) -> list[bytes]:
     """The lines of titles with which text begins; none of them is long."""
     lines = text[:LONGEST_TITLES].split(LINE_END, MOST_TITLES)[:-1]
-    rows = []
+    rows: list[list[str]] = []
     for line in lines:
+        if line.count(b'"') % 2:  # a cell of several lines, as names of columns may be
+            break
         cells = csv.reader([line.decode(errors="replace")], delimiter=stated or _delimiter(line))
         rows.append(next(cells, []))
     return [line + LINE_END for line in lines[: titles_above(rows)]]

@@ -59,6 +59,13 @@ def test_what_may_be_part_of_a_table_is_kept(tmp_path: Path) -> None:
         read_tables(written(tmp_path, "Table 1,2020,\nsex,1,2\nfemale,1,2\n"))
 
 
+def test_a_name_of_two_lines_is_no_title(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAIN.replace("sex,", '"sex\nat birth",', 1))
+    problem, y = read_tables(path)
+    assert problem.domain.schema.names == ("sex\nat birth",)
+    assert y.tolist() == [191, 100, 90]
+
+
 def test_how_many_rows_to_skip_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, f"a,b,value\n1,2,3\n{PLAIN}\n")
     assert cells_of(*read_tables(path, skip_rows=2)) == READ
