@@ -59,9 +59,11 @@ def notes_below(cells: pl.DataFrame) -> int:
     if not used.len():
         return 0
     first = int(used[-1]) + 1
-    below = [(text or "").strip() for text in cells[first:, 0]]
+    texts = [(text or "").strip() for text in cells[:, 0]]
+    below = texts[first:]
+    are_labels = any(map(NOTE.match, texts[1:first]))  # such as "1) farms"
     for start, text in enumerate(below):
-        if NOTE.match(text) or not text:
+        if not text or (NOTE.match(text) and not are_labels):
             return len(below) - start
     return 0
 

@@ -48,6 +48,8 @@ def test_what_may_be_part_of_a_table_is_kept(tmp_path: Path) -> None:
     problem, y = read_tables(written(tmp_path, f"{PLAIN}\nother,,\n"), suppressed="")
     assert problem.domain.schema.labels_of("sex") == ("female", "male", "other")
     assert np.isnan(y).sum() == 1
+    kinds = written(tmp_path, "kind,value,variance\n1) farms,3,1\n2) mines,4,1\n3) others,,\n")
+    assert read_tables(kinds, suppressed="")[0].domain.schema.shape == (3,)
     first = written(tmp_path, "measure,sex,n\nEstimate,female,99\nvalue,male,90\n")
     problem, _ = read_tables(first, columns={"n": "value"}, noise=RandomRounding(3))
     assert problem.domain.schema.names == ("measure", "sex")
