@@ -33,6 +33,10 @@ FLAGS = (  # parameters of the library, in messages, and what they are called he
     ),
     (re.compile(r"\brecodes=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"--same \1=\2"),
     (re.compile(r"\brecodes=(?!\S)"), "--same"),
+    (re.compile(r"\bsums= what it is, year"), "--sum VARIABLE=year"),
+    (re.compile(r"\bsums=(?!\S)"), "--sum"),
+    (re.compile(r"\b(plus|skip)_(minus|rows)="), r"--\1-\2 "),
+    (re.compile(r"\bsheet="), "--sheet "),
     (re.compile(r"\bcells=\['(\w+)', '(\w+)'\]"), r"--cells \1 --cells \2"),
     (re.compile(r"\bnoise=RandomRounding\((\d+)\)"), r"--rounded \1"),
     (re.compile(r"\bcolumns=\{('[^']*'): \.\.\.\}"), r"--columns \1=..."),
@@ -40,6 +44,11 @@ FLAGS = (  # parameters of the library, in messages, and what they are called he
     (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),
 )
 FAILED, BAD_INPUT, DOUBTFUL = 1, 2, 3
+EXIT_CODES = """exit codes:
+  0  done; with --strict, what was measured fits its noise too
+  1  failed inside, or the output could not be written
+  2  bad input or arguments, and nothing was written
+  3  done, and in doubt: with --strict, measurements do not fit their noise, or nothing tests them"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,7 +133,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="blue-solvers",
         description="Exact best linear unbiased estimates from noisy tables that must agree.",
-        epilog="example:\n  blue-solvers demo",
+        epilog=f"example:\n  blue-solvers demo\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")

@@ -56,14 +56,28 @@ class Verdict(StrEnum):
 
 
 def verdict(fit: Fit) -> Verdict:
-    """Whether all residuals together are improbable, or of Gaussian noise the largest of them is."""
+    """Whether all residuals together are improbable, or of Gaussian noise the largest of them is.
+
+    Where a law publishes 0 as it is, its variance is an average over counts: a statistic that is too small for that
+    fits where it is not below what is expected if every 0 among the figures is a count of 0, without noise.
+    """
     if not fit.degrees_of_freedom:
         return Verdict.UNTESTED
     if fit.p_value_beyond < DOUBTFUL:
-        return Verdict.TOO_CLOSE if fit.statistic < fit.degrees_of_freedom else Verdict.CONTRADICTORY
+        if fit.statistic >= fit.degrees_of_freedom:
+            return Verdict.CONTRADICTORY
+        return Verdict.FITS if fit.statistic >= _without_zeros(fit) else Verdict.TOO_CLOSE
     gaussian = kind_of(fit.problem.noise.law).family == "gaussian"
     alone = min((own.probability for own in fit.outliers(1)), default=1.0) if gaussian else 1.0
     return Verdict.CONTRADICTORY if alone < DOUBTFUL else Verdict.FITS
+
+
+def _without_zeros(fit: Fit) -> float:
+    """What the statistic is expected to be if figures of 0 have no noise; infinite where the law gives them some."""
+    law = fit.problem.noise.law
+    if not isinstance(law, PublishedCount) or law.variance_at(0.0):
+        return np.inf
+    return float(fit.redundancy[fit.values + law.mean != 0].sum())
 
 
 def shown_fit(est: Estimate) -> Fit:
@@ -77,8 +91,8 @@ def shown_fit(est: Estimate) -> Fit:
 def explained(fit: Fit) -> str:
     """What the verdict on a fit means, and what else than wrong variances may be behind it."""
     word, law = verdict(fit), fit.problem.noise.law
-    if word == Verdict.TOO_CLOSE and isinstance(law, PublishedCount) and not law.variance_at(0.0):
-        return f"{word.explained}, as those of many small counts do: 0 is published as it is by {law!r}"
+    if word == Verdict.FITS and fit.p_value_beyond < DOUBTFUL and fit.statistic < fit.degrees_of_freedom:
+        return f"{Verdict.TOO_CLOSE.explained}, as many small counts do: 0 is published as it is by {law!r}"
     return word.explained
 
 

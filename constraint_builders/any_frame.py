@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from constraint_builders.arrays import Float
@@ -24,6 +25,10 @@ def read_tables(
     total: str | Sequence[str] = (),
     areas: Any = None,
     style: Literal["acs", "sdmx"] | None = None,
+    sums: Mapping[str, str | Sequence[str]] | None = None,
+    plus_minus: str | None = None,
+    sheet: str | Sequence[str] | None = None,
+    skip_rows: int = 0,
     desired: Sequence[str] | str | None = None,
     noise: LawOrName = "gaussian",
     undetermined: Literal["error", "nan"] = "nan",
@@ -75,9 +80,19 @@ def read_tables(
         tables name a partition and an area in columns ``level`` and ``code``, or have a column for each partition,
         ``*`` where it is summed out. A level is the column of its name, or whose name it begins, or that has its codes;
         ``columns`` may say so. Leaves that lie in no area of a column have ``-`` there.
-    style : "acs", optional
+    style : {"acs", "sdmx"}, optional
         A table of the American Community Survey as data.census.gov gives it, with a second row of labels or with
-        indented ones: lines, places, margins and marks are known, and `names_to` names the variables.
+        indented ones: lines, places, margins and marks are known, and `names_to` names the variables. Or one of
+        SDMX-CSV or Eurostat's TSV, whose values need a law.
+    sums : mapping of str to str or sequence of str, optional
+        Variables of periods, such as ``2020-Q1``, ``2020K1`` or ``2020-01``, with what the years in the same column,
+        which are their sums, are to be called: ``{"quarter": "year"}``; of months also ``["quarter", "year"]``.
+    plus_minus : str, optional
+        What stands behind ``±`` where values are written ``100 ± 2``: ``"std_error"``, ``"moe_90"``.
+    sheet : str or sequence of str, optional
+        Of a workbook, the sheets that hold the table, one after the other. By default the one that does.
+    skip_rows : int
+        How many rows stand above the header of a file; by default those that are plainly titles.
     desired, noise, undetermined
         As in `Problem`; cells that are not estimable are by default NaN, each with a note that says why. Where `noise`
         is a law, such as ``RandomRounding(3)``, no column need say how precise values are, and then cells without a row
@@ -109,15 +124,18 @@ def read_tables(
     (('total', 'sex'), array([0.  , 0.95,  inf]))
     """
     from constraint_builders.files.labelled_arrays import is_dataset, problem_from_dataset
-    from constraint_builders.files.source import open_source
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
     if is_dataset(frame):
-        if columns or names_to or cells or suppressed or exact or total or style or areas is not None:
+        told = (columns, names_to, cells, suppressed, exact, total, style, sums, plus_minus, sheet, skip_rows)
+        if any(told) or areas is not None:
             raise TypeError(
                 "a dataset says its tables by its dimensions: columns, names_to, marks and areas are for frames"
             )
         return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
     said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, areas, style=style)
-    table = measured_as_said(open_source(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
+    into = {name: [own] if isinstance(own, str) else own for name, own in (sums or {}).items()}
+    pairs = tuple((name, recode) for name, own in into.items() for recode in own)
+    said = replace(said, sums=pairs, plus_minus=plus_minus, sheet=sheet, skip_rows=skip_rows)
+    table = measured_as_said(said.open(frame), schema, said, desired=desired, noise=noise, undetermined=undetermined)
     return table.problem, table.y

@@ -356,7 +356,8 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
     with pytest.raises(ValueError, match=r"out.xls: .* \.csv, \.parquet, \.arrow, \.feather, \.ndjson or \.jsonl"):
         write_frame(frame, tmp_path / "out.xls")
     with pytest.raises(
-        ValueError, match=r"t\.xls: .*\.csv\.gz, \.parquet, \.arrow, \.feather, \.xlsx, \.ndjson or \.jsonl"
+        ValueError,
+        match=r"t\.xls: .*\.csv\.gz, \.tsv, \.tsv\.gz, \.parquet, \.arrow, \.feather, \.xlsx, \.ndjson or \.jsonl",
     ):
         read_long_table("t.xls")
     path.write_text("no lines of JSON")
@@ -364,10 +365,10 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
 
 
 def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> None:
-    add_format(Format("tabs", (".tsv",), lambda file: read_text_table(file.read())))
-    path = tmp_path / "table.tsv"
+    add_format(Format("tabs", (".tab",), lambda file: read_text_table(file.read())))
+    path = tmp_path / "table.tab"
     path.write_text(TABLE.replace(",", "\t").replace("21", "twenty"))
-    with pytest.raises(ValueError, match=r"table\.tsv: .*row 2"):
+    with pytest.raises(ValueError, match=r"table\.tab: .*row 2"):
         read_long_table(path)
     with pytest.raises(ValueError, match=r"the name must end in \.csv, \.parquet, \.arrow or \.feather"):
         write_frame(pl.DataFrame({"a": [1]}), path)
@@ -375,14 +376,14 @@ def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> Non
 
 def test_a_format_that_is_none_is_not_added(own_formats: None, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'tabs': \.csv is the suffix of CSV: give it another"):
-        add_format(Format("tabs", (".tsv", ".csv"), pl.read_ndjson))
-    for suffixes in ((), ("tsv",), (".TSV",), (".",), ".tsv"):
+        add_format(Format("tabs", (".tab", ".csv"), pl.read_ndjson))
+    for suffixes in ((), ("tab",), (".TAB",), (".",), ".tab"):
         with pytest.raises(ValueError, match="suffixes must be a tuple such as"):
             Format("tabs", suffixes, pl.read_ndjson)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="give the library together with the extra"):
-        Format("tabs", (".tsv",), pl.read_ndjson, library="tabs")
+        Format("tabs", (".tab",), pl.read_ndjson, library="tabs")
     with pytest.raises(TypeError, match="a format is a Format: got str"):
-        add_format(".tsv")  # type: ignore[arg-type]
+        add_format(".tab")  # type: ignore[arg-type]
     add_format(Format("nothing", (".nothing",), lambda file: 5))
     (tmp_path / "table.nothing").touch()
     with pytest.raises(TypeError, match="what reads nothing files must give a data frame: got int"):
@@ -390,7 +391,7 @@ def test_a_format_that_is_none_is_not_added(own_formats: None, tmp_path: Path) -
 
 
 def test_the_extra_of_a_format_is_named_where_its_library_is_missing(own_formats: None, tmp_path: Path) -> None:
-    add_format(Format("tabs", (".tsv",), pl.read_ndjson, library="no_such_library", extra="tabs"))
-    (tmp_path / "table.tsv").write_text(TABLE)
+    add_format(Format("tabs", (".tab",), pl.read_ndjson, library="no_such_library", extra="tabs"))
+    (tmp_path / "table.tab").write_text(TABLE)
     with pytest.raises(ImportError, match=r"tabs files need no_such_library: pip install 'blue-solvers\[tabs\]', or"):
-        read_long_table(tmp_path / "table.tsv")
+        read_long_table(tmp_path / "table.tab")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from blue_solvers.commands.common import (
@@ -27,13 +27,25 @@ AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.
 PREFIXES = ("", "K", "M", "G", "T")
 OF_ONE_FOLDER = ("--totals", "--state-totals", "--memory")
 OF_FOLDERS = ("--settings", "--within", "--variables", "--at", *OF_ONE_FOLDER)
-OF_ONE_TABLE = ("--acs", "--names-to", "--names-sep", "--cells", "--exact", "--write-schema", "--undetermined")
-NOT_OF_FOLDERS = dict.fromkeys(OF_TABLES, "its settings say what its columns are") | {
+OF_ONE_TABLE = (
+    "--acs",
+    "--names-to",
+    "--names-sep",
+    "--cells",
+    "--exact",
+    "--write-schema",
+    "--undetermined",
+    "--sheet",
+    "--skip-rows",
+)
+READ_OF_FILES = dict.fromkeys(OF_TABLES, "its settings say what its columns are") | {
     "--schema": "its schema is in --settings",
+    "--undetermined": "its tables are measured whole or not at all",
+}
+NOT_OF_FOLDERS = READ_OF_FILES | {
     "--level": "its result keeps standard errors, give --level to query",
     "--plot": "too many cells to draw",
     "--digits": "its result keeps all digits, give --digits to query",
-    "--undetermined": "its tables are measured whole or not at all",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
 }
 
@@ -50,7 +62,43 @@ def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
         "  blue-solvers estimate persons.csv units.csv --schema persons.toml --schema units.toml "
         "--only 'units:relationship=householder' --beside units:h1=vacant --out both.csv",
     )
-    add_input_arguments(parser, several=True)
+    add_read_arguments(parser)
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=WrittenPath,
+        required=True,
+        help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
+    )
+    add_solving_arguments(parser)
+    parser.add_argument(
+        "--level",
+        type=coverage,
+        help=f"confidence level of a long table's intervals; default: {LEVEL}; of a folder query asks",
+    )
+    add_digits_argument(parser)
+    parser.add_argument(
+        "--nonnegative",
+        metavar="METHOD",
+        choices=FITS,
+        help=f"also write non-negative counts that microdata can have, beside the unbiased estimates, in a column "
+        f"'nonnegative', and print how far they moved: {', '.join(FITS)}",
+    )
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        type=WrittenPath,
+        help="draw residuals and their quantiles, table by table, .png, .svg or .pdf; needs the extra 'plots'",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="say of a folder also what became of every table, zero and query"
+    )
+    parser.set_defaults(run=run)
+
+
+def add_read_arguments(parser: argparse.ArgumentParser, first: str = "") -> None:
+    """Declare INPUT, of all kinds that are estimated, and what is said of it; help on it begins with what is first."""
+    add_input_arguments(parser, several=True, first=first)
     add_several_arguments(parser)
     parser.add_argument(
         "--settings",
@@ -94,37 +142,6 @@ def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
         help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 or "
         "4GB for instance; killed and run again it resumes",
     )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=WrittenPath,
-        required=True,
-        help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
-    )
-    add_solving_arguments(parser)
-    parser.add_argument(
-        "--level",
-        type=coverage,
-        help=f"confidence level of a long table's intervals; default: {LEVEL}; of a folder query asks",
-    )
-    add_digits_argument(parser)
-    parser.add_argument(
-        "--nonnegative",
-        metavar="METHOD",
-        choices=FITS,
-        help=f"also write non-negative counts that microdata can have, beside the unbiased estimates, in a column "
-        f"'nonnegative', and print how far they moved: {', '.join(FITS)}",
-    )
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        type=WrittenPath,
-        help="draw residuals and their quantiles, table by table, .png, .svg or .pdf; needs the extra 'plots'",
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="say of a folder also what became of every table, zero and query"
-    )
-    parser.set_defaults(run=run)
 
 
 def _bytes(text: str) -> float:
@@ -138,6 +155,23 @@ def _bytes(text: str) -> float:
 
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
+    folders = are_folders(args, NOT_OF_FOLDERS)
+    if folders:
+        from blue_solvers.commands.estimate_release import run_on_folders as run_on
+    else:
+        from blue_solvers.commands.estimate_tables import run_on_tables as run_on
+    run_on(args)
+
+
+def are_folders(args: argparse.Namespace, not_of_folders: Mapping[str, str]) -> bool:
+    """Whether the inputs are folders, and not files; options that are for other inputs are refused.
+
+    Parameters
+    ----------
+    args : Namespace
+    not_of_folders : mapping of str to str
+        Options that are for files alone, and what is done instead.
+    """
     for path in args.inputs:
         if not Path(path).exists():
             raise FileNotFoundError(f"{path}: No such file or directory")
@@ -147,29 +181,29 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             f"{folders[0]} is a folder and {files[0]} a file: give folders of measurement files, or files of tables"
         )
-    _refuse_other_options(args, bool(folders))
-    if folders:
-        from blue_solvers.commands.estimate_release import run_on_folders as run_on
-    else:
-        from blue_solvers.commands.estimate_tables import run_on_tables as run_on
-    run_on(args)
+    _refuse_other_options(args, not_of_folders if folders else None)
+    return bool(folders)
 
 
-def _refuse_other_options(args: argparse.Namespace, folders: bool) -> None:
-    """Refuse options that are for other inputs than those that are given."""
+def _refuse_other_options(args: argparse.Namespace, not_of_folders: Mapping[str, str] | None) -> None:
+    """Refuse options that are for other inputs than those that are given; None for files."""
     first, many = args.inputs[0], len(args.inputs) > 1
     if not many:
         _refuse(args, SEVERAL, f"is for several inputs: {first} is one alone")
-    if folders:
+    if not_of_folders is not None:
         here = f"one file of tables, and {first} is a folder"
         why = f"is for {'files of tables: the inputs are folders' if many else here}"
-        for option, instead in NOT_OF_FOLDERS.items():
+        for option, instead in not_of_folders.items():
             _refuse(args, [option], f"{why}: {instead}")
     else:
         here = "folders of measurement files: the inputs are files of tables"
         _refuse(args, OF_FOLDERS, f"is for {here if many else f'a folder of measurement files: {first} is none'}")
     if many:
-        _refuse(args, OF_ONE_FOLDER if folders else OF_ONE_TABLE, f"is for one input: here are {len(args.inputs)}")
+        _refuse(
+            args,
+            OF_ONE_TABLE if not_of_folders is None else OF_ONE_FOLDER,
+            f"is for one input: here are {len(args.inputs)}",
+        )
 
 
 def _refuse(args: argparse.Namespace, options: Iterable[str], why: str) -> None:

@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 def run_on_tables(args: argparse.Namespace) -> None:
     """Estimate, write, and say what was found."""
     require_outputs(args)
-    tables = _read_one(args) if len(args.inputs) == 1 else _read_several(args)
+    tables = read_tables_of(args)
     problem = tables.problem
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
@@ -85,6 +85,11 @@ def run_on_tables(args: argparse.Namespace) -> None:
     copied = print_copied(tables.read)
     notes = [note for own, _ in tables.read.values() for note in own.understood.notes]
     refuse_doubt(args, fit.doubt, *notes, *copied)
+
+
+def read_tables_of(args: argparse.Namespace) -> Tables:
+    """What the inputs say, which are files of tables."""
+    return _read_one(args) if len(args.inputs) == 1 else _read_several(args)
 
 
 def _read_one(args: argparse.Namespace) -> Tables:

@@ -55,7 +55,7 @@ def fit_report(est: Estimate) -> FitReport:
     adjustment = f"largest adjustment {-fit.residuals[largest[0]]:+.3g} standard errors"
     line = f"{agreement}; {adjustment}: {fit.describe(largest[0])}"
     if word == Verdict.FITS:
-        return FitReport(line, "")
+        return FitReport(line if explained(fit) == word.explained else f"{explained(fit)}: {line}", "")
     doubt = f"{word.upper()}, {explained(fit)}"
     return FitReport(f"{doubt}: {line}", doubt)
 

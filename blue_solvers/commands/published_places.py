@@ -60,6 +60,16 @@ def places_in(path: str) -> dict[str, list[str]]:
         return read_places(path, lambda remark: say(str(remark)))
 
 
+def add_names_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--place-names``."""
+    parser.add_argument(
+        "--place-names",
+        metavar="FILE",
+        type=ReadPath,
+        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl segment of 2020",
+    )
+
+
 def names_of(args: argparse.Namespace) -> dict[str, str]:
     """The names of places in ``--place-names``, by their GEOIDs."""
     from constraint_builders.files.published_files import read_published

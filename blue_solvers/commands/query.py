@@ -20,6 +20,7 @@ from blue_solvers.commands.listed import FORMER
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.published_places import (
     MOST_SHOWN,
+    add_names_argument,
     add_result_argument,
     open_result,
     places_in,
@@ -101,12 +102,7 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
         help="of published tables, round estimates and cut them and their bounds at 0, as published counts are: biased "
         "then, and no longer adding up",
     )
-    parser.add_argument(
-        "--place-names",
-        metavar="FILE",
-        type=ReadPath,
-        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl segment of 2020",
-    )
+    add_names_argument(parser)
     parser.add_argument(
         "--boundaries",
         metavar="FILE",

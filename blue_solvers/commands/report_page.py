@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from blue_solvers.commands.common import SubParsers, coverage, new_parser, plural
-from blue_solvers.commands.kinds import RESULT, require_file, what_is
+from blue_solvers.commands.estimate import (
+    OF_FOLDERS,
+    READ_OF_FILES,
+    SEVERAL,
+    add_read_arguments,
+    are_folders,
+)
+from blue_solvers.commands.kinds import RESULT, require_file
 from blue_solvers.commands.progress import progress
+from blue_solvers.commands.published_places import add_names_argument, names_of
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
+from blue_solvers.commands.several_inputs import for_each
 from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
-from blue_solvers.commands.table_input import OF_TABLES, add_said_arguments, said_of
+from blue_solvers.commands.table_input import OF_TABLES, said_of
 
 if TYPE_CHECKING:
-    from blue_solvers.reporting import Page
+    from blue_solvers.reporting.page_parts import Page
 
 LEVEL = 0.95
 SUFFIXES = (".html", ".htm")
-OF_ESTIMATES = ("--areas", "--rounded", "--cell-key", "--variance")  # which a file of them does not say
+OF_ESTIMATES = ("--areas", "--rounded", "--cell-key", "--variance", "--sheet", "--skip-rows")  # which no file says
+OF_MEASURED = ("--desired", "--undetermined", "--write-schema", *SEVERAL)
 
 
 def add_parser(subparsers: SubParsers) -> None:
@@ -31,11 +42,8 @@ def add_parser(subparsers: SubParsers) -> None:
         "blue-solvers report estimates.csv --out report.html\n"
         "  blue-solvers report counts.csv --areas areas.csv --rounded 3 --out report.html",
     )
-    parser.add_argument(
-        "result",
-        metavar="RESULT",
-        type=ReadPath,
-        help="what estimate wrote, .csv or .parquet, or a folder of it; or noisy tables, which are estimated for it",
+    add_read_arguments(
+        parser, "what estimate wrote, .csv or .parquet, or a folder of it; or all that estimate reads, by its flags: "
     )
     parser.add_argument(
         "--measured",
@@ -44,27 +52,22 @@ def add_parser(subparsers: SubParsers) -> None:
         help="the noisy tables that a file of estimates was made from, by whomever: it is judged by them; by default "
         "those that it holds itself",
     )
-    parser.add_argument(
-        "--schema", metavar="FILE", type=ReadPath, help="variables and recodes, .toml; by default inferred"
-    )
-    add_said_arguments(parser)
+    add_names_argument(parser)
     add_strict_argument(parser)
     parser.add_argument(
         "--level", type=coverage, default=LEVEL, help=f"confidence level of intervals; default: {LEVEL}"
     )
     parser.add_argument("--out", metavar="FILE", type=WrittenPath, required=True, help="the page, .html")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, solver="auto", fit=True, verbose=False)
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the page."""
-    from blue_solvers.reporting import html_of
+    from blue_solvers.reporting.page import html_of
     from constraint_builders.files.new_files import replacing
 
     require_outputs(args, _require_page)
-    if not Path(args.result).exists():
-        raise FileNotFoundError(f"{args.result}: No such file or directory")
-    page = _of_folder(args) if Path(args.result).is_dir() else _of_file(args)
+    page = _page(args)
     text = html_of(page)
     with replacing(args.out) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -82,48 +85,85 @@ def _require_page(path: str) -> None:
     require_writable(path)
 
 
-def _of_folder(args: argparse.Namespace) -> Page:
-    from blue_solvers.reporting import stored_page
+def _page(args: argparse.Namespace) -> Page:
+    first = Path(args.inputs[0])
+    if len(args.inputs) == 1 and (first / RESULT).exists():
+        return _of_result(args, first)
+    if are_folders(args, READ_OF_FILES):
+        return _of_release(args)
+    if args.measured is not None and len(args.inputs) > 1:
+        raise ValueError(f"--measured is for one file of estimates: here are {len(args.inputs)} inputs")
+    return (_of_estimates(args) if len(args.inputs) == 1 else None) or _of_measurements(args)
 
-    for option in ("--measured", "--schema", *OF_TABLES):
-        if getattr(args, option[2:].replace("-", "_"), None) is not None:
-            raise ValueError(f"{option} is for a file of estimates: {args.result} is a folder, which says itself")
-    if not (Path(args.result) / RESULT).exists():
-        raise ValueError(f"{args.result} {what_is(args.result)}")
-    progress(f"reading {args.result}")
+
+def _refuse(args: argparse.Namespace, options: tuple[str, ...], why: str) -> None:
+    for option in options:
+        if getattr(args, option[2:].replace("-", "_")) is not None:
+            raise ValueError(f"{option} is {why}")
+
+
+def _of_result(args: argparse.Namespace, folder: Path) -> Page:
+    from blue_solvers.reporting.stored_folder import stored_page
+
+    options = ("--measured", "--schema", *OF_TABLES, *OF_MEASURED, *OF_FOLDERS)
+    _refuse(args, options, f"for a file of estimates: {folder} is a folder, which says itself")
+    progress(f"reading {folder}")
     with reading():
-        return stored_page(Path(args.result), args.level)
+        return stored_page(folder, args.level, names_of(args))
 
 
-def _refuse_of_measured(args: argparse.Namespace) -> None:
-    """Refuse what is said of noisy tables where the estimates hold them, in columns of their own."""
-    for option in OF_TABLES:
-        if option not in OF_ESTIMATES and getattr(args, option[2:].replace("-", "_"), None) is not None:
-            raise ValueError(f"{option} is of noisy tables, and {args.result} holds estimates: give --measured too")
+def _of_release(args: argparse.Namespace) -> Page:
+    """Of folders of measurement files, which are estimated first, in the memory that is given."""
+    from blue_solvers.commands.estimate_release import run_on_folders
+    from blue_solvers.reporting.stored_folder import stored_page
+
+    _refuse(args, ("--measured",), "for a file of estimates: the inputs are folders")
+    with TemporaryDirectory(dir=Path(args.out).resolve().parent) as beside:
+        result = Path(beside) / Path(args.inputs[0]).name
+        run_on_folders(argparse.Namespace(**{**vars(args), "out": WrittenPath(result), "strict": False}))
+        return stored_page(result, args.level, names_of(args))
 
 
-def _of_file(args: argparse.Namespace) -> Page:
-    from blue_solvers.reporting.of_tables import page_of_estimates, page_of_measurements
+def _of_estimates(args: argparse.Namespace) -> Page | None:
+    """Of a file of estimates, judged by what was measured; None where it holds none."""
+    from blue_solvers.reporting.of_tables import page_of_estimates
     from blue_solvers.reporting.result_file import ResultFile
     from constraint_builders.files import read_schema_file
     from constraint_builders.files.naming import naming
     from constraint_builders.files.source import open_source
+    from constraint_builders.files.survey_frame import Said
 
+    path, said = args.inputs[0], said_of(args)
     if args.measured is not None:
         require_file(args.measured, "a long table")
     with reading():
-        source = open_source(args.result)
-    name, said = Path(args.result).name, said_of(args)
-    with naming(args.result):
+        source = open_source(path) if args.measured is not None else (said or Said()).open(path)
+    with naming(path):
         result = ResultFile.of(source)
+    if result is None:
+        if args.measured is not None:
+            raise ValueError(f"{path} holds no estimates to judge by --measured: give what estimate wrote")
+        return None
+    why = f"of noisy tables, and {path} holds estimates: "
+    _refuse(args, OF_MEASURED, f"{why}leave it out")
+    if args.measured is None:
+        _refuse(args, tuple(own for own in OF_TABLES if own not in OF_ESTIMATES), f"{why}give --measured too")
+    (schema,) = for_each(args.schema, args.inputs, "--schema")
     with reading():
-        file = read_schema_file(args.schema) if args.schema else None
-    if result is not None:
-        if args.measured is None:
-            _refuse_of_measured(args)
-        with reading():
-            return page_of_estimates(result, name, args.measured, file, args.level, said)
-    if args.measured is not None:
-        raise ValueError(f"{args.result} holds no estimates to judge by --measured: give what estimate wrote")
-    with reading():
-        return page_of_measurements(args.result, name, file, args.level, said)
+        file = read_schema_file(schema) if schema else None
+        return page_of_estimates(result, Path(path).name, args.measured, file, args.level, said, names_of(args))
+
+
+def _of_measurements(args: argparse.Namespace) -> Page:
+    """Of noisy tables, which are estimated."""
+    from blue_solvers.commands.estimate_tables import read_tables_of
+    from blue_solvers.commands.table_input import write_schema
+    from blue_solvers.operator import estimate
+    from blue_solvers.reporting.of_tables import page_of_measurements
+
+    tables = read_tables_of(args)
+    progress("estimating")
+    est = estimate(tables.problem, tables.y)
+    write_schema(args, tables.problem)
+    names = " and ".join(Path(path).name for path in args.inputs)
+    return page_of_measurements(est, names, args.level, tables.apart, names_of(args))

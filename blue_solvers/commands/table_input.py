@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from blue_solvers.commands.common import desired_of
+from blue_solvers.commands.common import desired_of, whole_from
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
 
 OF_TABLES = (
     "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total",
-    "--areas", "--acs", "--sdmx", "--rounded", "--cell-key", "--variance", "--write-schema",
+    "--areas", "--acs", "--sdmx", "--sum", "--plus-minus", "--sheet", "--skip-rows",
+    "--rounded", "--cell-key", "--variance", "--write-schema",
 )  # fmt: skip
 
 
-def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Declare INPUT, or `several` of it, what is said of it, ``--schema`` and ``--desired``."""
+def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False, first: str = "") -> None:
+    """Declare INPUT, or `several` of it, of which help begins with what is `first`, and what is said of it."""
     parser.add_argument(
         "inputs" if several else "input",
         nargs="+" if several else None,
         metavar="INPUT",
         type=ReadPath,
-        help="noisy tables in CSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one for "
-        "each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
+        help=f"{first}noisy tables in CSV, TSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one "
+        "for each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
         "measured), or std_error, moe_90, cv_percent; without a column table the labels say what a row counts; wide "
-        "tables with --names-to; for estimate also a folder of noisy measurement files, or two or more inputs of one "
-        "kind over the same lowest places, matched by GEOID or by name, of which one's schema refines all others'",
+        "tables with --names-to; for estimate and report also a folder of noisy measurement files, or two or more "
+        "inputs of one kind over the same lowest places, matched by GEOID or by name, of which one's schema refines "
+        "all others'",
     )
     parser.add_argument(
         "--schema",
@@ -134,6 +136,31 @@ def add_said_arguments(parser: argparse.ArgumentParser) -> None:
         "the tables have columns level and code, or one for each partition, * where it is summed out. A level is the "
         "column of its name, or whose name it begins, or that has its codes; --columns NAME=LEVEL says which",
     )
+    said.add_argument(
+        "--sum",
+        metavar="VARIABLE=RECODE",
+        action="append",
+        type=_pair,
+        help="that longer periods in a column are sums of shorter ones: quarter=year where rows have 2020-Q1, 2020K1, "
+        "2020-01 or the like, and 2020",
+    )
+    said.add_argument(
+        "--plus-minus",
+        metavar="ROLE",
+        help="what stands behind ± where values are written 100 ± 2: std_error, moe_90",
+    )
+    said.add_argument(
+        "--sheet",
+        metavar="NAME",
+        action="append",
+        help="of a workbook, the sheet that holds the table; repeated for several, which are read as one table",
+    )
+    said.add_argument(
+        "--skip-rows",
+        metavar="N",
+        type=whole_from(1),
+        help="how many rows stand above the header; default: those that are plainly titles",
+    )
     law = said.add_mutually_exclusive_group()
     law.add_argument(
         "--rounded",
@@ -216,8 +243,8 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
         wrong = "" if args.acs else "; where it is wrong, correct it in a file and pass that as --schema"
         say(f"Schema inferred from {args.input}{wrong}:", "")
         say(*textwrap.indent(format_schema(table.problem.domain.schema), "    ").split("\n"))
-    for column in table.ignored:
-        say(f"ignored    column {column!r}, of notes")
+    for own in table.ignored:
+        say(f"ignored    {own}")
     for name in table.combined:
         say(f"combined   table {name!r} of several sources")
     if table.totals:
@@ -240,7 +267,8 @@ def read_table(
     Of all of them `args` say how they were rounded, and the areas.
     """
     own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None, acs=None)
-    for option in ("sdmx", "rounded", "cell_key", "variance", "areas"):
+    own.sheet = own.skip_rows = None
+    for option in ("sdmx", "sum", "plus_minus", "rounded", "cell_key", "variance", "areas"):
         setattr(own, option, getattr(args, option))
     for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
         setattr(own, option, marks.get(option))
@@ -262,6 +290,10 @@ def said_of(args: argparse.Namespace) -> Said | None:
         "areas": args.areas,
         "law": _law(args),
         "style": _style(args),
+        "sums": args.sum,
+        "plus_minus": args.plus_minus,
+        "sheet": args.sheet,
+        "skip_rows": args.skip_rows,
     }
     given = {name: value for name, value in given.items() if value is not None}
     if args.names_sep is not None and args.names_to is None:

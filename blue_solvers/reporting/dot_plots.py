@@ -64,6 +64,7 @@ def dot_plot(
     series: Sequence[Series],
     along: str,
     band: tuple[float, float] | None = None,
+    spans: Sequence[tuple[float, float]] = (),
 ) -> str:
     """A row for each label with a mark for each series, joined by a line.
 
@@ -79,6 +80,8 @@ def dot_plot(
         What the axis measures.
     band : (low, high), optional
         Values between which nothing is remarkable. It keeps the axis from being logarithmic.
+    spans : sequence of (low, high), (rows,), optional
+        What a line in each row is drawn between, instead of its marks.
 
     Returns
     -------
@@ -88,6 +91,7 @@ def dot_plot(
     values = [value for own in series for value in own.values if isfinite(value)]
     if not values:
         return ""
+    values += [end for span in spans for end in span if isfinite(end)]
     wide = band is None and min(values) > 0 and max(values) / min(values) > WIDE_RANGE
     left = 16 + LETTER * min(max(map(len, labels)), LONGEST_LABEL)
     axis = Axis.around(left, [*values, *(BEYOND * end for end in band or ())], wide)
@@ -101,7 +105,9 @@ def dot_plot(
         *_legend(axis, series),
     ]
     for row, label in enumerate(labels):
-        parts += _row(axis, top + ROW * row + ROW / 2, label, [(own, own.values[row]) for own in series])
+        marks = [(own, own.values[row]) for own in series]
+        ends = spans[row] if spans else [value for _, value in marks]
+        parts += _row(axis, top + ROW * row + ROW / 2, label, marks, ends)
     return "".join([*parts, "</svg>"])
 
 
@@ -136,15 +142,16 @@ def _legend(axis: Axis, series: Sequence[Series]) -> list[str]:
     return parts
 
 
-def _row(axis: Axis, y: float, label: str, marks: Sequence[tuple[Series, float]]) -> list[str]:
+def _row(axis: Axis, y: float, label: str, marks: Sequence[tuple[Series, float]], joined: Sequence[float]) -> list[str]:
     short = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
     there = [(own, axis.at(value)) for own, value in marks if isfinite(value)]
     parts = [
         f'<text class="label" x="{axis.left - 12:.1f}" y="{y + 4:.1f}" text-anchor="end">{html_text(short)}'
         f"<title>{html_text(label)}</title></text>"
     ]
-    if len(there) > 1:
-        ends = min(x for _, x in there), max(x for _, x in there)
+    along = [axis.at(value) for value in joined if isfinite(value)]
+    if len(along) > 1:
+        ends = min(along), max(along)
         parts.append(f'<line class="join" x1="{ends[0]:.1f}" x2="{ends[1]:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
     return [*parts, *(_mark(own, x, y) for own, x in there)]
 

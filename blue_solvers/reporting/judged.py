@@ -20,7 +20,6 @@ from blue_solvers.reporting.page_parts import (
     Shown,
     Tile,
     counted,
-    shown_of,
     small,
     tied_tile,
 )
@@ -40,7 +39,7 @@ CLOSE = 1e-6  # standard errors by which a file's figures may differ from the be
 
 
 def judged_page(
-    est: Estimate, source: str, precision: pl.DataFrame, listed: Section, difference: Difference | None
+    est: Estimate, source: str, precision: pl.DataFrame, listed: Sequence[Section], difference: Difference | None
 ) -> Page:
     """What is known of an estimate.
 
@@ -52,8 +51,8 @@ def judged_page(
         What was read, for the title.
     precision : polars.DataFrame
         As `precision_rows` gives it.
-    listed : Section
-        The estimates.
+    listed : (Section, Section)
+        The estimates, as `listed_sections` gives them.
     difference : Difference or None
         Between figures that were read and this estimate; None where none were read.
     """
@@ -69,12 +68,14 @@ def judged_page(
         _certificate_tile(est, difference),
         Tile("Largest adjustment", *names),
     ]
+    first, rows = listed
     sections = [
+        first,
         _fit_section(fit),
         _certificate_section(est, difference),
         _adjustments_section(adjustments),
         precision_section(precision),
-        listed,
+        rows,
         Section("made", "How it was made", _made(est)),
     ]
     doubt = "" if verdict(fit) == Verdict.FITS else explained(fit)
@@ -98,14 +99,14 @@ def _fit_section(fit: Fit) -> Section:
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     drawn = fit.replicates
     how = "the noise taken for Gaussian" if drawn is None else f"by {drawn.totals.size:,} replicates of the noise"
-    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {EXPLAINED[verdict(fit)]}"]
-    if explained(fit) != verdict(fit).explained:
-        sentences.append(f"{explained(fit)[:1].upper()}{explained(fit)[1:]}.")
+    word, why = verdict(fit), explained(fit)
+    said = EXPLAINED[word] if why == word.explained else f"{why[:1].upper()}{why[1:]}."
+    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {said}"]
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
     frame = _by_table(fit)
-    said, picture = fit_picture(frame)
-    sentences += said
+    of_tables, picture = fit_picture(frame)
+    sentences += of_tables
     formats = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f"}
     tables = [Shown("fit by table", "Chi-square by table", frame, formats), _worst(fit)]
     return Section("fit", "Fit", sentences, picture, tables)
@@ -253,14 +254,3 @@ def _named(fit: Fit, position: int) -> tuple[str, ...]:
 
 def _frame(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=list(columns), orient="row")
-
-
-def listed_section(frame: pl.DataFrame, there: int, formats: dict[str, str], level: float) -> Section:
-    """The estimates themselves, as many as the frame holds of those that there are."""
-    sentences = [
-        f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {level:.4g} for normal noise.",
-        shown_of(frame.height, there, "rows"),
-        "A click on a heading, or the enter key there, sorts by that column.",
-    ]
-    table = Shown("estimates", f"Estimates: {frame.height:,} of {counted(there, 'row')}", frame, formats)
-    return Section("estimates", "Estimates", sentences, tables=[table])

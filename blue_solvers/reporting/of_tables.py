@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 
 import numpy as np
@@ -9,12 +10,16 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
-from blue_solvers.reporting.judged import judged_page, listed_section
+from blue_solvers.reporting.for_readers import NO_NAMES, VALUE, listed_sections
+from blue_solvers.reporting.judged import judged_page
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
 from blue_solvers.reporting.result_file import ERROR, ESTIMATE, VARIANCE, ResultFile
 from blue_solvers.reporting.unjudged import unjudged_page
+from constraint_builders.description.common_leaves import LeavesByGroup
 from constraint_builders.files import estimates_frame
+from constraint_builders.files.columns import without_source
+from constraint_builders.files.long_table import with_groups
 from constraint_builders.files.schema_file import SchemaFile
 from constraint_builders.files.survey_frame import Said, tables_as_said
 
@@ -23,40 +28,43 @@ ADVICE = "Give the tables that it was made from as --measured, and it is judged 
 Path = str | PathLike[str]
 
 
-def page_of_measurements(path: Path, name: str, schema: SchemaFile | None, level: float, said: Said | None) -> Page:
-    """Estimate noisy tables and show the result.
+def page_of_measurements(
+    est: Estimate, name: str, level: float, apart: LeavesByGroup | None = None, names: Mapping[str, str] = NO_NAMES
+) -> Page:
+    """Show an estimate of noisy tables.
 
     Parameters
     ----------
-    path : path
-        Of a table.
+    est : Estimate
     name : str
         What the page calls it.
-    schema : SchemaFile or None
     level : float
         Of the intervals.
-    said : Said or None
-        What the table does not say itself.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `read_long_table`.
+    apart : LeavesByGroup, optional
+        Of several inputs of which some count some people alone.
+    names : mapping of str to str
+        Of places, by GEOID.
     """
-    read = tables_as_said(path, schema, said)
-    est = estimate(read.problem, read.y)
     frame = _frame(est, level)
-    shown = {ERROR: STD_ERROR}
-    keep = [own for own in frame.columns if own not in (MEASURED, "note")]
-    listed = frame.select(keep).head(MOST_ROWS).rename(shown)
+    precision = _precision(frame)
+    frame = est.with_measurements(frame)
+    frame = frame if apart is None else with_groups(frame, est.problem, apart)
+    keep = [own for own in frame.columns if own not in (MEASURED, "note", VARIANCE, "adjustment", "adjustment_z")]
+    listed = frame.select(own for own in keep if not without_source(own)[1]).head(MOST_ROWS)
+    listed = listed.rename({ERROR: STD_ERROR, "value": VALUE}, strict=False)
     formats = dict.fromkeys((ESTIMATE, STD_ERROR, "lower", "upper"), BY_ERROR)
-    return judged_page(
-        est, name, _precision(frame), listed_section(listed, frame.height, formats, level), difference=None
-    )
+    sections = listed_sections(listed, frame.height, formats, level, names)
+    return judged_page(est, name, precision, sections, difference=None)
 
 
 def page_of_estimates(
-    result: ResultFile, name: str, measured: Path | None, schema: SchemaFile | None, level: float, said: Said | None
+    result: ResultFile,
+    name: str,
+    measured: Path | None,
+    schema: SchemaFile | None,
+    level: float,
+    said: Said | None,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Page:
     """Judge estimates by what was measured, where that is known, and show them.
 
@@ -72,6 +80,8 @@ def page_of_estimates(
         Of the intervals that the result holds, for the text.
     said : Said or None
         What the table `measured` does not say itself.
+    names : mapping of str to str
+        Of places, by GEOID.
 
     Raises
     ------
@@ -79,7 +89,7 @@ def page_of_estimates(
         As `read_long_table`, and if the result has cells that the measurements do not.
     """
     frame, formats = result.listed(MOST_ROWS)
-    listed = listed_section(frame, len(result.keys), formats, level)
+    listed = listed_sections(frame, len(result.keys), formats, level, names)
     held = result.measurements() if measured is None else None
     source: pl.DataFrame | Path | None = measured
     if held is not None:  # a file that was written here says what counts everybody

@@ -19,7 +19,10 @@ ESTIMATE, ERROR, VALUE, VARIANCE = "estimate", "std_error", "value", "variance"
 RESULTS = (ESTIMATE, ERROR, *BOUNDS, "note", "nonnegative", VALUE, VARIANCE, "adjustment", "adjustment_z")
 NAMELESS = "others"  # what one of several sources is called that has no name
 AGREES = 1e-6  # of half a unit of the last digit: rounding of the sums behind it
-LISTED = {ESTIMATE: "estimate", ERROR: STD_ERROR, BOUNDS[0]: "lower", BOUNDS[1]: "upper", "nonnegative": "nonnegative"}
+LISTED = {
+    ESTIMATE: "estimate", ERROR: STD_ERROR, BOUNDS[0]: "lower", BOUNDS[1]: "upper", "nonnegative": "nonnegative",
+    VALUE: "measured",
+}  # fmt: skip
 
 
 class Difference(NamedTuple):

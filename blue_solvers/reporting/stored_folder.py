@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from blue_solvers.reporting.judged import listed_section
+from blue_solvers.reporting.for_readers import NO_NAMES, listed_sections
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page, tied_tile
 from blue_solvers.reporting.precision import GEOLEVEL, LARGEST, MEASURED, TABLE, with_saved
 from blue_solvers.reporting.stored_judgement import stored_certificate, stored_fit
@@ -136,7 +136,7 @@ def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, leve
     )
 
 
-def stored_page(folder: Path, level: float) -> Page:
+def stored_page(folder: Path, level: float, names: Mapping[str, str] = NO_NAMES) -> Page:
     """What is known of a stored result.
 
     Parameters
@@ -144,6 +144,8 @@ def stored_page(folder: Path, level: float) -> Page:
     folder : Path
     level : float
         Of the intervals.
+    names : mapping of str to str
+        Of places, by GEOID.
 
     Raises
     ------
@@ -153,7 +155,8 @@ def stored_page(folder: Path, level: float) -> Page:
     stored = StoredEstimates(folder)
     precision = stored.precision()
     formats = dict.fromkeys(("estimate", STD_ERROR, "lower", "upper"), BY_ERROR)
-    listed = listed_section(stored.first_rows(MOST_ROWS, level), int(precision["cells"].sum()), formats, level)
+    first, cells = stored.first_rows(MOST_ROWS, level), int(precision["cells"].sum())
+    listed = listed_sections(first, cells, formats, level, names)
     said, proof = stored.description, stored.proof
     made = [
         f"Solver: {said['solver']}. {said['reason'][:1].upper()}{said['reason'][1:]}.",

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import polars as pl
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Integers
 
-STEPS = (16, 16, 16, 16)  # bits of a 64-bit number that a pass counts, the leading ones first
+PASSES = (22, 43, 64)  # leading bits that are known after each
+MOST_DIFFERENT = 1 << 20  # numbers that one pass counts by all their bits
+
+Pieces = Callable[[], Iterable[Float]]
 
 
-def median_and_largest(pieces: Callable[[], Iterable[Float]]) -> tuple[float, float, int]:
+def median_and_largest(pieces: Pieces) -> tuple[float, float, int]:
     """The median and the largest of numbers of 0 or more, and how many there are.
 
-    Those are ordered as their bits are. Each pass counts the numbers that begin with the bits known so far, by the bits
-    that follow.
+    Those are ordered as their bits are. One pass counts the different numbers, which are few among standard errors of
+    most tables. Where they are many each of some passes counts the numbers that begin with the bits known so far, by
+    the bits that follow.
 
     Parameters
     ----------
@@ -27,29 +32,40 @@ def median_and_largest(pieces: Callable[[], Iterable[Float]]) -> tuple[float, fl
     median, largest : float
     count : int
     """
-    largest, count, begun, left = 0.0, 0, [0, 0], [0, 0]
-    shift = 64
-    for number, step in enumerate(STEPS):
-        shift -= step
-        counts = {start: np.zeros(1 << step, dtype=np.int64) for start in begun}
-        for piece in pieces():
-            bits = (piece + 0.0).view(np.int64) >> shift
-            if not number:
-                largest, count = max(largest, float(piece.max(initial=0.0))), count + piece.size
-            for start, own in counts.items():
-                inside = bits[bits >> step == start] & ((1 << step) - 1)
-                own += np.bincount(inside, minlength=own.size)
-        if not number:
-            left = [(count - 1) // 2, count // 2]  # how many come before each of the two in the middle
-        found = [_follow(counts[start], before) for start, before in zip(begun, left, strict=True)]
-        begun = [(start << step) + bits for start, (bits, _) in zip(begun, found, strict=True)]
-        left = [before for _, before in found]
-    low, high = np.array(begun, dtype=np.int64).view(np.float64).tolist()
-    return low + (high - low) / 2, largest, count
+    if (different := _counts(pieces, 64, most=MOST_DIFFERENT)) is not None:
+        numbers, counts = different[0].view(np.float64), different[1]
+        size, sums = int(counts.sum()), np.cumsum(counts)
+        low, high = numbers[np.searchsorted(sums, [(size - 1) // 2, size // 2], side="right")].tolist()
+        return low + (high - low) / 2, float(numbers[-1]), size
+    size = sum(piece.size for piece in pieces())
+    before, begun, known, here = (size - 1) // 2, 0, 0, 0
+    for bits in PASSES:
+        leading, counts = _counts(pieces, bits, begun, known) or (np.zeros(0, np.int64),) * 2
+        sums = np.cumsum(counts)
+        place = int(np.searchsorted(sums, before, side="right"))
+        begun, known, here = int(leading[place]), bits, int(counts[place])
+        before -= int(sums[place]) - here
+    low = float(np.int64(begun).view(np.float64))
+    above = (piece[piece > low].min(initial=np.inf) for piece in pieces())
+    high = low if size % 2 or before + 1 < here else float(min(above))
+    return low + (high - low) / 2, max(float(piece.max(initial=0.0)) for piece in pieces()), size
 
 
-def _follow(counts: np.ndarray, before: int) -> tuple[int, int]:
-    """The bits that follow a number's, by counts (2 ** step,), and how many with the same bits come before it."""
-    sums = np.cumsum(counts)
-    bits = int(np.searchsorted(sums, before, side="right"))
-    return bits, before - int(sums[bits] - counts[bits])
+def _counts(
+    pieces: Pieces, bits: int, begun: int = 0, known: int = 0, most: float = np.inf
+) -> tuple[Integers, Integers] | None:
+    """The different leading bits of numbers that begin with those that are known, in order, and how often each occurs.
+
+    None where there are more than so many.
+    """
+    found = pl.DataFrame(schema={"bits": pl.Int64, "count": pl.Int64})
+    for piece in pieces():
+        leading = pl.Series("bits", (piece + 0.0).view(np.int64) >> (64 - bits))
+        if known:
+            leading = leading.filter(pl.Series(leading.to_numpy() >> (bits - known) == begun))
+        own = leading.value_counts().cast({"count": pl.Int64})
+        found = pl.concat([found, own]).group_by("bits").agg(pl.col("count").sum())
+        if found.height > most:
+            return None
+    found = found.sort("bits")
+    return found["bits"].to_numpy(), found["count"].to_numpy()

@@ -14,7 +14,7 @@ from blue_solvers.reporting.precision import precision_section
 def unjudged_page(
     source: str,
     precision: pl.DataFrame,
-    listed: Section,
+    listed: Sequence[Section],
     advice: str,
     made: Sequence[str] = (),
     known: Mapping[str, tuple[Tile, Section]] = MappingProxyType({}),
@@ -28,8 +28,8 @@ def unjudged_page(
     source : str
     precision : polars.DataFrame
         As `precision_rows` gives it.
-    listed : Section
-        The estimates.
+    listed : (Section, Section)
+        The estimates, as `listed_sections` gives them.
     advice : str
         How to have them judged.
     made : sequence of str
@@ -47,12 +47,14 @@ def unjudged_page(
     if not known:
         tiles.append(Tile("Fit and certificate", "not judged", "the measurements are not at hand", DOUBT))
     why = f"The result holds estimates and not what was measured, so that this is not known of it here. {advice}"
+    first, rows = listed
     sections = [
+        first,
         known["fit"][1] if "fit" in known else Section("fit", "Fit", [why]),
         known["certificate"][1] if "certificate" in known else Section("certificate", "Certificate", [why]),
         Section("adjustments", "Largest adjustments", [why]),
         precision_section(precision),
-        listed,
+        rows,
     ]
     if made:
         sections.append(Section("made", "How it was made", made))

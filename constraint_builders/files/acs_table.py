@@ -82,7 +82,8 @@ def measured_in_style(
     """
     if said.style != ACS:
         raise ValueError(f"style must be {ACS!r} or {SDMX!r}: got {said.style!r}")
-    beside = said.areas is not None or said != type(said)(names_to=said.names_to, style=said.style)
+    alone = replace(type(said)(), names_to=said.names_to, style=said.style, sheet=said.sheet, skip_rows=said.skip_rows)
+    beside = said.areas is not None or said != alone
     if schema or beside or noise != "gaussian":
         raise ValueError(
             f"style {ACS!r} says what columns, marks, variables and errors are: give nothing beside it but names_to, "

@@ -15,7 +15,7 @@ from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SUMMED_OUT, Columns, plain_name
 from constraint_builders.files.labels import LabelNumbers, is_total, plain_label
 from constraint_builders.files.leaf_table import LeafTable
-from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 from constraint_builders.files.spine_of_codes import ROOTS
@@ -112,7 +112,7 @@ def in_areas(
     elif partitions and (level is None or level in partitions) and (code is None or code in partitions):
         said = _by_partitions(table, leaves, partitions, totals)
     else:
-        there = ", ".join(map(repr, leaves.frame.columns))
+        there = listed(leaves.frame.columns)
         raise ValueError(
             "in which area does a row count? give columns 'level' and 'code', or one for each partition, named as in "
             f"the areas: {there}"

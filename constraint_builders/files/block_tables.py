@@ -15,7 +15,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.labels import refuse_alike
-from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import LARGEST, NotANumberError, read_codes, read_labels, read_numbers
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.source import Source, open_source
@@ -116,7 +116,7 @@ def _levels(source: Source, schema: Schema, name: str, rows: np.ndarray) -> np.n
     found = labels.replace_strict(numbers, default=-1, return_dtype=pl.Int64).to_numpy()
     if found.size and found.min() < 0:
         worst = int(found.argmin())
-        known = ", ".join(map(repr, list(numbers)[:8])) + (", ..." if len(numbers) > 8 else "")
+        known = listed(numbers)
         place = f"row {source.rows[rows[worst]]}: column {name!r}"
         raise ValueError(f"{place} has no level {shown(labels[worst])}: there are {known}")
     return found
@@ -166,7 +166,7 @@ def read_places(
         columns = {plain_name(name): name for name in source.frame.columns}
         code = next((name for name in CODES if name in columns), None)
         if PLACE not in columns or code is None:
-            there = ", ".join(map(repr, source.frame.columns)) or "none"
+            there = listed(source.frame.columns)
             missing = repr(PLACE) if PLACE not in columns else " or ".join(map(repr, CODES))
             raise ValueError(f"column {missing} is missing: there are {there}; give a row for each block of each place")
         names, codes = (read_labels(source.frame[columns[own]]).str.strip_chars() for own in (PLACE, code))

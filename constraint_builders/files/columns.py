@@ -16,6 +16,7 @@ import polars as pl
 from constraint_builders.arrays import Integers
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
+from constraint_builders.files.naming import listed
 
 TABLE, GEOLEVEL, GEOCODE, PARENT, SOURCE = "table", "geolevel", "geocode", "parent", "source"
 KEYS = (TABLE, GEOLEVEL, GEOCODE, PARENT, SOURCE)
@@ -149,7 +150,7 @@ def is_role(name: str) -> bool:
 def names_measurements(names: Sequence[str]) -> bool:
     """Whether one of some names is that of a value, or of how precise it is."""
     known = {*VALUES, *SPREADS[VARIANCE], *SPREADS[STD_ERROR]}
-    return any(plain_name(name) in known for name in names)
+    return any((plain := plain_name(name)) in known or MARGINS.fullmatch(plain) for name in names)
 
 
 def _variables_like_keys(frame: pl.DataFrame) -> dict[str, str]:
@@ -236,7 +237,7 @@ def with_unit(name: str) -> str:
 def _require(
     roles: Mapping[str, str], spreads: Sequence[Spread], frame: pl.DataFrame, strange: Sequence[str], named: bool
 ) -> None:
-    there = f"there are {', '.join(map(repr, frame.columns)) or 'none'}"
+    there = f"there are {listed(frame.columns)}"
     if named and TABLE not in roles:
         raise ValueError(f"column 'table' is missing: {there}; it says what a row counts, 'total' or 'sex * age'")
     if "value" not in roles:
@@ -258,7 +259,7 @@ def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str], named: bool) -> 
         return ""
     if not named:
         return f"; call one 'value' in columns=, or give names_to=, the variable of which {numbers[0]!r} is a level"
-    return f"; give each number of {', '.join(map(repr, numbers))} a row of its own, these names in one column more"
+    return f"; give each number of {listed(numbers)} a row of its own, these names in one column more"
 
 
 def holds_numbers(column: pl.Series) -> bool:
@@ -274,7 +275,7 @@ def _require_variables(
         if variable not in variables:
             alike = [repr(name) for name in names if plain_name(name) == plain_name(variable)]
             several = f"{' and '.join(alike)} are much alike"
-            seen = several if len(alike) > 1 else f"there are {', '.join(map(repr, names))}"
+            seen = several if len(alike) > 1 else f"there are {listed(names)}"
             raise ValueError(f"column {variable!r} is missing: {seen}")
     if strange:
         raise ValueError(f"column {strange[0]!r} is no variable of the schema: it has {', '.join(schema.names)}")

@@ -19,7 +19,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.measurement_files import geocodes_in, level_folders
-from constraint_builders.files.naming import naming
+from constraint_builders.files.naming import listed, naming
 from constraint_builders.files.numbers import NotANumberError, decimal_mark, read_codes, read_numbers
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.source import Source, open_source
@@ -103,7 +103,7 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float
     source = open_source(path)
     for column in (name, TOTAL):
         if column not in source.frame.columns:
-            there = ", ".join(map(repr, source.frame.columns)) or "none"
+            there = listed(source.frame.columns)
             raise ValueError(f"column {column!r} is missing: there are {there}")
     if source.frame.is_empty():
         raise ValueError(f"there are no rows: give a {name} and its total in each")

@@ -13,9 +13,13 @@ from itertools import chain, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
+import polars as pl
 
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
+from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements
+from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.text_table import COMMENT, TextTable, is_header, named_columns
+from constraint_builders.files.titles import MOST_TITLES, left_out, titles_above
 from constraint_builders.opening import read_whole
 
 MOST_ROWS = 1 << 20
@@ -34,8 +38,17 @@ _LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error whe
 _TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
 
-def read_excel(file: BinaryIO) -> TextTable:
-    """The one sheet of a workbook that is not empty, all cells as text.
+def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_rows: int = 0) -> TextTable:
+    """A table in a workbook, all cells as text.
+
+    Parameters
+    ----------
+    file : binary file
+    sheet : str or sequence of str, optional
+        The sheets that hold it, one after the other: columns that one has not are summed out there. By default the one
+        that is not empty, or that alone names measurements.
+    skip_rows : int
+        How many rows stand above the header; by default those that are plainly titles.
 
     Raises
     ------
@@ -58,13 +71,65 @@ def read_excel(file: BinaryIO) -> TextTable:
     except fastexcel.FastExcelError as error:
         raise ValueError(f"not readable as an Excel file: {str(error).splitlines()[0]}") from None
     filled = {name: sheet.to_polars() for name, sheet in sheets.items() if sheet.height and sheet.width}
-    if len(filled) != 1:
-        names = ", ".join(map(repr, filled)) or "none"
-        raise ValueError(f"one sheet must hold a table: {names} do; save the one that is meant as CSV")
-    (cells,) = filled.values()
-    rows = pairwise(chain(cells.iter_rows(), [()]))
+    tables = _meant(filled, [sheet] if isinstance(sheet, str) else sheet, skip_rows)
+    found = [_table(filled[name], *own) for name, own in tables.items()]
+    unread = tuple(f"sheet {shown(name)}" for name in filled if name not in tables)
+    table = found[0] if len(found) == 1 else _together(found)
+    return replace(table, doubts=tuple(_hidden(data)), left_out=unread + table.left_out)
+
+
+def _meant(
+    filled: Mapping[str, pl.DataFrame], wanted: Sequence[str] | None, skip_rows: int
+) -> dict[str, tuple[int, int]]:
+    """The sheets that are meant, by name, each with where its header is and where titles begin."""
+    for name in wanted or ():
+        if name not in filled:
+            raise ValueError(f"sheet={name!r} is none that holds something: there are {listed(filled)}")
+    starts = {name: _starts(filled[name], skip_rows) for name in wanted or filled}
+    if wanted is None and len(filled) != 1:
+        named = {
+            name: own
+            for name, own in starts.items()
+            if any(map(names_measurements, _texts(filled[name][own[0] : own[0] + 1])))
+        }
+        if len(named) != 1:
+            raise ValueError(
+                f"one sheet must hold a table: {listed(filled)} do; say sheet= of the one that is meant, or of all"
+            )
+        return named
+    return starts
+
+
+def _starts(cells: pl.DataFrame, skip_rows: int) -> tuple[int, int]:
+    """In which row the header is, and which is the first of the titles above it."""
+    skip_rows = min(skip_rows, cells.height)
+    rows = pairwise(chain(cells[skip_rows:].iter_rows(), [()]))
     start = next((i for i, (row, following) in enumerate(rows) if not _is_comment(row) or is_header(row, following)), 0)
-    return replace(named_columns(cells[start:], start, ""), doubts=tuple(_hidden(data)))
+    start += skip_rows
+    titles = 0 if skip_rows else titles_above(cells[start : start + MOST_TITLES].rows())
+    return start + titles, start
+
+
+def _table(cells: pl.DataFrame, header: int, first: int) -> TextTable:
+    table = named_columns(cells[header:], header, "")
+    return replace(table, left_out=left_out(cells[first:header, 0].to_list(), first + 1, "above") + table.left_out)
+
+
+def _together(tables: Sequence[TextTable]) -> TextTable:
+    """Tables one below the other; a variable that one has not is summed out there."""
+    frame = pl.concat([own.frame for own in tables], how="diagonal")
+    for name in (name for name in frame.columns if not is_role(name)):
+        absent = pl.concat(
+            [pl.Series([name not in own.frame.columns]).new_from_index(0, own.rows.size) for own in tables]
+        )
+        frame = frame.with_columns(pl.when(absent).then(pl.lit(SUMMED_OUT)).otherwise(pl.col(name)).alias(name))
+    rows = np.concatenate([own.rows for own in tables])
+    return TextTable(frame, rows, "", left_out=tuple(line for own in tables for line in own.left_out))
+
+
+def _texts(cells: pl.DataFrame) -> list[list[str]]:
+    """The rows of cells, empty where nothing is."""
+    return [[cell or "" for cell in row] for row in cells.iter_rows()]
 
 
 def declared(data: bytes) -> DeclaredSize:

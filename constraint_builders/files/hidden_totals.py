@@ -16,6 +16,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.labels import is_total
 from constraint_builders.files.naming import shown
+from constraint_builders.files.periods import read_period
 from constraint_builders.files.rows import MeasuredCells
 
 DEVIATIONS = 3.5  # so far from zero noise comes
@@ -306,9 +307,9 @@ def nested_levels(schema: Schema, found: Sequence[TableColumn], written: Mapping
         told.add(column.axis)
         whole, parts = shown(labels[nested.whole]), f"{shown(labels[nested.parts[0]])} and {len(nested.parts) - 1} more"
         if nested.chance <= REFUSED:
-            raise ValueError(
-                f"column {name!r}: {whole} counts as many as {parts} together: leave out its rows or theirs; {IF_LEVEL}"
-            )
+            periods = all(map(read_period, (labels[nested.whole], labels[nested.parts[0]])))
+            advice = "say sums= what it is, year" if periods else "leave out its rows or theirs"
+            raise ValueError(f"column {name!r}: {whole} counts as many as {parts} together: {advice}; {IF_LEVEL}")
         yield f"{whole} in column {name!r} counts as many as {parts} together, within its noise: is it their subtotal?"
 
 

@@ -58,6 +58,7 @@ NO_COUNTS = re.compile(
     r"sample size|number of cases|unweighted)\b",
     re.IGNORECASE,
 )
+_NOTED = re.compile(r"\s+\(\d{1,2}\)$")  # with the mark of a note
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = r"(\d+(?:\.\d+)?k?)"
 _UNITS = r"(?: [^\W\d]+){0,3}"
@@ -215,7 +216,7 @@ TOTALS, MAY_BE_TOTALS = (frozenset(map(_words, text.split(","))) for text in (_L
 
 def is_total(label: str) -> bool:
     """Whether a label says that all are counted, in one of several languages."""
-    return _words(label) in TOTALS or label.strip().casefold() == SDMX_TOTAL
+    return _words(_NOTED.sub("", label)) in TOTALS or label.strip().casefold() == SDMX_TOTAL
 
 
 def may_be_total(label: str) -> bool:

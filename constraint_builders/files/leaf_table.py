@@ -19,7 +19,7 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import SUMMED_OUT, plain_name
 from constraint_builders.files.labels import is_total
-from constraint_builders.files.naming import shown
+from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.numbers import TEXT, read_labels
 from constraint_builders.files.source import open_source
 
@@ -156,7 +156,7 @@ class LeafTable:
         holding = [own for own in asked if codes.is_in(self.codes[own].implode()).all()] or begun
         say = f"say which it is by columns={{'NAME': {level!r}}}"
         if not holding:
-            there = ", ".join(map(repr, self.frame.columns))
+            there = listed(self.frame.columns)
             hint = "" if self.areas else f"; none has all of its codes, such as {shown(codes[0])}: {say}"
             raise ValueError(f"level {level!r} is no column of the areas: there are {there}{hint}")
         other = next((own for own in holding[1:] if not self._is_same(holding[0], own)), None)

@@ -65,7 +65,7 @@ class MeasuredTable:
     problem : Problem
     y : ndarray, (n,)
     ignored : tuple of str
-        Names of columns of notes.
+        What was left out, in words: columns of notes, titles and what else stands around a table.
     combined : tuple of str or (str, str)
         Names of tables of which several sources were combined into one measurement.
     totals : tuple of str
@@ -99,11 +99,13 @@ def measured(
     totals: tuple[str, ...] | None = None,
     silent: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     areas: TableAreas | None = None,
+    inferred: bool = False,
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
     And `total` as in `constraint_builders.read_tables`; `totals` and `silent`, where they were found out before, as of
-    `MeasuredTable`. Where there are areas every row has the level and the code of one.
+    `MeasuredTable`; whether the schema was `inferred` from the rows, as it is where none is given. Where there are
+    areas every row has the level and the code of one.
     """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
@@ -111,9 +113,10 @@ def measured(
             raise ValueError("there are no rows: give one for every cell")
         if totals is None:
             table, totals = with_totals(table, columns.variables, schema, total)
-        inferred, schema = not schema, schema or infer(table, columns)
+        inferred, schema = inferred or not schema, schema or infer(table, columns)
         asks = inferred and SUMMED_OUT not in total
-        written = {name: as_written(table, column) for name, column in columns.variables.items()} if asks else {}
+        asked = schema.variables if asks else ()
+        written = {own.name: as_written(table, columns.variables[own.name], own.levels) for own in asked}
         if asks:
             refuse_overlapping(schema)
         geography = read_geography(table, columns) if areas is None else areas.geography(table, columns)
@@ -122,9 +125,10 @@ def measured(
         values, variances = (column[order] for column in read_measurements(rows, columns))
         cells = _tables(rows, values, variances)
         spine = geography.places if isinstance(geography, Geography) else None
+        by_levels = [own for own in cells if set(own.table.factors) <= set(schema.names)]
         if silent:
-            refuse_rows_that_are_none(schema, cells, silent)
-        perhaps = hidden_totals(schema, cells, written) if asks else ()
+            refuse_rows_that_are_none(schema, by_levels, silent)
+        perhaps = hidden_totals(schema, by_levels, written) if asks else ()
         whole = "" if spine is None else geounit_of_all(spine, cells)
         if isinstance(geography, Geography) and whole and not geography.by_parents:
             raise ValueError(
@@ -156,7 +160,8 @@ def measured(
         Measured.check_vector(problem, y)
         refuse_impossible(problem, y)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
-        return MeasuredTable(problem, y, columns.ignored, combined, totals, silent, doubtful, places)
+        ignored = (*(f"column {name!r}, of notes" for name in columns.ignored), *table.left_out)
+        return MeasuredTable(problem, y, ignored, combined, totals, silent, doubtful, places)
 
 
 def read_long_table(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 import polars as pl
 
 LONGEST_SHOWN = 60
+MOST_LISTED = 8
 PANIC = "PanicException"  # of libraries written in Rust, each its own, for a file that contradicts itself
 
 
@@ -39,3 +41,15 @@ def shown(value: object) -> str:
     """A value from a file, as messages quote it: not more of it than helps."""
     text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 10]}...{text[-7:]}"
+
+
+def listed(names: Collection[object]) -> str:
+    """Names as messages list them: the first few, and how many more there are.
+
+    Examples
+    --------
+    >>> listed(["sex", "age"]), listed([]), listed(range(20))
+    ("'sex', 'age'", 'none', '0, 1, 2, 3, 4, 5, 6, 7 and 12 more')
+    """
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return (", ".join(map(shown, islice(names, MOST_LISTED))) or "none") + more

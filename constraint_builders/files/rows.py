@@ -32,7 +32,8 @@ from constraint_builders.files.columns import (
     cell_keys,
 )
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
-from constraint_builders.files.naming import shown
+from constraint_builders.files.misspelt import misspelt
+from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source
 from constraint_builders.files.spine_of_codes import Geography
@@ -57,10 +58,10 @@ def infer(source: Source, columns: Columns) -> Schema:
     return Schema(levels)
 
 
-def as_written(source: Source, name: str) -> list[str]:
+def as_written(source: Source, name: str, levels: Sequence[str]) -> list[str]:
     """The levels of a variable in the order of the rows."""
     labels = read_labels(source.frame[name]).str.strip_chars().unique(maintain_order=True)
-    return labels.filter(labels != SUMMED_OUT).to_list()
+    return labels.filter(labels.is_in(levels)).to_list()
 
 
 def _labels(source: Source, name: str, variable: bool) -> pl.Series:
@@ -158,7 +159,7 @@ class Rows:
         geography: Geography | AreaGeography | None,
         inferred: bool,
     ) -> None:
-        self.source, self._columns, self._schema = source, columns, schema
+        self.source, self._columns, self._schema, self._inferred = source, columns, schema, inferred
         self._has_places = geography is not None
         self._places: Places = geography.places if geography else Spine([-1])
         self._geounits = geography.geounits if geography else np.zeros(source.frame.height, np.intp)
@@ -210,7 +211,7 @@ class Rows:
         if label.strip() == SUMMED_OUT:
             raise ValueError(f"{place}: column {name!r} is {SUMMED_OUT!r}, but the table keeps it: give a level")
         known = self.keys.labels[axis][factor]
-        there = ", ".join(map(repr, known[:8])) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+        there = listed(known)
         raise ValueError(f"{place}: unknown level {got} in column {name!r}: there are {there}")
 
     def _find_blocks(self) -> tuple[list[Block], Integers]:
@@ -268,8 +269,10 @@ class Rows:
         where = self._geounit(int(self._places.members[block.level][gap[0]]))
         cell = _describe(self.names[block.table], where, variables, labels, block.source)
         there = f"the table has {mine.size:,} of {size:,} cells"
-        instead = f"of {self._columns.spread.column} inf where it was not published"
-        raise ValueError(f"{cell} is missing: {there}; give each a row, {instead}")
+        instead = f"give each a row, of {self._columns.spread.column} inf where it was not published"
+        columns_of = [self._columns.variables[variable] for variable in variables if self._inferred]
+        perhaps = (misspelt(self.source, name) for name in columns_of)
+        raise ValueError(f"{cell} is missing: {there}; {next(filter(None, perhaps), instead)}")
 
     def _refuse_duplicates(self, positions: Integers, size: int) -> None:
         """Refuse rows that give one cell twice, by positions among the cells, (rows,)."""

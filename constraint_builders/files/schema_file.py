@@ -46,6 +46,9 @@ _LONG_PATH = re.compile(rf"(?:^|[{{,])[ \t\[]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY}){{16
 T = TypeVar("T")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+EXAMPLE = (
+    """a schema is TOML, such as the two lines [variables] and sex = ["female", "male"]; --write-schema writes one"""
+)
 GROUPS = "a list with one group a level, all text or all numbers"
 
 
@@ -180,7 +183,10 @@ def read_schema_file(path: str | os.PathLike[str]) -> SchemaFile:
     OSError
         If the file cannot be opened.
     """
-    document, _ = read_document(path, SchemaDocument)
+    try:
+        document, _ = read_document(path, SchemaDocument)
+    except ValueError as error:
+        raise ValueError(f"{error}; {EXAMPLE}") from None
     with naming(path):
         return _read(document)
 

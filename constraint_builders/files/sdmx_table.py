@@ -30,7 +30,8 @@ STATUS, ACTION = "OBS_STATUS", "ACTION"
 FLOWS = ("DATAFLOW", "STRUCTURE_ID")
 OF_THE_FILE = {*FLOWS, ACTION, "STRUCTURE", "STRUCTURE_NAME", "LAST UPDATE", "DATAFLOW_NAME", "SERIES_KEY", "OBS_KEY"}
 ATTRIBUTES = {MULTIPLIER, STATUS, "OBS_FLAG", "OBS_CONF", "CONF_STATUS", "DECIMALS"}
-UNITS = ("UNIT", "UNIT_MEASURE", "CURRENCY", "FREQ", "FREQUENCY")
+FREQUENCIES = ("FREQ", "FREQUENCY")
+UNITS = ("UNIT", "UNIT_MEASURE", "CURRENCY", *FREQUENCIES)
 NAME_OF_VALUE = "OBSERVATION VALUE"  # a column of names beside that of codes, as beside all others then
 NO_VALUES = ("H", "K", "L", "M", "O", "Q", "W")  # of OBS_STATUS: missing, or counted in another cell
 MOST_POWER = 15
@@ -42,12 +43,14 @@ NUMBER = r"^([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?:\s+[a-z]+)?$"  # wi
 NO_VALUE = r"^(?:|NaN|NA|:\s*[a-zA-Z]*)$"
 
 
-def plain_sdmx(table: Source) -> Source:
+def plain_sdmx(table: Source, frequencies: bool = False) -> Source:
     """The dimensions of a table that tell its values apart, and a column ``value``, empty where there is none.
 
     Parameters
     ----------
     table : Source
+    frequencies : bool
+        Whether rows may be of several frequencies, of which periods are told to be sums of one another.
 
     Returns
     -------
@@ -58,7 +61,10 @@ def plain_sdmx(table: Source) -> Source:
     ValueError
         If the table is neither form, a value is no number, or said to be none, or rows are in several units.
     """
-    said, numbers, rows = _read(table)
+    said, numbers, rows = _read(table, FREQUENCIES if frequencies else ())
+    if frequencies:  # of which each has a cell for the periods of the others
+        there = numbers.is_not_null()
+        said, numbers, rows = said.filter(there), numbers.filter(there), rows[there.to_numpy()]
     kept = [said[name] for name in said.columns if said[name].n_unique() > 1]
     plain = pl.DataFrame([*map(_with_total, kept), numbers.alias("value")])
     for name in plain.columns[:-1]:
@@ -94,8 +100,8 @@ def refuse_apart(tables: Mapping[str, Source]) -> None:
                 )
 
 
-def _read(table: Source) -> tuple[pl.DataFrame, pl.Series, np.ndarray]:
-    """The dimensions, all of them, values and rows of a table, (cells,) each."""
+def _read(table: Source, without: Sequence[str] = ()) -> tuple[pl.DataFrame, pl.Series, np.ndarray]:
+    """The dimensions, all of them but some, values and rows of a table, (cells,) each."""
     frame = table.frame.with_columns(pl.all().cast(pl.String).str.strip_chars())
     header = {_id(name): name for name in frame.columns}
     if VALUE in header:
@@ -106,17 +112,18 @@ def _read(table: Source) -> tuple[pl.DataFrame, pl.Series, np.ndarray]:
         values, rows = frame[header[VALUE]], table.rows
         powers = _without_names(frame[header[MULTIPLIER]]) if MULTIPLIER in header else None
         said = frame.select(pl.col(name).alias(_id(name)) for name in dimensions)
-        _refuse_mixed({_id(name).upper(): frame[name] for name in frame.columns})
+        _refuse_mixed({own: frame[name] for name in frame.columns if (own := _id(name).upper()) not in without})
         if STATUS in header:
             _refuse_no_values(values, _without_names(frame[header[STATUS]]), rows)
     elif frame.columns and ACROSS in frame.columns[0]:
         said, values, rows, powers = *_across(frame, table.rows), None
-        _refuse_mixed({name.upper(): said[name] for name in said.columns})
+        _refuse_mixed({name.upper(): said[name] for name in said.columns if name.upper() not in without})
     else:
         raise ValueError(
             f"no table of SDMX: there is neither a column {VALUE!r} nor a first one such as "
             f"'freq,sex,geo{ACROSS}TIME_PERIOD'"
         )
+    said = said.select(name for name in said.columns if name.upper() not in without)
     return said.with_columns(map(_without_names, said)), _numbers(values, powers, rows), rows
 
 

@@ -32,6 +32,7 @@ from constraint_builders.opening import open_file, read_whole
 
 PathLike = str | os.PathLike[str]
 FRAME = "data frame"
+SKIP_ROWS = "skip_rows"
 Writer = Callable[[pl.DataFrame, PathLike], None]
 
 
@@ -53,6 +54,8 @@ class Format:
         ``write(frame, path)`` of a polars frame. The path need not end in a suffix.
     library, extra : str
         What reading imports beyond polars, and the extra of this package that brings it.
+    options : tuple of str
+        What can be said of where the table lies: `read` takes it by these names, such as ``skip_rows``.
 
     Raises
     ------
@@ -66,6 +69,7 @@ class Format:
     write: Writer | None = None
     library: str = ""
     extra: str = ""
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         wrong = [text for text in self.suffixes if text[:1] != "." or len(text) < 2 or text != text.lower()]
@@ -74,12 +78,14 @@ class Format:
         if bool(self.library) != bool(self.extra):
             raise ValueError(f"format {self.name!r}: give the library together with the extra that brings it")
 
-    def open(self, file: BinaryIO) -> Any:
+    def open(self, file: BinaryIO, **options: Any) -> Any:
         """Read an open file; `ImportError`, which names the extra, where the library is missing.
 
         Parameters
         ----------
         file : binary file
+        **options
+            Some of its `options`.
 
         Returns
         -------
@@ -92,11 +98,14 @@ class Format:
         """
         if self.library and find_spec(self.library) is None:
             raise missing_extra(f"{self.name} files need {self.library}", self.extra, "save the table as CSV")
-        return self.read(file)
+        for option in options:
+            if option not in self.options:
+                raise ValueError(f"{option}= is not of {self.name} files, which have no such thing: leave it out")
+        return self.read(file, **options)
 
 
-def _read_text(file: BinaryIO) -> TextTable:
-    return read_text_table(read_whole(file))
+def _read_text(file: BinaryIO, skip_rows: int = 0) -> TextTable:
+    return read_text_table(read_whole(file), skip_rows)
 
 
 def _read_parquet(file: BinaryIO) -> pl.DataFrame:
@@ -106,11 +115,12 @@ def _read_parquet(file: BinaryIO) -> pl.DataFrame:
 
 
 FORMATS = [
-    Format("CSV", (".csv",), _read_text, write_csv),
-    Format("compressed CSV", (".csv.gz",), _read_text),
+    Format("CSV", (".csv",), _read_text, write_csv, options=(SKIP_ROWS,)),
+    Format("compressed CSV", (".csv.gz",), _read_text, options=(SKIP_ROWS,)),
+    Format("TSV", (".tsv", ".tsv.gz"), _read_text, options=(SKIP_ROWS,)),
     Format("Parquet", (".parquet",), _read_parquet, write_parquet),
     Format("Arrow", (".arrow", ".feather"), read_arrow, write_arrow),
-    Format("Excel", (".xlsx",), read_excel, library="fastexcel", extra="excel"),
+    Format("Excel", (".xlsx",), read_excel, library="fastexcel", extra="excel", options=("sheet", SKIP_ROWS)),
 ]
 
 
@@ -179,6 +189,8 @@ class Source:
         Of the cells in text, empty elsewhere.
     doubts : tuple of str
         What is doubtful about how they were written.
+    left_out : tuple of str
+        What was left out of it.
     """
 
     frame: pl.DataFrame
@@ -186,9 +198,10 @@ class Source:
     rows: NDArray[np.int64]
     delimiter: str = ""
     doubts: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any, **options: Any) -> Source:
     """Read a table.
 
     Parameters
@@ -196,6 +209,8 @@ def open_source(source: Any) -> Source:
     source : path or data frame
         A file of one of the `source.FORMATS`; a pandas frame, whose named index becomes columns; or a frame with the
         Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow).
+    **options
+        Where the table lies in a file: ``sheet`` of a workbook, ``skip_rows`` above the header.
 
     Raises
     ------
@@ -209,6 +224,8 @@ def open_source(source: Any) -> Source:
         For a file whose format needs an extra that is not installed.
     """
     if _is_frame(source):
+        if options:
+            raise TypeError(f"{' and '.join(options)} say where a table lies in a file: a data frame is one itself")
         with naming(FRAME):
             return _of_frame(source, FRAME)
     if not isinstance(source, str | os.PathLike):
@@ -216,9 +233,9 @@ def open_source(source: Any) -> Source:
     path, what = Path(source), os.fspath(source)
     known = format_of(path)
     with open_file(path) as file, naming(path):
-        table = known.open(file)
+        table = known.open(file, **options)
         if isinstance(table, TextTable):
-            return Source(table.frame, what, table.rows, table.delimiter, table.doubts)
+            return Source(table.frame, what, table.rows, table.delimiter, table.doubts, table.left_out)
         if not _is_frame(table):
             raise TypeError(f"what reads {known.name} files must give a data frame: got {type(table).__name__}")
         return _of_frame(table, what)

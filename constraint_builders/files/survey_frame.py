@@ -25,13 +25,15 @@ from constraint_builders.files.columns import (
     plain_name,
     read_spread,
 )
-from constraint_builders.files.labels import LabelNumbers, with_totals
+from constraint_builders.files.labels import LabelNumbers, in_order, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
-from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
+from constraint_builders.files.periods import recoded_periods
 from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.wide_tables import columns_of_numbers, with_rows_for_cells
+from constraint_builders.files.written_numbers import plainly_written
 
 if TYPE_CHECKING:
     from constraint_builders.files.schema_file import SchemaFile
@@ -53,6 +55,17 @@ class Said:
     areas: Any = None
     law: NoiseLaw | None = None
     style: str | None = None  # of a publisher
+    sums: Sequence[tuple[str, str]] = ()  # variables of periods of time, with what longer ones are called
+    plus_minus: str | None = None
+    sheet: str | Sequence[str] | None = None
+    skip_rows: int = 0
+
+    def open(self, source: Any) -> Source:
+        """Read a table from where it lies in a file."""
+        if not isinstance(self.skip_rows, int) or self.skip_rows < 0:
+            raise ValueError(f"skip_rows must be a whole number of 0 or more: got {self.skip_rows!r}")
+        where = {"sheet": self.sheet, "skip_rows": self.skip_rows}
+        return open_source(source, **{option: own for option, own in where.items() if own})
 
 
 def tables_as_said(
@@ -79,7 +92,7 @@ def tables_as_said(
     ValueError, OSError, TypeError
         As `read_long_table` and `constraint_builders.read_tables`.
     """
-    table, schema = open_source(source), None if file is None else file.schema
+    table, schema = (said or Said()).open(source), None if file is None else file.schema
     wanted = desired if file is None else desired or file.desired
     options: dict[str, Any] = {"desired": wanted, "undetermined": undetermined}
     options["noise"] = "gaussian" if file is None else file.noise
@@ -103,10 +116,10 @@ def measured_as_said(
     if said.style not in (None, SDMX):
         return measured_in_style(table, schema, said, desired=desired, noise=noise, undetermined=undetermined)
     with naming(table.what):
-        table = plain_sdmx(table) if said.style else table
+        table = plain_sdmx(table, bool(said.sums)) if said.style else table
         marks, areas = list(map(str, _several(said.total))), None
         own, others = _columns_apart(table.frame, said.columns, said.areas)
-        table = replace(table, frame=_renamed(table.frame, own))
+        table = plainly_written(replace(table, frame=_renamed(table.frame, own)), said.plus_minus)
         if said.areas is not None:
             table, areas, marks = in_areas(table, said.areas, others, marks)
         if said.names_to is not None:
@@ -137,16 +150,51 @@ def measured_as_said(
             noise = noise.declared
         variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
         table, totals = with_totals(table, variables, schema, marks)
+        if len(_several(said.sheet or ())) > 1:  # which often repeat their totals
+            first = table.frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
+            table = replace(table, frame=table.frame.filter(first), rows=table.rows[first.to_numpy()])
+        inferred = not schema
+        if said.sums:
+            table, schema = _with_periods(table, schema, variables, said.sums)
         table = _with_names_of_tables(table, schema, variables)
         found = find_columns(table.frame, schema)
         frame, silent = _without_marks(table.frame, found, said.suppressed, said.exact)
         _refuse_silent_geolevels(table, found, silent)
-        said_nothing = {} if schema else {name: _silent_labels(table, name, silent) for name in variables}
+        said_nothing = {} if not inferred else {name: _silent_labels(table, name, silent) for name in variables}
         said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
         table = with_absent_rows(table, schema, None if areas is None else areas.areas) if by_law else table
     options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
-    return measured(table, schema, **options, total=marks, totals=totals, silent=said_nothing, areas=areas)
+    options |= {"total": marks, "totals": totals, "silent": said_nothing, "areas": areas}
+    return measured(table, schema, **options, inferred=inferred)
+
+
+def _with_periods(
+    table: Source, schema: Schema | None, variables: Mapping[str, str], sums: Sequence[tuple[str, str]]
+) -> tuple[Source, Schema]:
+    """The schema that the rows imply, where some periods are the sum of shorter ones; that of all sums them out."""
+    if schema:
+        raise ValueError("sums= says of periods what a schema says by recodes: give one of both")
+    levels = {name: _labels_of(table.frame[column]) for name, column in variables.items()}
+    into: dict[str, list[str]] = {}
+    for variable, name in sums:
+        if variable not in levels:
+            raise ValueError(f"sums= names {variable!r}, which is no variable: there are {', '.join(levels)}")
+        into.setdefault(variable, []).append(name)
+    recodes: dict[str, dict[str, list[str]]] = {}
+    for variable, names in into.items():
+        levels[variable], found = recoded_periods(variable, levels[variable], names)
+        whole = [groups[0] for groups in found.values() if len(set(groups)) == 1]
+        own = read_labels(table.frame[variables[variable]]).str.strip_chars()
+        table = replace(table, frame=table.frame.with_columns(own.replace(whole, [SUMMED_OUT] * len(whole))))
+        recodes[variable] = {name: groups for name, groups in found.items() if len(set(groups)) > 1}
+    return table, Schema(levels, recodes)
+
+
+def _labels_of(column: pl.Series) -> list[str]:
+    """The labels of a column that do not sum it out, in order."""
+    labels = read_labels(column).str.strip_chars().drop_nulls().unique()
+    return in_order(label for label in labels if label != SUMMED_OUT)
 
 
 def names_its_tables(table: Source) -> bool:
@@ -159,7 +207,7 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
         raise TypeError(f"columns is a mapping, such as {{'moe': 'moe_90'}}: got {type(columns).__name__}")
     for name in columns:
         if name not in frame.columns:
-            raise ValueError(f"columns names {name!r}, which is none: there are {', '.join(map(repr, frame.columns))}")
+            raise ValueError(f"columns names {name!r}, which is none: there are {listed(frame.columns)}")
     notes = [name for name, role in columns.items() if plain_name(role) in ("note", "notes")]
     named = {name: role for name, role in columns.items() if name not in notes}
     left = [name for name in frame.columns if name not in columns]

@@ -20,7 +20,7 @@ import re
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
 from constraint_builders.files.columns import names_measurements
+from constraint_builders.files.titles import MOST_TITLES, left_out, notes_below, titles_above
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -41,6 +42,7 @@ AT_ONCE = 1 << 20  # bytes
 ROWS_WRITTEN = 1 << 18  # at once
 LONGEST_HEADER = 4 << 20  # bytes: the library that reads it copies names some forty times
 _HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
+LONGEST_TITLES = 1 << 16  # bytes, of all of them and the header
 ACROSS = b"\\"
 DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
 _START = r"(^|[,;|\t\r\n])"
@@ -61,19 +63,23 @@ class TextTable:
     delimiter : str
     doubts : tuple of str
         What is doubtful about how they were written.
+    left_out : tuple of str
+        What was left out above and below the table.
     """
 
     frame: pl.DataFrame
     rows: NDArray[np.int64]
     delimiter: str
     doubts: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
-def read_text_table(data: bytes) -> TextTable:
+def read_text_table(data: bytes, skip_rows: int = 0) -> TextTable:
     """Read comma-, semicolon-, tab- or bar-separated text, UTF-8 or UTF-16, also compressed by gzip.
 
     Lines before the header that are empty or begin with ``#`` are skipped, as are rows in the midst of which the first
     cell begins with ``#`` and all others are empty, or with ``# `` and the last is empty and no two others are numbers.
+    Titles above the header and notes below the last row are left out where they are plain, or `skip_rows` lines.
     The delimiter is what occurs most in the header, or a tab where a backslash stands before the first.
 
     Raises
@@ -86,7 +92,10 @@ def read_text_table(data: bytes) -> TextTable:
     """
     text = _utf8(_decompressed(data))
     _require_moderate(len(text), text.count(LINE_END), 1, data)
-    start, skipped, delimiter = _header(text)
+    start, skipped, delimiter = _header(text, skip_rows)
+    titles = [] if skip_rows else _titles(text[start:], delimiter)
+    above = left_out([line.decode(errors="replace") for line in titles], skipped + 1, "above")
+    start, skipped = start + sum(map(len, titles)), skipped + len(titles)
     if start >= len(text):
         raise ValueError("it is empty: the first row must name the columns")
     text = text[start:] if start else text
@@ -100,7 +109,8 @@ def read_text_table(data: bytes) -> TextTable:
         cells = pl.read_csv(text, has_header=False, infer_schema=False, separator=delimiter)
     except pl.exceptions.ComputeError:
         raise ValueError(_what_is_wrong(text, delimiter, skipped)) from None
-    return named_columns(cells, skipped, delimiter)
+    table = named_columns(cells, skipped, delimiter)
+    return replace(table, left_out=above + table.left_out)
 
 
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
@@ -112,7 +122,7 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
 
 
 def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTable:
-    """Take the first row for the header, and leave out empty rows and comments.
+    """Take the first row for the header, and leave out empty rows, comments and notes below the last row.
 
     Parameters
     ----------
@@ -130,6 +140,9 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     if cells.is_empty():
         raise ValueError("it holds no rows: give a header and a row for every cell")
     cells = with_formulas(cells)
+    last = cells.height - notes_below(cells)
+    below = left_out(cells[last:, 0].to_list(), skipped + last + 1, "below")
+    cells = cells[:last]
     names = [(name or "").strip() for name in cells.row(0)]
     names[0] = names[0].removeprefix(COMMENT).strip() or names[0]
     filled = cells[1:].select(pl.all().str.strip_chars().ne("").any()).row(0)
@@ -137,7 +150,10 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     first = {name: i for i, name in reversed(list(enumerate(names)))}
     for i in kept:
         if not names[i]:
-            raise ValueError(f"column {i + 1} has no name in row {1 + skipped}: name it, or empty it")
+            row = 1 + skipped
+            raise ValueError(
+                f"column {i + 1} has no name in row {row}: name it, or empty it; say skip_rows={row} if that is a title"
+            )
         if first[names[i]] < i:
             raise ValueError(f"column {names[i]!r} is given twice, as columns {first[names[i]] + 1} and {i + 1}")
     if not kept:
@@ -147,7 +163,7 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
     rows = np.arange(2 + skipped, 2 + skipped + frame.height)
     used = said & ~_comments(frame) if frame.width > 1 else said
-    return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter)
+    return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter, left_out=below)
 
 
 def is_header(row: Sequence[str | None], following: Sequence[str | None]) -> bool:
@@ -198,9 +214,11 @@ def _utf8(data: bytes) -> bytes:
     return data if b"\n" in data or b"\r" not in data else data.replace(b"\r", b"\n")
 
 
-def _header(text: bytes) -> tuple[int, int, str]:
+def _header(text: bytes, skip_rows: int) -> tuple[int, int, str]:
     """Where the header begins, how many lines stand before it, and the delimiter if it is stated."""
     start, skipped, stated = 0, 0, ""
+    while skipped < skip_rows and start < len(text):
+        start, skipped = _end_of_line(text, start), skipped + 1
     while start < len(text):
         end = _end_of_line(text, start)
         line = text[start:end].strip()
@@ -215,6 +233,18 @@ def _header(text: bytes) -> tuple[int, int, str]:
             break
         start, skipped = end, skipped + 1
     return start, skipped, stated
+
+
+def _titles(text: bytes, stated: str) -> list[bytes]:
+    """The lines of titles with which text begins; none of them is long."""
+    lines = text[:LONGEST_TITLES].split(LINE_END, MOST_TITLES)[:-1]
+    rows: list[list[str]] = []
+    for line in lines:
+        if line.count(b'"') % 2:  # a cell of several lines, as names of columns may be
+            break
+        cells = csv.reader([line.decode(errors="replace")], delimiter=stated or _delimiter(line))
+        rows.append(next(cells, []))
+    return [line + LINE_END for line in lines[: titles_above(rows)]]
 
 
 def _end_of_line(text: bytes, start: int) -> int:
@@ -247,7 +277,7 @@ def _what_is_wrong(text: bytes, delimiter: str, skipped: int) -> str:
             width = width or len(record)
             if len(record) > width:
                 found = f"row {row} has {len(record)} cells, the header {width}"
-                return f"{found}: put text with {delimiter!r} in quotes, and # before titles above the header"
+                return f"{found}: put text with {delimiter!r} in quotes, or say skip_rows= where titles stand above"
     except csv.Error:
         return f"a quotation mark in row {row + 1} is not closed, or text follows it: write two of them within text"
     finally:

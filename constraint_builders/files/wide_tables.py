@@ -18,6 +18,7 @@ from constraint_builders.files.columns import (
     spreads_by_stem,
 )
 from constraint_builders.files.labels import is_total, plain_label
+from constraint_builders.files.naming import listed
 from constraint_builders.files.source import Source
 
 PERHAPS_A_MARK = re.compile(r"[^\w*]*[^\W\d]{0,3}[^\w*]*")  # a few letters, or none
@@ -90,7 +91,7 @@ def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
     found = []
     for name in frame.columns if wanted is None else wanted:
         if name not in frame.columns:
-            raise ValueError(f"cell {name!r} is no column: there are {', '.join(map(repr, frame.columns))}")
+            raise ValueError(f"cell {name!r} is no column: there are {listed(frame.columns)}")
         stem = _stem(name)
         own = spreads.get(plain_name(stem)) or spreads.get(plain_name(name))
         if own is not None or wanted is not None:

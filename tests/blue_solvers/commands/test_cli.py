@@ -181,7 +181,7 @@ estimate none.csv --out OUT => none.csv: No such file or directory
 estimate nowhere --out OUT => nowhere: No such file or directory
 estimate {BERKELEY} --schema none.toml --out OUT => none.toml: No such file or directory
 estimate {BERKELEY} --schema {BERKELEY} --out OUT => berkeley.csv:
-estimate {SCHEMA} --out OUT => .toml: the name must end in .csv, .csv.gz, .parquet, .arrow, .feather or .xlsx
+estimate {SCHEMA} --out OUT => .toml: the name must end in .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow, .feather or
 estimate {BERKELEY} --out OUT.xlsx => estimates.csv.xlsx: the name must end in .csv, .parquet, .arrow or .feather
 estimate {BERKELEY} --out nowhere/x.csv => nowhere/x.csv: cannot be written: there is no folder 'nowhere'
 estimate {BERKELEY} --out OUT --desired height => table 'height': 'height' is not a variable
@@ -399,3 +399,13 @@ finally:
     done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=False)
     assert "" in done.stderr.splitlines()  # none of them
     assert "blue-solvers" in done.stdout + done.stderr
+
+
+def test_few_cells_wait_for_no_compiler(tmp_path: Path) -> None:
+    """Numba takes longer to load than all else of an estimate of few rows."""
+    rows = ["table,sex,value,variance", "total,*,30,2", "sex,f,14,1", "sex,m,15,1"]
+    (tmp_path / "in.csv").write_text("\n".join(rows))
+    words = ["estimate", str(tmp_path / "in.csv"), "--out", str(tmp_path / "out.csv")]
+    work = f"import sys\nfrom blue_solvers.cli import main\nprint(main({words!r}), 'numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 False"

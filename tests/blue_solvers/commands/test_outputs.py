@@ -34,6 +34,7 @@ RUNS: dict[str, tuple[str, dict[str, str]]] = {  # arguments, and the outputs th
     "table, places": ("query result --table H10 --places geoids.csv", {"out": "new.csv"}),
     "compare": ("query result --table H10_002N --rank --geolevel county", {"out": "new.csv"}),
     "report": ("report table.csv --schema schema.toml", PAGE),
+    "report, inferred": ("report table.csv", {"out": "new.html", "write_schema": "new.toml"}),
     "report, judged": ("report estimates.csv --measured table.csv", PAGE),
     "report, folder": ("report result", PAGE),
     "spine": ("design spine.csv --entity place", {"out": "new.csv", "plot": "new.png"}),

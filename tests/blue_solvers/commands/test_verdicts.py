@@ -108,6 +108,15 @@ FILES = {
 }
 
 
+def test_the_help_says_what_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that the tests here and of refused input see."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    for code, words in ((0, "done; with --strict"), (1, "failed"), (2, "bad input"), (3, "done, and in doubt")):
+        assert f"\n  {code}  {words}" in said
+
+
 @pytest.mark.parametrize("kind", FILES)
 def test_tables_in_a_file(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, words, code = FILES[kind]

@@ -78,6 +78,29 @@ def test_a_stored_result_is_shown(release: Path, tmp_path: Path, options: list[s
     assert "1 State > 2 County > 8 Tract" in root.text
 
 
+@pytest.mark.parametrize("options", [[], ["--memory", "1e9"], ["--desired", "age"]])
+def test_measurement_files_are_estimated_for_their_page(release: Path, tmp_path: Path, options: list[str]) -> None:
+    """The page is that of the result, which is not kept."""
+    out, result = tmp_path / "report.html", tmp_path / "apart" / release.name
+    result.parent.mkdir()
+    there = [own.name for own in tmp_path.iterdir()]
+    assert main(["report", str(release), "--out", str(out), *options]) == 0
+    assert sorted(own.name for own in tmp_path.iterdir()) == sorted({*there, "report.html"})
+    assert main(["estimate", str(release), "--out", str(result), *options]) == 0
+    assert main(["report", str(result), "--out", str(result.parent / "report.html")]) == 0
+    assert (result.parent / "report.html").read_text(encoding="utf-8") == out.read_text(encoding="utf-8")
+
+
+def test_options_of_other_inputs_are_refused(release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "report.html")
+    for options, why in (
+        (["--measured", str(release)], "--measured is for a file of estimates: the inputs are folders"),
+        (["--columns", "a=note"], "--columns is for one file of tables"),
+        (["--names", "a,b"], "--names is for several inputs"),
+    ):
+        assert why in refusal(capsys, "report", str(release), *options, "--out", out)
+
+
 def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result, out = tmp_path / "result", tmp_path / "report.html"
     assert main(["estimate", str(release), "--out", str(result)]) == 0
@@ -88,7 +111,9 @@ def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert "County.parquet is not what was written" in refusal(capsys, "report", str(result), "--out", str(out))
     assert not out.exists()
-    assert "estimate it with" in refusal(capsys, "report", str(release), "--out", str(out))
+    assert "is a folder of nothing that this command made" in refusal(
+        capsys, "report", str(result / "estimates"), "--out", str(out)
+    )
     assert "--schema is for a file of estimates" in refusal(
         capsys, "report", str(result), "--schema", "x.toml", "--out", str(out)
     )

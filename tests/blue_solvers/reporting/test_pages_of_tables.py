@@ -109,6 +109,55 @@ def test_the_numbers_are_those_of_dense_algebra(tmp_path: Path) -> None:
     np.testing.assert_allclose(precision["std error"], own, rtol=1e-10)
 
 
+def test_readers_see_the_tables_first(tmp_path: Path) -> None:
+    """Each by itself, with a margin of error of the level, and what changed; the same of the file of estimates."""
+    frame = noisy_table()
+    x, covariance = least_squares(frame)
+    roots = [page(tmp_path, frame, "--level", "0.9")]
+    assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(tmp_path / "best.csv")]) == 0
+    roots.append(report(tmp_path / "best.csv", "--level", "0.9"))
+    for root in roots:
+        first = root.all("section")[0]
+        assert first.all("h2")[0].text == "The numbers"
+        captions = [own.text for own in first.all("caption")]
+        assert captions == ["total: 1 number", "sex: 2 numbers", "age: 3 numbers", "sex * age: 6 numbers"]
+        cells = downloaded(root, "table_sex_age.csv")
+        assert cells.columns == ["sex", "age", "estimate", "margin of error", "measured", "change", "std error"]
+        np.testing.assert_allclose(cells["estimate"], x[-6:], rtol=1e-10)
+        margins = 1.6448536269514722 * np.sqrt(np.diag(covariance))
+        np.testing.assert_allclose(cells["margin of error"], margins[-6:], rtol=1e-8)
+        np.testing.assert_allclose(cells["change"], (x - frame["value"].to_numpy())[-6:], rtol=1e-6, atol=1e-9)
+        moved = x - frame["value"].to_numpy()
+        assert f"The largest change is {moved[abs(moved).argmax()]:+,.4g}".replace("-", "−") in first.text
+        assert first.all("svg")
+
+
+def test_places_have_their_names(tmp_path: Path) -> None:
+    """By GEOID, also within the Census Bureau's identifiers; elsewhere only their codes are shown."""
+    (tmp_path / "names.csv").write_text("GEOID,NAME\n44,Rhode Island\n44001,Bristol\n44003,Kent\n")
+    rows = [("total", "State", "44", "*", 90.0, 2.0)]
+    rows += [("sex", "County", code, sex, 20.0, 3.0) for code in ("0500000US44001", "0500000US44003") for sex in "fm"]
+    columns = ["table", "geolevel", "geocode", "sex", "value", "variance"]
+    frame = pl.DataFrame(rows, schema=columns, orient="row")
+    frame = frame.with_columns(geocode=pl.col("geocode").str.replace("^44$", "0400000US44"))
+    root = page(tmp_path, frame, "--place-names", str(tmp_path / "names.csv"))
+    shown = downloaded(root, "table_sex_county.csv")
+    assert shown["place"].to_list() == ["Bristol", "Bristol", "Kent", "Kent"]
+    assert "Kent" in root.all("svg")[0].text
+    assert "place" not in downloaded(page(tmp_path, frame), "table_sex_county.csv").columns
+
+
+def test_several_inputs_are_shown_together(tmp_path: Path) -> None:
+    frame = noisy_table()
+    for name, own in (("one", frame.head(6)), ("two", frame.tail(6))):
+        own.write_csv(tmp_path / f"{name}.csv")
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "one.csv"), str(tmp_path / "two.csv"), "--out", str(out)]) == 0
+    root = outline(out.read_text(encoding="utf-8"))
+    assert "Estimates of one.csv and two.csv" in root.text
+    assert tiles(root)["Certificate"] == "proved"
+
+
 def test_verdicts(tmp_path: Path) -> None:
     agreeing = tiles(page(tmp_path, noisy_table()))
     assert agreeing["Noise of the measurements"] == "as declared"

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blue_solvers.reporting import streamed_median
 from blue_solvers.reporting.streamed_median import median_and_largest
+from tests.helpers.every import every
 
 numbers = st.floats(0, 1e300) | st.sampled_from([0.0, -0.0, 1.0, 5e-324, 1.5, 1.5000000000000002])
 
 
-@given(st.lists(numbers, min_size=1, max_size=60), st.integers(1, 9))
-def test_it_is_that_of_all_numbers(values: list[float], length: int) -> None:
+@every("most", [1, 1 << 20])
+@given(values=st.lists(numbers, min_size=1, max_size=60), length=st.integers(1, 9))
+def test_it_is_that_of_all_numbers(most: int, values: list[float], length: int) -> None:
     whole = np.array(values)
-    median, largest, count = median_and_largest(lambda: (whole[i : i + length] for i in range(0, whole.size, length)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streamed_median, "MOST_DIFFERENT", most)
+        median, largest, count = median_and_largest(
+            lambda: (whole[i : i + length] for i in range(0, whole.size, length))
+        )
     low, high = np.sort(abs(whole))[[(whole.size - 1) // 2, whole.size // 2]]
     assert low <= median <= high
     if low == high:
@@ -24,6 +34,12 @@ def test_it_is_that_of_all_numbers(values: list[float], length: int) -> None:
     assert (largest, count) == (whole.max(), whole.size)
 
 
-def test_many_numbers_that_are_alike_take_no_more_memory() -> None:
-    piece = np.full(1 << 16, 2.5)
-    assert median_and_largest(lambda: (piece for _ in range(20))) == (2.5, 2.5, 20 << 16)
+def test_many_numbers_that_are_alike_are_read_once() -> None:
+    piece, read = np.full(1 << 16, 2.5), []
+
+    def pieces() -> Iterator[np.ndarray]:
+        read.append(1)
+        yield from (piece for _ in range(20))
+
+    assert median_and_largest(pieces) == (2.5, 2.5, 20 << 16)
+    assert len(read) == 1

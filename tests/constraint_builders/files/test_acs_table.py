@@ -215,3 +215,19 @@ def test_places_that_lie_in_others_without_codes_are_doubted() -> None:
     found, _ = read_tables(both, style="acs")
     assert any("a sum of places counts people twice" in note for note in notes(found))
     assert not notes(read_tables(pl.DataFrame(GOOD), style="acs")[0])
+
+
+def test_the_sheet_of_a_workbook_is_said(tmp_path: Path) -> None:
+    """Beside that of information, as data.census.gov writes them."""
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    rows = [["Label", "Rhode Island!!Estimate", "Rhode Island!!Margin of Error"]]
+    rows += [["Total:", "1,050", "*****"], ["    Male:", "510", "±20"], ["    Female:", "545", "±20"]]
+    with xlsxwriter.Workbook(tmp_path / "acs.xlsx") as book:
+        for name, own in (("Information", [["Note: a survey"], ["Table", "B01001"]]), ("Data", rows)):
+            page = book.add_worksheet(name)
+            for number, row in enumerate(own):
+                page.write_row(number, 0, row)
+    with pytest.raises(ValueError, match="one sheet must hold a table: 'Information', 'Data' do; say sheet="):
+        read_tables(tmp_path / "acs.xlsx", style="acs")
+    problem, y = read_tables(tmp_path / "acs.xlsx", style="acs", names_to="sex", sheet="Data")
+    assert (problem.observed.names, y.tolist()) == (("total", "sex"), [1050, 510, 545])

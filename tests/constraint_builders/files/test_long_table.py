@@ -355,7 +355,11 @@ def test_what_tables_and_problems_cannot_be_is_refused(call: Callable[[], Any], 
             "it is compressed by gzip, and cut short",
         ),
         ("text.parquet", b"table,value,variance\n", "not readable as a table"),
-        ("noisy.xls", b"", r"the name must end in \.csv, \.csv\.gz, \.parquet, \.arrow, \.feather or \.xlsx"),
+        (
+            "noisy.xls",
+            b"",
+            r"the name must end in \.csv, \.csv\.gz, \.tsv, \.tsv\.gz, \.parquet, \.arrow, \.feather or \.xlsx",
+        ),
         ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
     ],
 )

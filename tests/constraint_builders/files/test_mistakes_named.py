@@ -1,0 +1,58 @@
+"""Mistakes are named where they are: a misspelt level, not a cell that it made missing; no list is cut in its midst."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from blue_solvers.cli import LONGEST
+from constraint_builders import Schema, read_tables
+from constraint_builders.files import read_schema_file
+from tests.helpers.refused_commands import refusal
+
+CELLS = {(sex, age): 10.0 for sex in ("female", "male") for age in ("0-4", "5-9", "10-14", "15-19")}
+
+
+def table(**wrong: str) -> pl.DataFrame:
+    """Counts by sex and age, some label of the last row of females another."""
+    rows = [(sex, age, value, 1.0) for (sex, age), value in CELLS.items()]
+    sex, age, *numbers = rows[3]
+    rows[3] = (wrong.get("sex", sex), wrong.get("age", age), *numbers)
+    return pl.DataFrame(rows, schema=["sex", "age", "value", "variance"], orient="row")
+
+
+def test_a_misspelt_level_is_named() -> None:
+    said = r"'femal' in column 'sex', first in row 4, occurs once: is it 'female'\?"
+    with pytest.raises(ValueError, match=said):
+        read_tables(table(sex="femal"))
+
+
+def test_what_is_only_missing_is_not_taken_for_misspelt() -> None:
+    """A level that a schema has, one that is like no other, or that is another number, and a row that is not there."""
+    schema = Schema({"sex": ["female", "male", "femal"], "age": ["0-4", "5-9", "10-14", "15-19"]})
+    for frame, own in ((table(sex="femal"), schema), (table(sex="x"), None), (table(age="20-24"), None)):
+        with pytest.raises(ValueError, match=r"is missing: .*; give each a row, of variance inf where it was not pub"):
+            read_tables(frame, own)
+    with pytest.raises(ValueError, match="; give each a row, of variance inf where it was not published"):
+        read_tables(table()[:-1])
+
+
+def test_long_lists_are_cut_between_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"column_number_{number}" for number in range(60)]
+    path = tmp_path / "wide.csv"
+    for head in ([], ["estimate"]):
+        path.write_text("\n".join([",".join([*head, *names]), ",".join("1" for _ in (*head, *names))]))
+        said = refusal(capsys, "estimate", str(path), "--out", str(tmp_path / "out.csv"))
+        assert f"and {52 + len(head)} more; " in said
+        assert len(said.removeprefix(f"blue-solvers: {path}")) < LONGEST
+
+
+@pytest.mark.parametrize("text", ["", "sex: f, m\n", 'sex = ["f"]\n', '[variables]\nsex = "f"\n'])
+def test_what_is_no_schema_is_told_by_an_example(text: str, tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(text)
+    with pytest.raises(
+        ValueError, match=r'schema.toml: .*; a schema is TOML, .*\[variables\] and sex = \["female", "male"\]'
+    ):
+        read_schema_file(tmp_path / "schema.toml")
