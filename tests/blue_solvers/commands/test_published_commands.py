@@ -123,10 +123,14 @@ def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixtur
 
 
 def test_races_beside_one_another_are_no_group(state: SmallState) -> None:
-    lines = [f"H10_{number:03}N" for number in range(4, 11)]
-    groups = [own for known_to in (0.02, 0.05, 0.1) for own in known_groups(state.result, lines, "01003", known_to)]
-    assert {len(group.codes) for group in groups if group} == {1}
-    assert {group.codes[0] for group in groups if group} - {*lines, "H10_003N"} <= {"H10_001N", "H10_002N"}
+    """The line itself, or the first of those above it that is known."""
+    lines = [f"H10_{number:03}N" for number in range(3, 10)]
+    cv = dict(state.result.table("H10", ["01003010800"]).select("line", "cv").rows())
+    for known_to in (0.004, 0.006, 0.02, 0.1, 0.3):
+        groups = known_groups(state.result, lines, "01003010800", known_to)
+        above = [[line, "H10_002N", "H10_001N"] for line in lines]
+        expected = [next((own for own in around if cv[own] <= 100 * known_to), None) for around in above]
+        assert [group and group.codes for group in groups] == [own and (own,) for own in expected]
 
 
 def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -10,11 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
+from blue_solvers import Problem, Result, blue, write_result
 from blue_solvers.results.known_groups import known_groups
 from blue_solvers.results.published_beside import PublishedBeside, beside_published
 from constraint_builders.files.published_files import PublishedFile
+from constraint_builders.files.settings import parse_settings
 from tests.helpers.simulated import settings_of
-from tests.helpers.small_states import LEVELS, SmallState, small_state
+from tests.helpers.small_states import LEVELS, SmallState, small_state, spine
 
 AGES = settings_of(LEVELS, {"sex": ["male", "female"], "age": 116}, {"detailed": "1/6"})
 TRACT, BLOCK = "01003010900", "010030109001000"
@@ -80,11 +83,27 @@ def test_the_smallest_group_is_the_narrowest_range_of_ages_that_is_known(state: 
     assert group is not None
     ages = best[0]
     if len(ages) == 20:
-        assert group.codes in (("P14_002N",), ("P14_001N",))
+        assert group.codes == (("P14_002N",) if known[0][2] <= known_to * abs(known[0][1]) else ("P14_001N",))
         return
     assert group.codes == tuple(f"P14_{age + 3:03}N" for age in ages)
     np.testing.assert_allclose([group.estimate, group.std_error], best[1:], rtol=1e-8)
     assert str(group).startswith(f"{group.codes[0]}")
+
+
+def test_what_nothing_tells_is_in_no_group(tmp_path: Path) -> None:
+    """Of a result that tells those under 5 by themselves, and no other age of the table."""
+    text = settings_of(LEVELS, {"sex": 2, "age": 116}, {"sex * young": "1/6"}, 'age.young = "0-4 | 5-115"')
+    settings = parse_settings(text, "small")
+    own = spine()
+    tables = {level: ["sex * young"] for level in own.levels}
+    observed = {level: dict.fromkeys(names, 4.0) for level, names in tables.items()}
+    problem = Problem(settings.schema, observed, tables, spine=own)
+    P = blue(problem)
+    write_result(tmp_path / "result", P, P @ np.full(problem.observed.size, 5.0), np.sqrt(P.variances()), settings)
+    result = Result(tmp_path / "result")
+    young, males = (result.table(line, [TRACT])["cv"].item() / 100 for line in ("P12_003N", "P12_002N"))
+    found = {known: known_groups(result, ["P12_003N"], TRACT, known + 1e-9)[0] for known in (young, males)}
+    assert [group and group.codes for group in found.values()] == [("P12_003N",), ("P12_002N",)]
 
 
 def published(state: SmallState, lines: list[str], shift: float) -> PublishedFile:
