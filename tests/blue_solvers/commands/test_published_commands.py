@@ -91,6 +91,8 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert header.split()[:4] == ["geoid", "name", "line", "label"]
     first = rows[0].index("Total")
     assert all("Tract 108" in row for row in rows[:17])
+    asked = ["query", str(state.result.folder), "--table", "H10_001N", "--geoid", "1400000US01003010800", *named]
+    assert "Tract 108" in shown(capsys, *asked)
     frame = state.result.table("H10", ["01003010800"])
     for row, path, own in zip(rows, frame["path"], frame.iter_rows(named=True), strict=False):
         assert row[first:].startswith("  " * path.count(" > ") + own["label"])
@@ -136,13 +138,15 @@ def test_races_beside_one_another_are_no_group(state: SmallState) -> None:
 def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     own = state.result.table("H10", ["01003010800"]).head(2)
     counts = (own["estimate"] + pl.Series([0.0, 4.0]) * own["std_error"]).to_list()
-    text = f"GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,a,b,c\n1400000US01003010800,Here,{counts[0]!r},"
+    text = "GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,!!Total:,!!Owner occupied,c\n"
+    text += f"1400000US01003010800,Here,{counts[0]!r},"
     file, out = tmp_path / "H10.csv", tmp_path / "out.csv"
     file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n")
     asked = ["query", str(state.result.folder), "--published", str(file)]
     said = shown(capsys, *asked).splitlines()
     assert said[0].startswith("left out   P3: table 'P3' is of pl94_persons and dhc_persons")
     assert said[1].startswith("left out   1 row of places that are no state")
+    assert said[1].endswith(": 1600000US0105980")
     assert said[2] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
     assert said[3].split()[-2:] == ["std", "errors"]
     assert (said[6].split()[:2], said[6].split()[-1]) == (["01003010800", "Here"], "4.00")

@@ -126,6 +126,8 @@ def test_what_was_published_is_so_many_standard_errors_off(state: SmallState) ->
     assert str(far) == "8 of 8 are more than 3 standard errors apart"
     chosen = beside_published(state.result, published(state, lines, 0), ["P0120002"], [TRACT])
     assert chosen.frame.select("geoid", "line").rows() == [(TRACT, "P12_002N")]
+    long = beside_published(state.result, published(state, lines, 0), geoids=[f"1400000US{TRACT}", "us"])
+    assert long.frame["geoid"].unique(maintain_order=True).to_list() == [TRACT, "US"]
     within = beside_published(state.result, published(state, lines, 0), geoids=["01"], geolevel="tract")
     assert set(within.frame["geoid"]) == {"01003010800", TRACT}
 
@@ -135,6 +137,19 @@ def test_what_is_known_exactly_has_no_distance_in_standard_errors() -> None:
     beside = PublishedBeside(pl.DataFrame(columns), {})
     assert str(beside) == "2 of 2 are more than 3 standard errors apart; of 2 known exactly 1 differ"
     assert beside.far["z"].to_list() == [-4, 3.5]
+    assert beside.differ["difference"].to_list() == [1]
+
+
+def test_a_table_of_another_product_is_not_compared(state: SmallState) -> None:
+    """Several products have tables P1 to P5, whose lines count other people."""
+    lines = ["P12_001N", "P12_002N", "P12_003N"]
+    counts = published(state, lines, 0).counts
+    ours = dict(zip(lines, ["Total", "Male", "Under five"], strict=True))
+    theirs = dict(zip(lines, ["Total", "Urban", "Rural"], strict=True))
+    assert beside_published(state.result, PublishedFile(counts, {}, labels=ours)).frame.height == 3 * 4
+    for asked in (None, ["P12_001N"]):
+        with pytest.raises(ValueError, match="of another product: P12_002N is 'Urban' there, and 'Male' in dhc_pers"):
+            beside_published(state.result, PublishedFile(counts, {}, labels=theirs), asked)
 
 
 def test_what_cannot_be_compared_is_said(state: SmallState) -> None:
@@ -144,12 +159,18 @@ def test_what_cannot_be_compared_is_said(state: SmallState) -> None:
     assert set(beside.frame["line"]) == {"P12_001N"}
     assert "lack 'hispanic'" in beside.left_out["P4"]
     for asked, said in (
+        ({"tables": ["P12_001N", "P0120001"]}, "line P12_001N is asked for twice"),
         ({"tables": ["P12"]}, "line P12_002N is not in what was published, which has P12"),
         ({"geoids": [BLOCK]}, f"'{BLOCK}' is not in what was published, which has 01003"),
         ({"geolevel": "block"}, "none of its places is in this result"),
     ):
         with pytest.raises(ValueError, match=said):
             beside_published(state.result, own, **asked)  # type: ignore[arg-type]
+    nothing = own.counts.with_columns(P12_001N=pl.lit(None, pl.Float64))
+    with pytest.raises(ValueError, match="what was published is empty there"):
+        beside_published(state.result, PublishedFile(nothing, {}))
+    with pytest.raises(ValueError, match="none of its places is in this result: it has none"):
+        beside_published(state.result, PublishedFile(own.counts.head(0), {}))
     with pytest.raises(ValueError, match=r"nothing of it can be compared: P4: .* lack 'hispanic'"):
         beside_published(state.result, PublishedFile(more.counts.drop("P12_001N"), {}))
     with pytest.raises(ValueError, match="no column is a line of a published table"):
