@@ -92,6 +92,9 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
     if published.others:
         rows = plural(len(published.others), "row")
         say(f"left out   {rows} of places that are no state, county, tract or part of one: {published.others[0]}")
+    rest = published.counts.height - beside.frame["geoid"].n_unique()
+    if rest and args.geoid is None and args.geolevel is None:
+        say(f"left out   {plural(rest, 'row')} of places that this result has not, or not whole, or without a count")
     names = names_of(args) or published.names
     frame = with_names(beside.frame, names)
     say(f"compared   {plural(frame.height, 'count')}: {beside}")

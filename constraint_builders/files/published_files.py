@@ -115,7 +115,8 @@ def _read(frame: pl.DataFrame, key: str, name: str | None, delimiter: str) -> Pu
             if line in named:
                 raise ValueError(f"line {line} is in two columns, the second {own!r}: leave one out")
             named[line] = own
-    mark = decimal_mark([frame[own] for own in named.values()], delimiter)
+    texts = [frame[own] for own in named.values() if frame[own].dtype == pl.String]
+    mark = decimal_mark(texts, delimiter) if any(own.str.contains("[.,]").any() for own in texts) else "."
     columns = {"geoid": geoids} | {line: _numbers(frame[own], mark).alias(line) for line, own in named.items()}
     said = [(line, own, str(text)) for line, own in named.items() for text in heads[own]]
     labels = {line: text.rpartition(SITE_BELOW)[2].strip().removesuffix(":") for line, own, text in said}

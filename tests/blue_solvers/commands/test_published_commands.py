@@ -141,15 +141,16 @@ def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.Capt
     text = "GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,!!Total:,!!Owner occupied,c\n"
     text += f"1400000US01003010800,Here,{counts[0]!r},"
     file, out = tmp_path / "H10.csv", tmp_path / "out.csv"
-    file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n")
+    file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n0500000US01001,Far,1,2,3\n")
     asked = ["query", str(state.result.folder), "--published", str(file)]
     said = shown(capsys, *asked).splitlines()
     assert said[0].startswith("left out   P3: table 'P3' is of pl94_persons and dhc_persons")
     assert said[1].startswith("left out   1 row of places that are no state")
     assert said[1].endswith(": 1600000US0105980")
-    assert said[2] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
-    assert said[3].split()[-2:] == ["std", "errors"]
-    assert (said[6].split()[:2], said[6].split()[-1]) == (["01003010800", "Here"], "4.00")
+    assert said[2].startswith("left out   1 row of places that this result has not")
+    assert said[3] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
+    assert said[4].split()[-2:] == ["std", "errors"]
+    assert (said[7].split()[:2], said[7].split()[-1]) == (["01003010800", "Here"], "4.00")
     shown(capsys, *asked, "--out", str(out))
     np.testing.assert_allclose(pl.read_csv(out)["z"], [0, 4], atol=1e-9)
 
