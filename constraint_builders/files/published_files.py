@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from constraint_builders.description.geo_ids import geoid_of
+from constraint_builders.description.geo_ids import NATION, SUMMARY_LEVELS, geoid_of
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import (
@@ -30,7 +30,8 @@ from constraint_builders.files.published_tables import BELOW, published_name, pu
 from constraint_builders.files.source import open_source
 from constraint_builders.opening import open_file, read_whole
 
-GEOIDS = re.compile(r"geo_?id(\d\d|fq)?|geocode|geoid_?\w*")
+GEOIDS = re.compile(r"geo_?id(fq)?(\d\d)?|geocode")
+LEVELS = re.compile(r"sum(mary)?_?lev(el)?")
 NAMES = re.compile(r"name|name(lsad)?\d*|geo_?name|basename|place_?name")
 SEGMENT, GEOGRAPHY = re.compile(r"([a-z]{2})0000([123])2020\.pl"), "{}geo2020.pl"
 SITE_LABELS, SITE_BELOW = "Geography", "!!"  # of data.census.gov: the row of labels, and between labels of a path
@@ -87,17 +88,24 @@ def read_published(path: str | os.PathLike[str]) -> PublishedFile:
     source = open_source(path)
     frame = source.frame
     with naming(path):
-        key = next((name for name in frame.columns if GEOIDS.fullmatch(plain_name(name))), None)
+        key = _column(frame, GEOIDS)
         if key is None:
             there = ", ".join(map(repr, frame.columns[:6])) or "none"
             raise ValueError(f"there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are {there}")
-        name = next((name for name in frame.columns if NAMES.fullmatch(plain_name(name))), None)
-        return _read(frame, key, name, source.delimiter)
+        return _read(frame, key, _column(frame, NAMES), source.delimiter)
+
+
+def _column(frame: pl.DataFrame, called: re.Pattern[str]) -> str | None:
+    return next((name for name in frame.columns if called.fullmatch(plain_name(name))), None)
 
 
 def _read(frame: pl.DataFrame, key: str, name: str | None, delimiter: str) -> PublishedFile:
     codes = read_codes(frame[key]).fill_null("")
     geoids = pl.Series("geoid", [geoid_of(code) for code in codes], dtype=pl.String)
+    level = _column(frame, LEVELS)
+    if level is not None:  # districts have as many digits as counties
+        digits = read_labels(frame[level]).str.zfill(3).replace_strict(SUMMARY_LEVELS, default=-1)
+        geoids = geoids.set((digits != geoids.replace(NATION, "").str.len_chars()).fill_null(True), None)
     others = codes.filter(geoids.is_null() & codes.str.contains(r"\d"))
     if geoids.is_null().all() and others.len():
         raise ValueError(

@@ -34,6 +34,13 @@ def test_a_table_of_the_site(tmp_path: Path) -> None:
     assert found.labels == {"P1_001N": "Total", "P1_002N": "One race"}
 
 
+def test_districts_are_told_from_counties_by_their_summary_levels(tmp_path: Path) -> None:
+    text = "GEOID_ZCTA5_20,GEOID20,SUMLEV,P1_001N\n44003,44001,50,5\n44003,44003,610,6\n,US,10,7\n,44,,8\n"
+    (tmp_path / "P1.csv").write_text(text)
+    found = read_published(tmp_path / "P1.csv")
+    assert (found.counts.rows(), found.others) == ([("44001", 5), ("US", 7)], ("44003", "44"))
+
+
 def test_thousands_are_read_as_their_file_writes_them(tmp_path: Path) -> None:
     (tmp_path / "P1.csv").write_text("geoid;P1_001N;P1_002N\nUS;331.449.281;1.234\n44;1.097.379;12\n")
     assert read_published(tmp_path / "P1.csv").counts.rows() == [("US", 331_449_281, 1_234), ("44", 1_097_379, 12)]
