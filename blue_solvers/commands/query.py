@@ -268,7 +268,10 @@ def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, in
     from constraint_builders.description.table import parse_table
 
     if list(names) == [ALL]:
-        return {table.name: table.size for table in result.tables(geolevel)}
+        found = {table.name: table.size for table in result.tables(geolevel)}
+        if not found:
+            raise ValueError(f"no table is stored at {geolevel!r}: name the tables that are asked for")
+        return found
     return {name: parse_table(result.schema, name).size for name in names}
 
 

@@ -90,8 +90,8 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
     for table, reason in beside.left_out.items():
         say(f"left out   {table}: {reason}")
     if published.others:
-        rows = plural(len(published.others), "row")
-        say(f"left out   {rows} of places that are no state, county, tract or part of one: {published.others[0]}")
+        others = plural(len(published.others), "row")
+        say(f"left out   {others} of places that are no state, county, tract or part of one: {published.others[0]}")
     rest = published.counts.height - beside.frame["geoid"].n_unique()
     if rest and args.geoid is None and args.geolevel is None:
         say(f"left out   {plural(rest, 'row')} of places that this result has not, or not whole, or without a count")

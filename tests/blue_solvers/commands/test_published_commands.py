@@ -105,7 +105,9 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert [line for line in hopeless if f"{line} at 01003010800 is hardly known" in lines] == hopeless[:3]
 
 
-def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_counts_go_by_geoids_too(
+    state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = ["query", str(state.result.folder), "--count", "total", "--count", "hisp=1", "--out"]
     out, lines = str(tmp_path / "out.parquet"), ["H7_001N", "H7_010N"]
     for places, wanted in (
@@ -120,6 +122,9 @@ def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixtur
             assert kept["place"].to_list() == own["geoid"].to_list()
             np.testing.assert_allclose(kept["estimate"], own["estimate"], atol=1e-9)
             np.testing.assert_allclose(kept["std_error"], own["std_error"], rtol=1e-9)
+    monkeypatch.setattr(Result, "tables", lambda self, geolevel: [])  # as of a result of counties alone
+    said = refusal(capsys, *asked[:2], "--table", "all", "--geoid", "01003010900")
+    assert "no table is stored at 'Block': name the tables" in said
     cells = shown(capsys, *asked[:2], "--table", "hisp", "--geoid", "01003010900")
     assert cells.startswith("1 place of geounits of level Block")
 
