@@ -119,7 +119,13 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
 
 def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
     units = parser.add_mutually_exclusive_group()
-    units.add_argument("--geounits", metavar="CODE", nargs="+", help="geocodes, or 15-digit GEOIDs of blocks, together")
+    units.add_argument(
+        "--geounits",
+        metavar="CODE",
+        nargs="+",
+        action="extend",
+        help="geocodes, or 15-digit GEOIDs of blocks, together",
+    )
     units.add_argument(
         "--geounits-file", metavar="FILE", type=ReadPath, help="a file with a geocode on every line, together"
     )
@@ -135,6 +141,7 @@ def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
         "--geoid",
         metavar="CODE",
         nargs="+",
+        action="extend",
         help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US, each by "
         "itself; pieces that the spine has apart, and blocks of water that were moved in tabulation, are added up as "
         "published",

@@ -111,7 +111,7 @@ def test_counts_go_by_geoids_too(
     asked = ["query", str(state.result.folder), "--count", "total", "--count", "hisp=1", "--out"]
     out, lines = str(tmp_path / "out.parquet"), ["H7_001N", "H7_010N"]
     for places, wanted in (
-        (["--geoid", "01003010800", "010030108002009"], {"geoids": ["01003010800", "010030108002009"]}),
+        (["--geoid", "01003010800", "--geoid", "010030108002009"], {"geoids": ["01003010800", "010030108002009"]}),
         (["--geoid", "01", "--geolevel", "block_group"], {"geolevel": "block_group"}),
     ):
         shown(capsys, *asked, out, *places)
