@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from constraint_builders.description.geo_ids import NATION, SUMMARY_LEVELS, geoid_of
+from constraint_builders.description.geo_ids import NATION, SUMMARY_LEVELS, geoid_of, kind_of_geo_id
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.naming import naming, shown
 from constraint_builders.files.numbers import (
@@ -88,7 +88,9 @@ def read_published(path: str | os.PathLike[str]) -> PublishedFile:
     source = open_source(path)
     frame = source.frame
     with naming(path):
-        key = _column(frame, GEOIDS)
+        keys = [name for name in frame.columns if GEOIDS.fullmatch(plain_name(name))]
+        long = [name for name in keys if any(kind_of_geo_id(str(code)) for code in frame[name])]
+        key = next(iter(long + keys), None)  # long forms say of what kind a place is
         if key is None:
             there = ", ".join(map(repr, frame.columns[:6])) or "none"
             raise ValueError(f"there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are {there}")

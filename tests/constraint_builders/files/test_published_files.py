@@ -39,6 +39,8 @@ def test_districts_are_told_from_counties_by_their_summary_levels(tmp_path: Path
     (tmp_path / "P1.csv").write_text(text)
     found = read_published(tmp_path / "P1.csv")
     assert (found.counts.rows(), found.others) == ([("44001", 5), ("US", 7)], ("44003", "44"))
+    (tmp_path / "P1.csv").write_text("GEOCODE,GEO_ID,P1_001N\n44001,0500000US44001,5\n44003,610U900US44003,6\n")
+    assert read_published(tmp_path / "P1.csv").counts.rows() == [("44001", 5)]
 
 
 def test_thousands_are_read_as_their_file_writes_them(tmp_path: Path) -> None:
