@@ -87,8 +87,11 @@ def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
     """Answers with the name of every place, empty where it has none, after its GEOID."""
     import polars as pl
 
-    own = pl.col("geoid").replace_strict(names, default="", return_dtype=pl.String).alias("name")
-    return frame.select("geoid", own, pl.exclude("geoid")) if names.keys() & set(frame["geoid"]) else frame
+    from constraint_builders.description.geo_ids import geoid_of
+
+    called = {geoid: names.get(geoid_of(geoid.upper()) or "", "") for geoid in frame["geoid"].unique()}
+    own = pl.col("geoid").replace_strict(called, default="", return_dtype=pl.String).alias("name")
+    return frame.select("geoid", own, pl.exclude("geoid")) if any(called.values()) else frame
 
 
 def write_answers(frame: pl.DataFrame, args: argparse.Namespace) -> None:

@@ -115,7 +115,13 @@ def add_parser(subparsers: SubParsers, name: str = "query") -> None:
 
 def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
     units = parser.add_mutually_exclusive_group()
-    units.add_argument("--geounits", metavar="CODE", nargs="+", help="geocodes, or 15-digit GEOIDs of blocks, together")
+    units.add_argument(
+        "--geounits",
+        metavar="CODE",
+        nargs="+",
+        action="extend",
+        help="geocodes, or 15-digit GEOIDs of blocks, together",
+    )
     units.add_argument(
         "--geounits-file", metavar="FILE", type=ReadPath, help="a file with a geocode on every line, together"
     )
@@ -131,6 +137,7 @@ def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
         "--geoid",
         metavar="CODE",
         nargs="+",
+        action="extend",
         help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US, each by "
         "itself; pieces that the spine has apart, and blocks of water that were moved in tabulation, are added up as "
         "published",
@@ -264,7 +271,10 @@ def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, in
     from constraint_builders.description.table import parse_table
 
     if list(names) == [ALL]:
-        return {table.name: table.size for table in result.tables(geolevel)}
+        found = {table.name: table.size for table in result.tables(geolevel)}
+        if not found:
+            raise ValueError(f"no table is stored at {geolevel!r}: name the tables that are asked for")
+        return found
     return {name: parse_table(result.schema, name).size for name in names}
 
 

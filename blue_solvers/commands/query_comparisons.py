@@ -73,6 +73,8 @@ def compare(args: argparse.Namespace, result: Result) -> None:
 
 def answer_beside(args: argparse.Namespace, result: Result) -> None:
     """Put a published file beside the estimates, and show or write it: all of it, or what is furthest apart."""
+    import polars as pl
+
     from blue_solvers.results.published_beside import beside_published
     from constraint_builders.files.naming import naming
     from constraint_builders.files.published_files import read_published
@@ -88,16 +90,18 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
     for table, reason in beside.left_out.items():
         say(f"left out   {table}: {reason}")
     if published.others:
-        say(f"left out   {plural(published.others, 'row')} of places that are no state, county, tract or part of one")
+        others = plural(len(published.others), "row")
+        say(f"left out   {others} of places that are no state, county, tract or part of one: {published.others[0]}")
+    rest = published.counts.height - beside.frame["geoid"].n_unique()
+    if rest and args.geoid is None and args.geolevel is None:
+        say(f"left out   {plural(rest, 'row')} of places that this result has not, or not whole, or without a count")
     names = names_of(args) or published.names
     frame = with_names(beside.frame, names)
     say(f"compared   {plural(frame.height, 'count')}: {beside}")
     if args.out is None:
         if frame.height > MOST_SHOWN:
-            frame = with_names(beside.far, names).head(MOST_FAR)
-            say(
-                f"shown      the {frame.height} that are furthest apart, of more than 3 standard errors; all with --out"
-            )
+            frame = with_names(pl.concat([beside.differ, beside.far]), names).head(MOST_FAR)
+            say(f"shown      the {frame.height} furthest apart, exact or beyond 3 standard errors; all with --out")
         keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
         numbers = ("published", "estimate", "std_error", "difference", "z")
         rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in frame.rows(named=True)]

@@ -59,8 +59,8 @@ def known_groups(
     Returns
     -------
     list of KnownGroup or None
-        The line, neighbouring ages with it, or a line of which it is a part; None if nothing of the table is known so
-        well there.
+        The line, neighbouring ages with it, or a line of which it is a part, among those that the result tells; None if
+        nothing of the table is known so well there.
 
     Raises
     ------
@@ -71,7 +71,8 @@ def known_groups(
     own = [published.line(line) for line in lines]
     table = published.table(own[0].code.partition("_")[0])
     groups = [list(_groups(table, table.lines.index(line))) for line in own]
-    needed = sorted({number for around in groups for group in around for number in group})
+    around_them = {number for around in groups for alike in around for group in alike for number in group}
+    needed = [number for number in sorted(around_them) if _is_told(result, table.codes[number])]
     found = read_lines(result, [table.codes[number] for number in needed])
     sums = line_sums(result, found, Geoids(result.spine, result.in_part).of([geoid]))
     estimates, covariance = sums.estimates[0], sums.covariance([0])
@@ -82,33 +83,41 @@ def known_groups(
         codes, labels = (tuple(getattr(table.lines[i], name) for i in group) for name in ("code", "label"))
         return KnownGroup(codes, labels, float(estimates[places].sum()), float(np.sqrt(max(variance, 0.0))))
 
-    return [_smallest(map(estimated, around), known_to) for around in groups]
+    def told(alike: list[list[int]]) -> list[KnownGroup]:
+        return [estimated(group) for group in alike if set(group) <= set(needed)]
+
+    return [_smallest(map(told, around), known_to) for around in groups]
 
 
-def _smallest(groups: Iterable[KnownGroup], known_to: float) -> KnownGroup | None:
-    """The first group that is known, or the best known of those that follow with as many lines."""
-    best: KnownGroup | None = None
-    for group in groups:
-        if best is not None and len(group.codes) != len(best.codes):
-            break
-        better = best is None or group.std_error * abs(best.estimate) < best.std_error * abs(group.estimate)
-        if group.std_error <= known_to * abs(group.estimate) and better:
-            best = group
-    return best
+def _is_told(result: StoredResult, line: str) -> bool:
+    try:
+        read_lines(result, [line])
+    except ValueError:  # nothing stored tells it
+        return False
+    return True
 
 
-def _groups(table: PublishedTable, number: int) -> Iterator[list[int]]:
-    """The groups with a line, by their lines' numbers: few neighbours before many, then the lines above it."""
+def _smallest(groups: Iterable[list[KnownGroup]], known_to: float) -> KnownGroup | None:
+    """The best known of the first groups of one size of which one is known."""
+    for alike in groups:
+        known = [group for group in alike if group.std_error <= known_to * abs(group.estimate)]
+        if known:
+            return min(known, key=lambda group: group.std_error / abs(group.estimate) if group.std_error else 0.0)
+    return None
+
+
+def _groups(table: PublishedTable, number: int) -> Iterator[list[list[int]]]:
+    """The groups with a line, by their lines' numbers, those of one size together: few ages first, then lines above."""
     above = table.parents[number]
     beside = [i for i, parent in enumerate(table.parents) if parent == above]
     if not _are_ages(table, beside):
         beside = [number]
     own = beside.index(number)
     for width in range(1, max(len(beside), 2)):
-        for first in range(max(own - width + 1, 0), min(own, len(beside) - width) + 1):
-            yield beside[first : first + width]
+        firsts = range(max(own - width + 1, 0), min(own, len(beside) - width) + 1)
+        yield [beside[first : first + width] for first in firsts]
     while above >= 0:
-        yield [above]
+        yield [[above]]
         above = table.parents[above]
 
 

@@ -17,6 +17,7 @@ SUMMARY_LEVELS = {
 # Digits of GEOIDs by the kinds of places of tabulation.
 WIDTHS = {"nation": 0, "state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 KINDS = {width: kind for kind, width in WIDTHS.items()}
+NATION = "US"
 WHOLE = "0000"  # no geographic variant, no component: all of the place
 _FORM = re.compile(r"(\w{3})(\w{4})US(\w*)", re.ASCII)
 
@@ -33,3 +34,11 @@ def geoid_in(code: str) -> str | None:
     if form is None or form[2] != WHOLE or SUMMARY_LEVELS.get(form[1]) != len(form[3]):
         return None
     return form[3] if not form[3] or (form[3].isascii() and form[3].isdecimal()) else None
+
+
+def geoid_of(code: str) -> str | None:
+    """The GEOID in a code, or that is one by the number of its digits, `NATION` for the nation; None of other codes."""
+    own = geoid_in(code)
+    if own is None and (code == NATION or (len(code) in KINDS and code.isascii() and code.isdigit())):
+        own = code
+    return own if own is None else own or NATION

@@ -30,7 +30,15 @@ from constraint_builders.files.tabulated_places import block_geoid
 from constraint_builders.opening import open_file
 
 GEOMETRY = "geometry"
-KINDS = {1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon"}
+KINDS = {
+    1: "Point",
+    2: "LineString",
+    3: "Polygon",
+    4: "MultiPoint",
+    5: "MultiLineString",
+    6: "MultiPolygon",
+    7: "GeometryCollection",
+}
 NUMBERS = {0: 2, 1: 3, 2: 3, 3: 4}  # of a point, by the thousands of the kind of its shape
 SPACE = {0: "", 1: " Z", 2: " M", 3: " ZM"}
 
@@ -64,15 +72,21 @@ class Boundaries:
         Raises
         ------
         ValueError
-            If no column has them all, once each.
+            If no column has them all, once each, or two have them in different rows.
         """
-        wanted = [block_geoid(code) or code for code in codes]
-        found = [self._places(name, set(wanted)) for name in self.attributes.columns]
-        best = max(found, key=len, default={})
+        wanted = [geoid_in(code) or (code.isdigit() and block_geoid(code)) or code for code in codes]
+        found = {name: self._places(name, set(wanted)) for name in self.attributes.columns}
+        called = max(found, key=lambda name: len(found[name]), default="")
+        best = found.get(called, {})
         lacking = [code for code in wanted if code not in best]
         if lacking:
             others = f", nor {len(set(lacking)) - 1:,} others" if len(set(lacking)) > 1 else ""
-            raise ValueError(f"no shape is that of {lacking[0]!r}{others}: no column has the codes of all places")
+            raise ValueError(
+                f"no shape is that of {lacking[0]!r}{others}: no column has the codes of all places, as text"
+            )
+        other = next((name for name, own in found.items() if len(own) == len(best) and own != best), None)
+        if other is not None:
+            raise ValueError(f"columns {called!r} and {other!r} both have the codes of all places: leave one out")
         several = next((code for code in wanted if len(best[code]) > 1), None)
         if several is not None:
             raise ValueError(f"{len(best[several])} shapes are those of {several!r}: make one of them")
@@ -167,7 +181,7 @@ def write_geoparquet(frame: pl.DataFrame, codes: Sequence[str], boundaries: Boun
     import pyarrow.parquet
 
     shapes = boundaries.of(codes)
-    kinds = sorted({KINDS[kind % 1000] + SPACE[kind // 1000] for kind in map(_kind, shapes)})
+    kinds = sorted({_named(kind) for kind in set(map(_kind, shapes))})
     column = {"encoding": "WKB", "geometry_types": kinds, "crs": boundaries.crs}
     about = {"version": "1.1.0", "primary_column": GEOMETRY, "columns": {GEOMETRY: column}}
     table = frame.with_columns(shapes.alias(GEOMETRY)).to_arrow(compat_level=OLDEST)
@@ -180,6 +194,12 @@ def write_geoparquet(frame: pl.DataFrame, codes: Sequence[str], boundaries: Boun
 def _kind(shape: bytes, at: int = 0) -> int:
     """The kind of a shape: one of `KINDS`, and thousands for more than two coordinates."""
     return int(struct.unpack_from(f"{'<' if shape[at] else '>'}I", shape, at + 1)[0])
+
+
+def _named(kind: int) -> str:
+    if kind % 1000 not in KINDS or kind // 1000 not in SPACE:
+        raise ValueError(f"a shape is of kind {kind}, of which GeoParquet knows none: make polygons of curves")
+    return KINDS[kind % 1000] + SPACE[kind // 1000]
 
 
 def _polygons(shape: bytes, at: int) -> tuple[list[list[Float]], int]:

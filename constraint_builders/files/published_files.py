@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 
-from constraint_builders.description.geo_ids import KINDS, geoid_in
+from constraint_builders.description.geo_ids import NATION, SUMMARY_LEVELS, geoid_of, kind_of_geo_id
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.numbers import LARGEST, NotANumberError, read_codes, read_labels, read_numbers
-from constraint_builders.files.published_tables import BELOW, published_name
+from constraint_builders.files.numbers import (
+    LARGEST,
+    NotANumberError,
+    decimal_mark,
+    read_codes,
+    read_labels,
+    read_numbers,
+)
+from constraint_builders.files.published_tables import BELOW, published_name, published_tables
 from constraint_builders.files.source import open_source
 from constraint_builders.opening import open_file, read_whole
 
-GEOIDS = re.compile(r"geo_?id(\d\d|fq)?|geocode|geoid_?\w*")
+GEOIDS = re.compile(r"geo_?id(fq)?(\d\d)?|geocode")
+LEVELS = re.compile(r"sum(mary)?_?lev(el)?")
 NAMES = re.compile(r"name|name(lsad)?\d*|geo_?name|basename|place_?name")
 SEGMENT, GEOGRAPHY = re.compile(r"([a-z]{2})0000([123])2020\.pl"), "{}geo2020.pl"
+SITE_LABELS, SITE_BELOW = "Geography", "!!"  # of data.census.gov: the row of labels, and between labels of a path
 OF_SEGMENTS = {"1": {"P1": 71, "P2": 73}, "2": {"P3": 71, "P4": 73, "H1": 3}, "3": {"P5": 10}}
 BEFORE = 5  # columns of a segment before its counts, of which the last is the number of the record
 RECORD, GEOID, NAME, WIDTH = 7, 8, 87, 97  # columns of the geography
@@ -40,13 +50,16 @@ class PublishedFile:
         Columns ``geoid``, and one for each line, named such as ``"P12_003N"``.
     names : mapping of str to str
         Of places, by their GEOIDs; empty where the file has none.
-    others : int
-        Rows of places that are none of `KINDS`, towns for instance.
+    others : tuple of str
+        Codes of the rows of places that are no state, county, tract or part of one, towns for instance.
+    labels : mapping of str to str
+        What lines are called in the file, or in the tables that it is known to hold; empty where it does not say.
     """
 
     counts: pl.DataFrame
     names: dict[str, str]
-    others: int = 0
+    others: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[str]:
@@ -72,44 +85,58 @@ def read_published(path: str | os.PathLike[str]) -> PublishedFile:
     segment = SEGMENT.fullmatch(Path(path).name.lower())
     if segment is not None:
         return _read_segment(Path(path), segment[1], segment[2])
-    frame = open_source(path).frame
+    source = open_source(path)
+    frame = source.frame
     with naming(path):
-        key = next((name for name in frame.columns if GEOIDS.fullmatch(plain_name(name))), None)
+        keys = [name for name in frame.columns if GEOIDS.fullmatch(plain_name(name))]
+        long = [name for name in keys if any(kind_of_geo_id(str(code)) for code in frame[name])]
+        key = next(iter(long + keys), None)  # long forms say of what kind a place is
         if key is None:
             there = ", ".join(map(repr, frame.columns[:6])) or "none"
             raise ValueError(f"there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are {there}")
-        return _read(frame, key, next((name for name in frame.columns if NAMES.fullmatch(plain_name(name))), None))
+        return _read(frame, key, _column(frame, NAMES), source.delimiter)
 
 
-def _read(frame: pl.DataFrame, key: str, name: str | None) -> PublishedFile:
+def _column(frame: pl.DataFrame, called: re.Pattern[str]) -> str | None:
+    return next((name for name in frame.columns if called.fullmatch(plain_name(name))), None)
+
+
+def _read(frame: pl.DataFrame, key: str, name: str | None, delimiter: str) -> PublishedFile:
     codes = read_codes(frame[key]).fill_null("")
-    geoids = pl.Series("geoid", [_geoid(code) for code in codes], dtype=pl.String)
-    kept = geoids.is_not_null()
+    geoids = pl.Series("geoid", [geoid_of(code) for code in codes], dtype=pl.String)
+    level = _column(frame, LEVELS)
+    if level is not None:  # districts have as many digits as counties
+        digits = read_labels(frame[level]).str.zfill(3).replace_strict(SUMMARY_LEVELS, default=-1)
+        geoids = geoids.set((digits != geoids.replace(NATION, "").str.len_chars()).fill_null(True), None)
+    others = codes.filter(geoids.is_null() & codes.str.contains(r"\d"))
+    if geoids.is_null().all() and others.len():
+        raise ValueError(
+            f"column {key!r} holds no GEOIDs: {others[0]!r} is that of no state, county, tract, block group or block; "
+            "leading zeros belong to it"
+        )
+    kept, heads = geoids.is_not_null(), frame.filter(codes == SITE_LABELS).head(1)
     frame, geoids = frame.filter(kept), geoids.filter(kept)
     if geoids.is_duplicated().any():
         raise ValueError(f"GEOID {geoids.filter(geoids.is_duplicated())[0]!r} is in several rows: give each place once")
-    columns = {"geoid": geoids}
+    named: dict[str, str] = {}
     for own in frame.columns:
         line = published_name(own)
         if "_" in line and BELOW not in line:
-            if line in columns:
+            if line in named:
                 raise ValueError(f"line {line} is in two columns, the second {own!r}: leave one out")
-            columns[line] = _numbers(frame[own]).alias(line)
+            named[line] = own
+    texts = [frame[own] for own in named.values() if frame[own].dtype == pl.String]
+    mark = decimal_mark(texts, delimiter) if any(own.str.contains("[.,]").any() for own in texts) else "."
+    columns = {"geoid": geoids} | {line: _numbers(frame[own], mark).alias(line) for line, own in named.items()}
+    said = [(line, own, str(text)) for line, own in named.items() for text in heads[own]]
+    labels = {line: text.rpartition(SITE_BELOW)[2].strip().removesuffix(":") for line, own, text in said}
     names = {} if name is None else dict(zip(geoids, read_labels(frame[name]).fill_null(""), strict=True))
-    return PublishedFile(pl.DataFrame(columns), names, int((~kept & codes.str.contains(r"\d")).sum()))
+    return PublishedFile(pl.DataFrame(columns), names, tuple(others), labels)
 
 
-def _geoid(code: str) -> str | None:
-    """The GEOID in a code, "US" for the nation, or None if it is no place of `KINDS`."""
-    own = geoid_in(code)
-    if own is None and len(code) in KINDS and code.isascii() and code.isdigit():
-        own = code
-    return own if own is None else own or "US"
-
-
-def _numbers(column: pl.Series) -> pl.Series:
+def _numbers(column: pl.Series, mark: str) -> pl.Series:
     try:
-        counts = pl.Series(read_numbers(column), nan_to_null=True)
+        counts = pl.Series(read_numbers(column, mark), nan_to_null=True)
     except NotANumberError as error:
         raise ValueError(f"column {column.name!r}: {error}") from None
     wrong = column.filter(~counts.is_between(0, LARGEST).fill_null(True))
@@ -130,7 +157,10 @@ def _read_segment(path: Path, state: str, number: str) -> PublishedFile:
         joined = chosen.join(counts, on=record, how="inner", validate="1:1", maintain_order="left")
         if joined.height != counts.height or joined.height != places.height:
             raise ValueError(f"its records are not those of {GEOGRAPHY.format(state)}: take both from one release")
-        return _read(joined.select("geoid", "name", *lines), "geoid", "name")
+        own = _read(joined.select("geoid", "name", *lines), "geoid", "name", "|")
+        tables = (published_tables(product).tables for product in ("pl94_persons", "pl94_units"))
+        labels = {line.code: line.label for own in tables for table in own.values() for line in table.lines}
+        return replace(own, labels={line: labels[line] for line in lines})
 
 
 def _columns(path: Path, width: int) -> pl.DataFrame:

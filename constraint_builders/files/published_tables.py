@@ -125,11 +125,6 @@ class PublishedTable:
             parents.append(above)
         return tuple(parents)
 
-    def depth(self, number: int) -> int:
-        """How many lines a line, by its number from 0, is a part of: 0 for the first."""
-        above = self.parents[number]
-        return 0 if above < 0 else 1 + self.depth(above)
-
     def path(self, number: int) -> str:
         """Where a line, by its number from 0, stands: ``"P12 > Male > Under 5 years"``; the first is ``"P12"``."""
         above = self.parents[number]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.geo_ids import KINDS, SUMMARY_LEVELS, WIDTHS, geoid_in, kind_of_geo_id
+from constraint_builders.description.geo_ids import KINDS, NATION, SUMMARY_LEVELS, WIDTHS, geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.reading_report import PlacesInPart
 from constraint_builders.files.tabulated_places import (
@@ -34,7 +34,6 @@ from constraint_builders.geography.partitions import leaves
 if TYPE_CHECKING:
     import polars as pl
 
-NATION = "US"
 IN_PART = " in part"  # after the GEOID of a place of which the result holds no more
 
 

@@ -91,6 +91,8 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert header.split()[:4] == ["geoid", "name", "line", "label"]
     first = rows[0].index("Total")
     assert all("Tract 108" in row for row in rows[:17])
+    asked = ["query", str(state.result.folder), "--table", "H10_001N", "--geoid", "1400000US01003010800", *named]
+    assert "Tract 108" in shown(capsys, *asked)
     frame = state.result.table("H10", ["01003010800"])
     for row, path, own in zip(rows, frame["path"], frame.iter_rows(named=True), strict=False):
         assert row[first:].startswith("  " * path.count(" > ") + own["label"])
@@ -103,11 +105,13 @@ def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.Capture
     assert [line for line in hopeless if f"{line} at 01003010800 is hardly known" in lines] == hopeless[:3]
 
 
-def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_counts_go_by_geoids_too(
+    state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = ["query", str(state.result.folder), "--count", "total", "--count", "hisp=1", "--out"]
     out, lines = str(tmp_path / "out.parquet"), ["H7_001N", "H7_010N"]
     for places, wanted in (
-        (["--geoid", "01003010800", "010030108002009"], {"geoids": ["01003010800", "010030108002009"]}),
+        (["--geoid", "01003010800", "--geoid", "010030108002009"], {"geoids": ["01003010800", "010030108002009"]}),
         (["--geoid", "01", "--geolevel", "block_group"], {"geolevel": "block_group"}),
     ):
         shown(capsys, *asked, out, *places)
@@ -118,30 +122,40 @@ def test_counts_go_by_geoids_too(state: SmallState, capsys: pytest.CaptureFixtur
             assert kept["place"].to_list() == own["geoid"].to_list()
             np.testing.assert_allclose(kept["estimate"], own["estimate"], atol=1e-9)
             np.testing.assert_allclose(kept["std_error"], own["std_error"], rtol=1e-9)
+    monkeypatch.setattr(Result, "tables", lambda self, geolevel: [])  # as of a result of counties alone
+    said = refusal(capsys, *asked[:2], "--table", "all", "--geoid", "01003010900")
+    assert "no table is stored at 'Block': name the tables" in said
     cells = shown(capsys, *asked[:2], "--table", "hisp", "--geoid", "01003010900")
     assert cells.startswith("1 place of geounits of level Block")
 
 
 def test_races_beside_one_another_are_no_group(state: SmallState) -> None:
-    lines = [f"H10_{number:03}N" for number in range(4, 11)]
-    groups = [own for known_to in (0.02, 0.05, 0.1) for own in known_groups(state.result, lines, "01003", known_to)]
-    assert {len(group.codes) for group in groups if group} == {1}
-    assert {group.codes[0] for group in groups if group} - {*lines, "H10_003N"} <= {"H10_001N", "H10_002N"}
+    """The line itself, or the first of those above it that is known."""
+    lines = [f"H10_{number:03}N" for number in range(3, 10)]
+    cv = dict(state.result.table("H10", ["01003010800"]).select("line", "cv").rows())
+    for known_to in (0.004, 0.006, 0.02, 0.1, 0.3):
+        groups = known_groups(state.result, lines, "01003010800", known_to)
+        above = [[line, "H10_002N", "H10_001N"] for line in lines]
+        expected = [next((own for own in around if cv[own] <= 100 * known_to), None) for around in above]
+        assert [group and group.codes for group in groups] == [own and (own,) for own in expected]
 
 
 def test_what_was_published_is_put_beside(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     own = state.result.table("H10", ["01003010800"]).head(2)
     counts = (own["estimate"] + pl.Series([0.0, 4.0]) * own["std_error"]).to_list()
-    text = f"GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,a,b,c\n1400000US01003010800,Here,{counts[0]!r},"
+    text = "GEO_ID,NAME,H0100001,H0100002,P3_001N\nGeography,Name,!!Total:,!!Owner occupied,c\n"
+    text += f"1400000US01003010800,Here,{counts[0]!r},"
     file, out = tmp_path / "H10.csv", tmp_path / "out.csv"
-    file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n")
+    file.write_text(text + f"{counts[1]!r},5\n1600000US0105980,Town,1,2,3\n0500000US01001,Far,1,2,3\n")
     asked = ["query", str(state.result.folder), "--published", str(file)]
     said = shown(capsys, *asked).splitlines()
     assert said[0].startswith("left out   P3: table 'P3' is of pl94_persons and dhc_persons")
     assert said[1].startswith("left out   1 row of places that are no state")
-    assert said[2] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
-    assert said[3].split()[-2:] == ["std", "errors"]
-    assert (said[6].split()[:2], said[6].split()[-1]) == (["01003010800", "Here"], "4.00")
+    assert said[1].endswith(": 1600000US0105980")
+    assert said[2].startswith("left out   1 row of places that this result has not")
+    assert said[3] == "compared   2 counts: 1 of 2 are more than 3 standard errors apart"
+    assert said[4].split()[-2:] == ["std", "errors"]
+    assert (said[7].split()[:2], said[7].split()[-1]) == (["01003010800", "Here"], "4.00")
     shown(capsys, *asked, "--out", str(out))
     np.testing.assert_allclose(pl.read_csv(out)["z"], [0, 4], atol=1e-9)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -10,11 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
+from blue_solvers import Problem, Result, blue, write_result
 from blue_solvers.results.known_groups import known_groups
 from blue_solvers.results.published_beside import PublishedBeside, beside_published
 from constraint_builders.files.published_files import PublishedFile
+from constraint_builders.files.settings import parse_settings
 from tests.helpers.simulated import settings_of
-from tests.helpers.small_states import LEVELS, SmallState, small_state
+from tests.helpers.small_states import LEVELS, SmallState, small_state, spine
 
 AGES = settings_of(LEVELS, {"sex": ["male", "female"], "age": 116}, {"detailed": "1/6"})
 TRACT, BLOCK = "01003010900", "010030109001000"
@@ -80,11 +83,27 @@ def test_the_smallest_group_is_the_narrowest_range_of_ages_that_is_known(state: 
     assert group is not None
     ages = best[0]
     if len(ages) == 20:
-        assert group.codes in (("P14_002N",), ("P14_001N",))
+        assert group.codes == (("P14_002N",) if known[0][2] <= known_to * abs(known[0][1]) else ("P14_001N",))
         return
     assert group.codes == tuple(f"P14_{age + 3:03}N" for age in ages)
     np.testing.assert_allclose([group.estimate, group.std_error], best[1:], rtol=1e-8)
     assert str(group).startswith(f"{group.codes[0]}")
+
+
+def test_what_nothing_tells_is_in_no_group(tmp_path: Path) -> None:
+    """Of a result that tells those under 5 by themselves, and no other age of the table."""
+    text = settings_of(LEVELS, {"sex": 2, "age": 116}, {"sex * young": "1/6"}, 'age.young = "0-4 | 5-115"')
+    settings = parse_settings(text, "small")
+    own = spine()
+    tables = {level: ["sex * young"] for level in own.levels}
+    observed = {level: dict.fromkeys(names, 4.0) for level, names in tables.items()}
+    problem = Problem(settings.schema, observed, tables, spine=own)
+    P = blue(problem)
+    write_result(tmp_path / "result", P, P @ np.full(problem.observed.size, 5.0), np.sqrt(P.variances()), settings)
+    result = Result(tmp_path / "result")
+    young, males = (result.table(line, [TRACT])["cv"].item() / 100 for line in ("P12_003N", "P12_002N"))
+    found = {known: known_groups(result, ["P12_003N"], TRACT, known + 1e-9)[0] for known in (young, males)}
+    assert [group and group.codes for group in found.values()] == [("P12_003N",), ("P12_002N",)]
 
 
 def published(state: SmallState, lines: list[str], shift: float) -> PublishedFile:
@@ -107,6 +126,8 @@ def test_what_was_published_is_so_many_standard_errors_off(state: SmallState) ->
     assert str(far) == "8 of 8 are more than 3 standard errors apart"
     chosen = beside_published(state.result, published(state, lines, 0), ["P0120002"], [TRACT])
     assert chosen.frame.select("geoid", "line").rows() == [(TRACT, "P12_002N")]
+    long = beside_published(state.result, published(state, lines, 0), geoids=[f"1400000US{TRACT}", "us"])
+    assert long.frame["geoid"].unique(maintain_order=True).to_list() == [TRACT, "US"]
     within = beside_published(state.result, published(state, lines, 0), geoids=["01"], geolevel="tract")
     assert set(within.frame["geoid"]) == {"01003010800", TRACT}
 
@@ -116,6 +137,19 @@ def test_what_is_known_exactly_has_no_distance_in_standard_errors() -> None:
     beside = PublishedBeside(pl.DataFrame(columns), {})
     assert str(beside) == "2 of 2 are more than 3 standard errors apart; of 2 known exactly 1 differ"
     assert beside.far["z"].to_list() == [-4, 3.5]
+    assert beside.differ["difference"].to_list() == [1]
+
+
+def test_a_table_of_another_product_is_not_compared(state: SmallState) -> None:
+    """Several products have tables P1 to P5, whose lines count other people."""
+    lines = ["P12_001N", "P12_002N", "P12_003N"]
+    counts = published(state, lines, 0).counts
+    ours = dict(zip(lines, ["Total", "Male", "Under five"], strict=True))
+    theirs = dict(zip(lines, ["Total", "Urban", "Rural"], strict=True))
+    assert beside_published(state.result, PublishedFile(counts, {}, labels=ours)).frame.height == 3 * 4
+    for asked in (None, ["P12_001N"]):
+        with pytest.raises(ValueError, match="of another product: P12_002N is 'Urban' there, and 'Male' in dhc_pers"):
+            beside_published(state.result, PublishedFile(counts, {}, labels=theirs), asked)
 
 
 def test_what_cannot_be_compared_is_said(state: SmallState) -> None:
@@ -125,12 +159,18 @@ def test_what_cannot_be_compared_is_said(state: SmallState) -> None:
     assert set(beside.frame["line"]) == {"P12_001N"}
     assert "lack 'hispanic'" in beside.left_out["P4"]
     for asked, said in (
+        ({"tables": ["P12_001N", "P0120001"]}, "line P12_001N is asked for twice"),
         ({"tables": ["P12"]}, "line P12_002N is not in what was published, which has P12"),
         ({"geoids": [BLOCK]}, f"'{BLOCK}' is not in what was published, which has 01003"),
         ({"geolevel": "block"}, "none of its places is in this result"),
     ):
         with pytest.raises(ValueError, match=said):
             beside_published(state.result, own, **asked)  # type: ignore[arg-type]
+    nothing = own.counts.with_columns(P12_001N=pl.lit(None, pl.Float64))
+    with pytest.raises(ValueError, match="what was published is empty there"):
+        beside_published(state.result, PublishedFile(nothing, {}))
+    with pytest.raises(ValueError, match="none of its places is in this result: it has none"):
+        beside_published(state.result, PublishedFile(own.counts.head(0), {}))
     with pytest.raises(ValueError, match=r"nothing of it can be compared: P4: .* lack 'hispanic'"):
         beside_published(state.result, PublishedFile(more.counts.drop("P12_001N"), {}))
     with pytest.raises(ValueError, match="no column is a line of a published table"):

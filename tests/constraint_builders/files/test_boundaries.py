@@ -69,6 +69,9 @@ def test_shapes_are_drawn_by_their_rings(boundaries: Boundaries) -> None:
 def test_blocks_of_the_spine_are_found_by_their_geoids(boundaries: Boundaries) -> None:
     blocks = Boundaries(pl.DataFrame({"GEOID20": ["440010301001000"]}), boundaries.shapes[:1], None)
     assert blocks.of(["0441000110004400103010011000", "440010301001000"]).to_list() == SHAPES[:1] * 2
+    assert blocks.of(["1000000US440010301001000"]).to_list() == SHAPES[:1]
+    named = Boundaries(pl.DataFrame({"NAME": ["East Coast School District", "West"]}), boundaries.shapes[:2], None)
+    assert named.of(["East Coast School District"]).to_list() == SHAPES[:1]
 
 
 def test_what_is_not_there_once_is_named(boundaries: Boundaries) -> None:
@@ -76,3 +79,17 @@ def test_what_is_not_there_once_is_named(boundaries: Boundaries) -> None:
         boundaries.of(["44005", CODES[0], "44007", "44005"])
     with pytest.raises(ValueError, match="2 shapes are those of 'b': make one of them"):
         boundaries.of(["a", "b"])
+    numbers = Boundaries(pl.DataFrame({"ID": ["1", "2"], "DISTRICT": ["2", "1"]}), boundaries.shapes[:2], None)
+    with pytest.raises(ValueError, match="columns 'ID' and 'DISTRICT' both have the codes of all places"):
+        numbers.of(["1", "2"])
+
+
+def test_shapes_that_geoparquet_does_not_know_are_refused(tmp_path: Path) -> None:
+    together, curve = (struct.pack("<BII", 1, kind, 0) for kind in (7, 10))
+    shapes = Boundaries(pl.DataFrame({"geoid": ["44", "09"]}), pl.Series([together, curve]), None)
+    write_geoparquet(pl.DataFrame({"geoid": ["44"]}), ["44"], shapes, str(tmp_path / "out.parquet"))
+    about = json.loads(pyarrow.parquet.read_schema(tmp_path / "out.parquet").metadata[b"geo"])
+    assert about["columns"]["geometry"]["geometry_types"] == ["GeometryCollection"]
+    with pytest.raises(ValueError, match="a shape is of kind 10, of which GeoParquet knows none"):
+        write_geoparquet(pl.DataFrame({"geoid": ["09"]}), ["09"], shapes, str(tmp_path / "none.parquet"))
+    assert not (tmp_path / "none.parquet").exists()

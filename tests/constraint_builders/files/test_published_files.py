@@ -30,7 +30,22 @@ def test_a_table_of_the_site(tmp_path: Path) -> None:
         ("440010301001000", 0, 0),
     ]
     assert found.names["44"] == "Rhode Island"
-    assert found.others == 1
+    assert found.others == ("1600000US4459000",)
+    assert found.labels == {"P1_001N": "Total", "P1_002N": "One race"}
+
+
+def test_districts_are_told_from_counties_by_their_summary_levels(tmp_path: Path) -> None:
+    text = "GEOID_ZCTA5_20,GEOID20,SUMLEV,P1_001N\n44003,44001,50,5\n44003,44003,610,6\n,US,10,7\n,44,,8\n"
+    (tmp_path / "P1.csv").write_text(text)
+    found = read_published(tmp_path / "P1.csv")
+    assert (found.counts.rows(), found.others) == ([("44001", 5), ("US", 7)], ("44003", "44"))
+    (tmp_path / "P1.csv").write_text("GEOCODE,GEO_ID,P1_001N\n44001,0500000US44001,5\n44003,610U900US44003,6\n")
+    assert read_published(tmp_path / "P1.csv").counts.rows() == [("44001", 5)]
+
+
+def test_thousands_are_read_as_their_file_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "P1.csv").write_text("geoid;P1_001N;P1_002N\nUS;331.449.281;1.234\n44;1.097.379;12\n")
+    assert read_published(tmp_path / "P1.csv").counts.rows() == [("US", 331_449_281, 1_234), ("44", 1_097_379, 12)]
 
 
 def segment(folder: Path, number: int, sizes: list[int], geoids: dict[str, str]) -> Path:
@@ -55,6 +70,7 @@ def test_segments_of_the_redistricting_files(tmp_path: Path) -> None:
     assert found.counts["geoid"].to_list() == ["72", "72011"]
     assert found.names["72011"] == "Añasco Municipio"
     assert found.counts.row(1)[1:] == tuple(range(2000, 2147))
+    assert (found.labels["P3_002N"], found.labels["H1_003N"]) == ("Population of one race", "Vacant")
     assert read_published(segment(tmp_path, 1, [71, 73], geoids)).lines[71] == "P2_001N"
     assert read_published(segment(tmp_path, 3, [10], geoids)).lines[-1] == "P5_010N"
     segment(tmp_path, 3, [11], geoids)
@@ -72,6 +88,8 @@ def test_segments_of_the_redistricting_files(tmp_path: Path) -> None:
         ("place,P1_001N\na,1\n", "there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are 'place'"),
         ("geoid,P1_001N\n44,1\n0400000US44,2\n", "GEOID '44' is in several rows"),
         ("geoid,P1_001N,P0010001\n44,1,2\n", "line P1_001N is in two columns, the second 'P0010001'"),
+        ("geoid;P1_001N\n44;1.234\n", "'1.234' may mean 1234 or 1.234"),
+        ("geoid,P1_001N\n1001,5\n", "'1001' is that of no state, county, .*; leading zeros belong to it"),
         ("geoid,P1_001N\n44,many\n", "column 'P1_001N': 'many'"),
         ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf': a count is a number from 0 to"),
         ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5': a count is a number from 0 to"),

@@ -155,7 +155,7 @@ def test_paths_say_where_lines_stand() -> None:
         paths = [published.path(line) for line in table.lines[1:]]
         assert [line for path in paths for line in published.named(path)] == list(table.lines[1:])
     races = published_tables("pl94_persons").table("P1")
-    assert [races.depth(number) for number in (0, 1, 2, 8, 9, 10, 69, 70)] == [0, 1, 2, 1, 2, 3, 2, 3]
+    assert [races.path(number).count(" > ") for number in (0, 1, 2, 8, 9, 10, 69, 70)] == [0, 1, 2, 1, 2, 3, 2, 3]
     with pytest.raises(ValueError, match="has no line 'P12 > Mal > 20 years': near it is 'P12 > Male > 20 years'"):
         published.named("P12 > Mal > 20 years")
 
