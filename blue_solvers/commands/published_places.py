@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from blue_solvers.results.questions import Places, Result
+    from constraint_builders.files.boundaries import Boundaries
 
 MOST_SHOWN = 250  # rows on a screen: the longest table of one place has 209
 UNSURE_NOTE = "C: the line's number is from memory of 2010; its cells are those of the label, its number may be another"
@@ -81,6 +82,14 @@ def names_of(args: argparse.Namespace) -> dict[str, str]:
     if not names:
         raise ValueError(f"{args.place_names}: no column holds names of places: call one 'NAME'")
     return names
+
+
+def boundaries_of(args: argparse.Namespace) -> Boundaries | None:
+    """The shapes of places in ``--boundaries``."""
+    from constraint_builders.files.boundaries import read_boundaries
+
+    with reading():
+        return None if args.boundaries is None else read_boundaries(args.boundaries)
 
 
 def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:

@@ -22,6 +22,7 @@ from blue_solvers.commands.published_places import (
     MOST_SHOWN,
     add_names_argument,
     add_result_argument,
+    boundaries_of,
     open_result,
     places_in,
     print_proof,
@@ -29,7 +30,6 @@ from blue_solvers.commands.published_places import (
 )
 from blue_solvers.commands.query_comparisons import add_comparison_arguments, answer_beside, compare
 from blue_solvers.commands.query_tables import answer_tables
-from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
@@ -180,10 +180,7 @@ def _shapes(args: argparse.Namespace) -> Boundaries | None:
         raise ValueError("--boundaries makes GeoParquet: give --out FILE.parquet")
     if args.geounits is not None or args.geounits_file is not None:
         raise ValueError("--boundaries are of places one by one: give --geoid, --geolevel, --places or --all")
-    from constraint_builders.files.boundaries import read_boundaries
-
-    with reading():
-        return read_boundaries(args.boundaries)
+    return boundaries_of(args)
 
 
 def _is_published(args: argparse.Namespace, result: Result) -> bool:

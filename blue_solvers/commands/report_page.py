@@ -17,7 +17,7 @@ from blue_solvers.commands.estimate import (
 )
 from blue_solvers.commands.kinds import RESULT, require_file
 from blue_solvers.commands.progress import progress
-from blue_solvers.commands.published_places import add_names_argument, names_of
+from blue_solvers.commands.published_places import add_names_argument, boundaries_of, names_of
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
@@ -53,6 +53,12 @@ def add_parser(subparsers: SubParsers) -> None:
         "those that it holds itself",
     )
     add_names_argument(parser)
+    parser.add_argument(
+        "--boundaries",
+        metavar="FILE",
+        type=ReadPath,
+        help="draw a map of the places that are listed, from a shapefile, a GeoPackage or GeoJSON",
+    )
     add_strict_argument(parser)
     parser.add_argument(
         "--level", type=coverage, default=LEVEL, help=f"confidence level of intervals; default: {LEVEL}"
@@ -63,11 +69,17 @@ def add_parser(subparsers: SubParsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the page."""
+    from blue_solvers.reporting.map_section import with_map
     from blue_solvers.reporting.page import html_of
+    from constraint_builders.files.naming import naming
     from constraint_builders.files.new_files import replacing
 
     require_outputs(args, _require_page)
+    shapes = boundaries_of(args)
     page = _page(args)
+    if shapes is not None:
+        with naming(args.boundaries):
+            page = with_map(page, shapes)
     text = html_of(page)
     with replacing(args.out) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

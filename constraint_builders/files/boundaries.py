@@ -40,6 +40,7 @@ KINDS = {
     7: "GeometryCollection",
 }
 NUMBERS = {0: 2, 1: 3, 2: 3, 3: 4}  # of a point, by the thousands of the kind of its shape
+Polygons = list[list[Float]]
 SPACE = {0: "", 1: " Z", 2: " M", 3: " ZM"}
 
 
@@ -101,8 +102,8 @@ class Boundaries:
                 rows.setdefault(code, []).append(row)
         return rows
 
-    def geojson(self, codes: Sequence[str]) -> dict[str, Any]:
-        """Features of places, called by the property ``geoid``, as `blue_solvers.pictures.region_map` draws them.
+    def polygons(self, codes: Sequence[str]) -> list[Polygons]:
+        """What places are made of, (places,): of every polygon its outline and holes, (points, 2).
 
         Parameters
         ----------
@@ -113,12 +114,7 @@ class Boundaries:
         ValueError
             As `of`, or if a shape is no polygon.
         """
-        features = []
-        for code, shape in zip(codes, self.of(codes), strict=True):
-            coordinates = [[ring.tolist() for ring in polygon] for polygon in _polygons(shape, 0)[0]]
-            geometry = {"type": "MultiPolygon", "coordinates": coordinates}
-            features.append({"type": "Feature", "properties": {"geoid": code}, "geometry": geometry})
-        return {"type": "FeatureCollection", "features": features}
+        return [_polygons(shape, 0)[0] for shape in self.of(codes)]
 
 
 def read_boundaries(path: str | os.PathLike[str]) -> Boundaries:
@@ -202,11 +198,11 @@ def _named(kind: int) -> str:
     return KINDS[kind % 1000] + SPACE[kind // 1000]
 
 
-def _polygons(shape: bytes, at: int) -> tuple[list[list[Float]], int]:
+def _polygons(shape: bytes, at: int) -> tuple[Polygons, int]:
     """The polygons of a shape, each its rings (points, 2), and where what is behind it begins."""
     kind, order = _kind(shape, at), "<" if shape[at] else ">"
     count, at = struct.unpack_from(f"{order}I", shape, at + 5)[0], at + 9
-    parts: list[list[Float]] = []
+    parts: Polygons = []
     if KINDS.get(kind % 1000) == "MultiPolygon":
         for _ in range(count):
             own, at = _polygons(shape, at)

@@ -42,8 +42,7 @@ def test_boundaries_go_from_file_to_file(tmp_path: Path, suffix: str) -> None:
     assert found.crs is not None
     assert found.crs["name"] == ("WGS 84" if suffix == ".geojson" else "NAD83")
     assert found.attributes["GEOID"].to_list() == ["44001", "44003"]
-    rings = found.geojson(["44003"])["features"][0]["geometry"]["coordinates"]
-    np.testing.assert_array_equal(rings, [[CORNERS]])
+    np.testing.assert_array_equal(found.polygons(["44003"]), [[[CORNERS]]])
     frame = pl.DataFrame({"geoid": ["44003"], "estimate": [1.0]})
     write_geoparquet(frame, ["44003"], found, str(tmp_path / "out.parquet"))
     assert pl.read_parquet(tmp_path / "out.parquet")["geometry"].to_list() == [found.shapes[1]]

@@ -6,26 +6,17 @@ import json
 import struct
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pyarrow.parquet
 import pytest
 from polars.testing import assert_frame_equal
 
 from constraint_builders.files.boundaries import Boundaries, write_geoparquet
+from tests.helpers.shapes import NAD83, polygon
 
 SQUARE = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [0.0, 0.0]]
 HOLE = [[0.5, 0.5], [1.0, 1.0], [1.0, 0.5], [0.5, 0.5]]
 CODES = ["44001030100", "44001030200", "44003020101"]
-
-
-def polygon(rings: list[list[list[float]]], order: str = "<", height: float | None = None) -> bytes:
-    """Well-known binary of a polygon, its points with a height where one is given."""
-    shape = struct.pack(f"{order}BII", order == "<", 3 if height is None else 1003, len(rings))
-    for ring in rings:
-        points = [[*point, *([] if height is None else [height])] for point in ring]
-        shape += struct.pack(f"{order}I", len(ring)) + np.array(points, dtype=f"{order}f8").tobytes()
-    return shape
 
 
 SHAPES = [
@@ -33,7 +24,6 @@ SHAPES = [
     struct.pack("<BII", 1, 6, 2) + polygon([SQUARE]) + polygon([HOLE], ">"),
     polygon([HOLE], height=7.0),
 ]
-NAD83 = {"type": "GeographicCRS", "name": "NAD83"}
 
 
 @pytest.fixture
@@ -56,14 +46,12 @@ def test_geoparquet_holds_the_table_and_the_shapes_as_they_are(tmp_path: Path, b
     }
 
 
-def test_shapes_are_drawn_by_their_rings(boundaries: Boundaries) -> None:
-    features = boundaries.geojson(CODES)["features"]
-    assert [own["properties"]["geoid"] for own in features] == CODES
-    assert [own["geometry"]["type"] for own in features] == ["MultiPolygon"] * 3
-    assert [own["geometry"]["coordinates"] for own in features] == [[[SQUARE, HOLE]], [[SQUARE], [HOLE]], [[HOLE]]]
+def test_shapes_are_opened_up_to_their_rings(boundaries: Boundaries) -> None:
+    found = [[[ring.tolist() for ring in polygon] for polygon in shape] for shape in boundaries.polygons(CODES)]
+    assert found == [[[SQUARE, HOLE]], [[SQUARE], [HOLE]], [[HOLE]]]
     line = Boundaries(pl.DataFrame({"geoid": ["44"]}), pl.Series([struct.pack("<BII", 1, 2, 0)]), None)
     with pytest.raises(ValueError, match="a shape is no polygon"):
-        line.geojson(["44"])
+        line.polygons(["44"])
 
 
 def test_blocks_of_the_spine_are_found_by_their_geoids(boundaries: Boundaries) -> None:
