@@ -59,6 +59,8 @@ class Outlier(NamedTuple):
         Of a residual as large among all cells that are checked, if all noise is as declared.
     source : str
         Who measured it, where several sources did.
+    labels : str
+        Of the cell, such as ``(age=3, sex=male)`` or ``(node=north)``; its indices where it has none.
     """
 
     table: Name
@@ -68,6 +70,7 @@ class Outlier(NamedTuple):
     residual: float
     probability: float
     source: str = ""
+    labels: str = ""
 
 
 @dataclass(frozen=True)
@@ -290,7 +293,7 @@ class Fit:
         if largest:
             by = f" by {largest[0].source!r}" if largest[0].source else ""
             lines[-1] += (
-                f"; largest residual: {largest[0].table!r} {largest[0].cell}{by}, {largest[0].residual:+.1f}, "
+                f"; largest residual: {largest[0].table!r} {largest[0].labels}{by}, {largest[0].residual:+.1f}, "
                 f"probability {largest[0].probability:.2g}"
             )
         return "\n".join(lines)
@@ -301,7 +304,8 @@ class Fit:
         return self.problem.places
 
     def _outlier(self, i: int) -> Outlier:
-        name, cell = self.problem.observed.locate(self.cell(i))
+        layout, position = self.problem.observed, self.cell(i)
+        name, cell = layout.locate(position)
         value = float(self.values[i])
         left = float(self.residuals[i] * np.sqrt(self.variances[i] / self.redundancy[i]))
         size = abs(self.residuals[i])
@@ -310,7 +314,8 @@ class Fit:
         else:
             rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
             probability = share_beyond(self.replicates.largest, size - rounding)
-        return Outlier(name, cell, value, value - left, float(self.residuals[i]), probability, self.source(i))
+        said = float(self.residuals[i]), probability, self.source(i), layout.labels(position)
+        return Outlier(name, cell, value, value - left, *said)
 
 
 def fit_of_estimate(
