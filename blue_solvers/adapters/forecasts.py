@@ -213,6 +213,7 @@ class ExactMinTrace(SetParameters):
         if not (own_S and (y_hat is None or np.array_equal(real_array(y_hat, "y_hat"), self.y_hat))):
             raise ValueError("S or y_hat is another than this was fitted to: leave both out, or call fit_predict")
         levels = coverages(level)
+        intervals = read_intervals(intervals_method, self.nonnegative and bool(levels))
         if num_samples is not None:
             num_samples = whole_number(num_samples, "num_samples", 1)
         if seed is not None:
@@ -220,7 +221,7 @@ class ExactMinTrace(SetParameters):
         mean = self._reconciled(self.y_hat)
         result = {"mean": mean}
         if levels:
-            self._intervals = (read_intervals(intervals_method, self.nonnegative), num_samples, seed)
+            self._intervals = (intervals, num_samples, seed)
             result["sigmah"], half = self._half_widths(levels)
             quantiles = np.concatenate([mean[..., None] - half[..., ::-1], mean[..., None] + half], axis=2)
             if self.nonnegative:  # sums of leaves that have no weight below 0 are not negative either
@@ -357,7 +358,9 @@ class ExactMinTrace(SetParameters):
     def _sample_errors(self) -> SampleErrors:
         """What reconciled forecasts of the sample erred by, at times when every series has a residual."""
         if self._sample is None:
-            raise ValueError(f"intervals by {self._intervals[0]!r} need y_insample and y_hat_insample: give both")
+            raise ValueError(
+                f"intervals by {self._intervals[0]!r} need y_insample and y_hat_insample, or Y_df: give both"
+            )
         values, residuals = self._sample
         whole = ~np.isnan(residuals).any(axis=(0, 2))
         if whole.sum() < 2:

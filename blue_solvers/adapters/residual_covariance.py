@@ -121,6 +121,8 @@ def error_covariance(
     ValueError
         If there are no residuals where they are needed, too few, or some beyond what their squares allow.
     """
+    if not ridge >= 0:
+        raise ValueError(f"ridge is {ridge}: give a least variance of 0 or more")
     if method == "ols":
         return ErrorCovariance(np.ones(S.shape[0]), None, absolute=False)
     if method == "wls_struct":

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from blue_solvers.adapters import ExactMinTrace, reconcile_over_time
+from blue_solvers.adapters import ExactMinTrace, reconcile, reconcile_over_time
 from constraint_builders.arrays import Float
 from tests.helpers.every import every
-from tests.helpers.grouped_forecasts import GROUPED, deviations, projection, sample, without
+from tests.helpers.grouped_forecasts import GROUPED, deviations, frames, projection, sample, without
 
 
 def in_fractions(S: Float, variances: Float, y: Float) -> Float:
@@ -163,3 +163,16 @@ def test_bootstrap_over_time_has_a_seed() -> None:
         for own in [rng.normal(size=(1, 3, 12))] * 2
     ]
     np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_what_is_asked_for_is_read_even_where_nothing_needs_it() -> None:
+    import pandas as pd
+
+    values, fitted, y_hat = sample()
+    with pytest.raises(ValueError, match="no intervals_method 'permbu'"):
+        ExactMinTrace("ols").fit(GROUPED, y_hat).predict(intervals_method="permbu")
+    with pytest.raises(ValueError, match="ridge is -1: give a least variance of 0 or more"):
+        ExactMinTrace("mint_shrink", ridge=-1).fit(GROUPED, y_hat, values, fitted)
+    base, summing, _ = frames(pd.DataFrame, levels=False)
+    with pytest.raises(ValueError, match=f"S_df has two rows of series '{summing.unique_id[3]}'"):
+        reconcile(base, pd.concat([summing, summing.iloc[3:4]]), method="ols")
