@@ -23,6 +23,7 @@ def reconcile_over_time(
     y_hat_insample: ArrayLike | None = None,
     level: Sequence[float] | None = None,
     intervals_method: str | None = None,
+    seed: int | None = None,
     **options: Any,
 ) -> dict[str, Float]:
     """Reconcile forecasts of every series for every period, whose sums over both must agree.
@@ -38,7 +39,7 @@ def reconcile_over_time(
         Of every series all periods of the first length, then those of the second, and so on: 1 + 4 + 12 columns.
     y_insample, y_hat_insample : array_like, (n, columns, T), optional
         The same of T spans of the longest period before, and what was forecast.
-    level, intervals_method
+    level, intervals_method, seed
         As in `ExactMinTrace.predict`.
     **options
         Of `ExactMinTrace`; by default its method is "wls_struct".
@@ -73,7 +74,7 @@ def reconcile_over_time(
     crossed = sparse.csr_array(sparse.kron(own, over_time, format="csr"))
     reconciler = ExactMinTrace(**{"method": "wls_struct", **options})
     fitted = reconciler.fit(crossed, _columns(y_hat, "y_hat", shape), *before)
-    found = fitted.predict(level=level, intervals_method=intervals_method)
+    found = fitted.predict(level=level, intervals_method=intervals_method, seed=seed)
     return {name: values.reshape(*shape, *values.shape[2:]) for name, values in found.items()}
 
 

@@ -9,13 +9,17 @@ from scipy.linalg import cho_factor, cho_solve
 from constraint_builders.arrays import Float
 
 _MOST = 512  # parents
+_MOST_UNEQUAL = 1e8  # variance of a parent by the leaves that it sums, over its own: beyond, rounding would show
 
 
 def has_few_parents(S: sparse.csr_array, variances: Float | None) -> bool:
-    """Whether `through_parents` serves: last rows are the leaves, few are above, variances, (n,), are positive."""
+    """Whether `through_parents` serves: leaves are last, few are above, variances, (n,), are positive and near."""
     leaves = S.shape[1]
     parents = S.shape[0] - leaves
     if variances is None or not 0 < parents <= _MOST or not (np.isfinite(variances) & (variances > 0)).all():
+        return False
+    of_leaves = leaves * variances[parents:].max() * np.square(S.data).max(initial=0)
+    if of_leaves > _MOST_UNEQUAL * variances[:parents].min():
         return False
     last = slice(S.indptr[parents], None)
     return np.array_equal(S.indices[last], np.arange(leaves)) and bool((S.data[last] == 1).all())

@@ -16,6 +16,7 @@ from constraint_builders.description.labelled import read_names
 from constraint_builders.description.reals import LARGEST, read_matrix, real_array, real_number
 
 _PARAMETERS = ("method", "nonnegative", "ridge", "covariance")
+_ROUNDING = 1e-6  # by which reconciled forecasts of a singular covariance may miss their sums, relative to the largest
 
 
 class SetParameters:
@@ -97,11 +98,21 @@ def read_sample(y_insample: Any, y_hat_insample: Any, shape: tuple[int, int]) ->
 
 
 def own_covariance(covariance: Any) -> ErrorCovariance:
+    """The covariance that is given, in arrays of its own."""
     if isinstance(covariance, LowRankPlusDiagonal):
         return ErrorCovariance(None, covariance, absolute=True)
     is_sparse = sparse.issparse(covariance)
-    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance")
+    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance").copy()
     return ErrorCovariance(own, None, absolute=True) if own.ndim == 1 else ErrorCovariance(None, own, absolute=True)
+
+
+def refuse_incoherent(equations: sparse.csr_array, mean: Float) -> None:
+    """`ValueError` for reconciled forecasts (n, K) that do not add up, as a singular covariance may leave them."""
+    if abs(equations @ mean).max(initial=0) > _ROUNDING * max(1.0, float(abs(mean).max(initial=0))):
+        raise ValueError(
+            "the covariance is singular, and leaves no error in sums of y_hat that do not add up: use 'mint_shrink', "
+            "or another covariance"
+        )
 
 
 def coverages(level: Any) -> list[float]:
@@ -123,7 +134,7 @@ def coverages(level: Any) -> list[float]:
 
 def read_deviations(sigmah: ArrayLike, shape: tuple[int, ...]) -> Float:
     """Standard deviations of the shape of y_hat, checked."""
-    own = real_array(sigmah, "sigmah")
+    own = real_array(sigmah, "sigmah").copy()
     if own.shape != shape:
         raise ValueError(f"sigmah must have the shape of y_hat, {shape}: got {own.shape}")
     if not (np.isfinite(own).all() and (own >= 0).all()):

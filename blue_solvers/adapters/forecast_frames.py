@@ -80,6 +80,9 @@ def reconcile(
     levels = coverages(level)
     frame = open_source(Y_hat_df).frame
     S, names = _summing_matrix(S_df, id_col)
+    if len(set(names)) < len(names):
+        twice = next(name for position, name in enumerate(names) if name in names[:position])
+        raise ValueError(f"S_df has two rows of series {twice!r}: keep one, or give them two names")
     _check_tags(tags, names)
     rows = _Rows(frame, names, id_col, time_col, "Y_hat_df")
     sample = None if Y_df is None else open_source(Y_df).frame

@@ -17,6 +17,7 @@ from blue_solvers.adapters.forecast_arguments import (
     read_deviations,
     read_intervals,
     read_sample,
+    refuse_incoherent,
 )
 from blue_solvers.adapters.residual_covariance import (
     OF_RESIDUALS,
@@ -27,9 +28,9 @@ from blue_solvers.adapters.residual_covariance import (
 from blue_solvers.adapters.sample_errors import (
     OF_SAMPLE,
     SampleErrors,
+    nonnegative_errors,
     nonnegative_sums,
     sample_errors,
-    sample_errors_of,
 )
 from blue_solvers.nonnegative import nnls
 from blue_solvers.operator import BlueOperator, blue
@@ -37,7 +38,7 @@ from blue_solvers.quantiles import normal_multiple
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import refuse_labels
-from constraint_builders.description.reals import read_matrix, real_array
+from constraint_builders.description.reals import read_matrix, real_array, whole_number
 
 BLOCK = 64  # series whose weights are held at once
 
@@ -134,6 +135,7 @@ class ExactMinTrace(SetParameters):
             If a shape does not fit, a forecast or a residual is no usable number, forecasts that are known exactly
             contradict one another, or standard deviations are given to a series without noise or without weight.
         """
+        self.fitted = False  # until all is read: what is refused leaves nothing half changed
         refuse_labels(S, "S")
         self.S = read_matrix(S, "S")
         self.y_hat = np.array(real_array(y_hat, "y_hat"))
@@ -151,6 +153,8 @@ class ExactMinTrace(SetParameters):
         self._problem.check_vector(self.y_hat)
         self._has_few_parents = has_few_parents(self.S, self.errors.variances)
         self._P = None if self._has_few_parents else blue(self._problem)
+        if self._problem.noise.is_singular:
+            refuse_incoherent(self._problem.constraint_matrix(), self.P @ self.y_hat)
         self.sigmah = None if sigmah is None else read_deviations(sigmah, self.y_hat.shape)
         variances = self.errors.diagonal
         scaled = np.isfinite(variances) & (variances > 0)
@@ -185,7 +189,8 @@ class ExactMinTrace(SetParameters):
         intervals_method : {"normality", "student", "bootstrap", "conformal"}, optional
             By exact standard errors of normal errors, the default; or by what reconciling makes of the sample's
             residuals: Student's t, as their covariance is estimated; draws of whole times with random signs; their
-            ranks, each time reconciled without itself. Non-negative forecasts have the last two alone.
+            ranks, each time reconciled by correlations that are estimated without it, while variances are those of
+            all. Non-negative forecasts have the last two alone.
         num_samples, seed : int, optional
             How many draws "bootstrap" makes, 1000 by default, and from which seed.
 
@@ -208,14 +213,21 @@ class ExactMinTrace(SetParameters):
         if not (own_S and (y_hat is None or np.array_equal(real_array(y_hat, "y_hat"), self.y_hat))):
             raise ValueError("S or y_hat is another than this was fitted to: leave both out, or call fit_predict")
         levels = coverages(level)
+        intervals = read_intervals(intervals_method, self.nonnegative and bool(levels))
+        if num_samples is not None:
+            num_samples = whole_number(num_samples, "num_samples", 1)
+        if seed is not None:
+            seed = whole_number(seed, "seed", 0)
         mean = self._reconciled(self.y_hat)
         result = {"mean": mean}
         if levels:
-            self._intervals = (read_intervals(intervals_method, self.nonnegative), num_samples, seed)
+            self._intervals = (intervals, num_samples, seed)
             result["sigmah"], half = self._half_widths(levels)
             quantiles = np.concatenate([mean[..., None] - half[..., ::-1], mean[..., None] + half], axis=2)
-            bounded = self.nonnegative and (self.S.data >= 0).all()
-            result["quantiles"] = np.maximum(quantiles, 0) if bounded else quantiles
+            if self.nonnegative:  # sums of leaves that have no weight below 0 are not negative either
+                lowest = np.where((self.S < 0).sum(axis=1) == 0, 0, -np.inf)
+                quantiles = np.maximum(quantiles, lowest[:, None, None])
+            result["quantiles"] = quantiles
         return result
 
     def fit_predict(
@@ -278,7 +290,7 @@ class ExactMinTrace(SetParameters):
                 )
             return np.repeat(np.sqrt(self.P.variances())[:, None], self.y_hat.shape[1], axis=1)
         scales = self.sigmah / np.sqrt(self.errors.diagonal)[:, None]
-        if np.allclose(scales, scales[:1], rtol=1e-12):
+        if np.allclose(scales, scales[:1], rtol=1e-12, atol=0):
             return np.sqrt(self.P.variances())[:, None] * scales[0]
         size = self.S.shape[0]
         found = np.empty_like(scales)
@@ -306,6 +318,7 @@ class ExactMinTrace(SetParameters):
             Of non-negative forecasts, or if nothing says how large the errors are.
         """
         self._require_fitted()
+        num_samples = whole_number(num_samples, "num_samples", 0)
         if self.nonnegative:
             raise ValueError("non-negative forecasts have no distribution here: draw the unbiased ones")
         method, _, seed = self._intervals
@@ -345,17 +358,28 @@ class ExactMinTrace(SetParameters):
     def _sample_errors(self) -> SampleErrors:
         """What reconciled forecasts of the sample erred by, at times when every series has a residual."""
         if self._sample is None:
-            raise ValueError(f"intervals by {self._intervals[0]!r} need y_insample and y_hat_insample: give both")
+            raise ValueError(
+                f"intervals by {self._intervals[0]!r} need y_insample and y_hat_insample, or Y_df: give both"
+            )
         values, residuals = self._sample
         whole = ~np.isnan(residuals).any(axis=(0, 2))
         if whole.sum() < 2:
             raise ValueError("the sample needs two times or more at which every series has a residual")
-        values, residuals = values[:, whole], residuals[:, whole]
+        if self.errors.share and self._problem.noise.is_singular:
+            raise ValueError(
+                "the sample covariance is singular, some residuals being sums of others: intervals by the sample need "
+                "'mint_shrink', or another method"
+            )
+        of_weights = ~np.isnan(residuals[..., 0].sum(axis=0))
+        kept = np.flatnonzero(np.compress(of_weights, whole))
+        values, residuals, scales = values[:, whole], residuals[:, whole], None
         if self.sigmah is not None and residuals.shape[2] == 1:
-            residuals = residuals * (self.sigmah / np.sqrt(self.errors.diagonal)[:, None])[:, None]
+            scales = self.sigmah / np.sqrt(self.errors.diagonal)[:, None]
         if self.nonnegative:
-            return sample_errors_of(self._reconciled, values, residuals, self.y_hat.shape[1])
-        return sample_errors(self.P, self.errors, self.y_hat, residuals)
+            sized = residuals if scales is None else residuals * scales[:, None]
+            horizon = self.y_hat.shape[1]
+            return nonnegative_errors(self._reconciled, self.S, self.errors, values, sized, kept, horizon)
+        return sample_errors(self.P, self.errors, self.y_hat, residuals, scales, kept)
 
     def _errors(self) -> ErrorCovariance:
         """The covariance of errors that is given, or that of residuals in the sample."""

@@ -86,6 +86,13 @@ class ErrorCovariance:
             return self.covariance.solve(V)
         return np.linalg.solve(self.covariance, V)
 
+    def by_fewer(self, rest: Float) -> ErrorCovariance:
+        """The same by fewer times' residuals, (n, times), counted alike; what series have of their own stays."""
+        factor = np.sqrt(self.share) * (rest - rest.mean(axis=1, keepdims=True))
+        if isinstance(self.covariance, LowRankPlusDiagonal):
+            return ErrorCovariance(None, LowRankPlusDiagonal(self.covariance.diagonal, factor), True)
+        return ErrorCovariance(None, factor @ factor.T, True)
+
     def draw(self, columns: int, rng: np.random.Generator) -> Float:
         """Gaussian errors, (n, columns)."""
         if self.variances is not None:
@@ -114,6 +121,8 @@ def error_covariance(
     ValueError
         If there are no residuals where they are needed, too few, or some beyond what their squares allow.
     """
+    if not ridge >= 0:
+        raise ValueError(f"ridge is {ridge}: give a least variance of 0 or more")
     if method == "ols":
         return ErrorCovariance(np.ones(S.shape[0]), None, absolute=False)
     if method == "wls_struct":
@@ -135,7 +144,7 @@ def error_covariance(
             f"method 'mint_cov': the sample covariance of {whole.shape[0]} series from {whole.shape[1]} residuals each "
             "is singular: use 'mint_shrink', or give covariance="
         )
-    return ErrorCovariance(None, np.cov(whole), True, centred, 1 / (whole.shape[1] - 1))
+    return ErrorCovariance(None, np.atleast_2d(np.cov(whole)), True, centred, 1 / (whole.shape[1] - 1))
 
 
 def refuse_large_residuals(residuals: Float) -> None:

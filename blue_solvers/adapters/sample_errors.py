@@ -35,14 +35,17 @@ class SampleErrors:
     degrees : float
         The times less the directions of disagreement that the covariance was fitted to.
     leverages : ndarray, (horizon,)
-        What the weights' own errors add to the variance of new forecasts, in those of the first step: the more, the
-        more these disagree.
+        What the weights' own errors add to the variance of new forecasts, in those of `first`: the more, the more
+        these disagree.
+    first : ndarray, (n, T)
+        Errors one step ahead as large as the weights were fitted to.
     """
 
     fitted: Float
     held_out: Float
     degrees: float
     leverages: Float
+    first: Float
 
     @property
     def root_mean_squares(self) -> Float:
@@ -63,7 +66,8 @@ class SampleErrors:
             if self.degrees < 1:
                 raise ValueError(f"{times} times leave no degree of freedom beside the covariance: give more of them")
             squares = (self.fitted**2).sum(axis=1) / self.degrees
-            deviations = np.sqrt(squares + squares[:, :1] * self.leverages)
+            of_weights = (self.first**2).sum(axis=1)[:, None] / self.degrees * self.leverages
+            deviations = np.sqrt(squares + of_weights)
             return deviations[..., None] * np.array([t_multiple(self.degrees, own) for own in shares])
         ranks = np.ceil((times + 1) * shares - 1e-9).astype(int)
         if ranks.max(initial=0) > times:
@@ -86,7 +90,7 @@ class SampleErrors:
             rng, times = np.random.default_rng(seed), self.fitted.shape[1]
             scales = 1 / np.sqrt(rng.chisquare(self.degrees, draws))
             errors = np.einsum("nth,td->nhd", self.fitted, rng.standard_normal((times, draws)) * scales)
-            of_weights = self.fitted[:, :, 0] @ (rng.standard_normal((times, draws)) * scales)
+            of_weights = self.first @ (rng.standard_normal((times, draws)) * scales)
             return self._at_every_step(errors) + of_weights[:, None] * np.sqrt(self.leverages)[:, None]
         drawn, signs = self._chosen(draws, seed)
         return self._at_every_step(np.moveaxis(self.held_out[:, drawn] * signs[:, None], 1, 2))
@@ -101,7 +105,9 @@ class SampleErrors:
         return np.repeat(found, self.leverages.size, axis=1) if found.shape[1] < self.leverages.size else found
 
 
-def sample_errors(P: BlueOperator, errors: ErrorCovariance, y_hat: Float, residuals: Float) -> SampleErrors:
+def sample_errors(
+    P: BlueOperator, errors: ErrorCovariance, y_hat: Float, residuals: Float, scales: Float | None, kept: Index
+) -> SampleErrors:
     """What the reconciliation makes of the residuals of base forecasts.
 
     Without a time t the estimated covariance W is W - c u u', u being its residuals: the weights P then change by
@@ -115,38 +121,59 @@ def sample_errors(P: BlueOperator, errors: ErrorCovariance, y_hat: Float, residu
     y_hat : ndarray, (n, horizon)
     residuals : ndarray, (n, T, steps)
         Without NaN.
+    scales : ndarray, (n, horizon), or None
+        How many times as large the errors of new forecasts are; with one step of residuals.
+    kept : ndarray of int, (T,)
+        Which they are of the times that the covariance was estimated from.
 
     Raises
     ------
     ValueError
         If the covariance without one of the times is singular.
     """
+    first = P @ residuals[..., 0]
+    if scales is not None:
+        residuals = residuals * scales[:, None]
     n, times = residuals.shape[:2]
     fitted = (P @ residuals.reshape(n, -1)).reshape(residuals.shape)
     if errors.centred is None or not errors.share:
-        return SampleErrors(fitted, fitted, float(times), np.zeros(y_hat.shape[1]))
-    centred, share = errors.centred, errors.share * times / (times - 1)
+        return SampleErrors(fitted, fitted, float(times), np.zeros(y_hat.shape[1]), first)
+    estimated = errors.centred.shape[1]
+    centred, share = errors.centred[:, kept], errors.share * estimated / (estimated - 1)
     moved = errors.solve(centred - P @ centred)
     leverages = share * (centred * moved).sum(axis=0)
     if leverages.max() > _LEVERAGE:
         raise ValueError(
-            f"the covariance without time {int(leverages.argmax())} of the sample is singular: use 'mint_shrink', or "
-            "give more times"
+            f"the covariance without time {int(kept[leverages.argmax()])} of the sample is singular: use "
+            "'mint_shrink', or give more times"
         )
     crossed = share * np.einsum("nt,nts->ts", moved, residuals) / (1 - leverages)[:, None]
     held_out = fitted + (P @ centred)[:, :, None] * crossed
     apart = y_hat - P @ y_hat
-    degrees = times - leverages.sum() * (times - 1) / times
-    return SampleErrors(fitted, held_out, degrees, errors.share * (apart * errors.solve(apart)).sum(axis=0))
+    degrees = times - leverages.sum() * (estimated - 1) / estimated
+    return SampleErrors(fitted, held_out, degrees, errors.share * (apart * errors.solve(apart)).sum(axis=0), first)
 
 
-def sample_errors_of(
-    reconciled: Callable[[Float], Float], values: Float, residuals: Float, horizon: int
+def nonnegative_errors(
+    reconciled: Callable[[Float], Float],
+    S: sparse.csr_array,
+    errors: ErrorCovariance,
+    values: Float,
+    residuals: Float,
+    kept: Index,
+    horizon: int,
 ) -> SampleErrors:
-    """The same where forecasts are reconciled by what is not linear, from the values (n, T) of the sample."""
-    steps = [values - reconciled(values - own) for own in np.moveaxis(residuals, 2, 0)]
-    found = np.stack(steps, axis=2)
-    return SampleErrors(found, found, float(values.shape[1]), np.zeros(horizon))
+    """The same of non-negative forecasts of the sample's values (n, T), each time by a covariance without it."""
+    base = values[:, :, None] - residuals
+    if errors.centred is not None and errors.share:
+        found = [
+            nonnegative_sums(S, errors.by_fewer(np.delete(errors.centred, time, axis=1)).as_low_rank(), own)
+            for time, own in zip(kept, np.moveaxis(base, 1, 0), strict=True)
+        ]
+        held_out = values[:, :, None] - np.stack(found, axis=1)
+    else:
+        held_out = values[:, :, None] - reconciled(base.reshape(len(base), -1)).reshape(base.shape)
+    return SampleErrors(held_out, held_out, float(values.shape[1]), np.zeros(horizon), held_out[..., 0])
 
 
 def nonnegative_sums(S: sparse.csr_array, covariance: LowRankPlusDiagonal, y_hat: Float) -> Float:

@@ -166,7 +166,8 @@ class _Residuals:
         left = float(self._residuals[worst] / self._redundancy[worst])
         residual = float(self._residuals[worst] / np.sqrt(self._redundancy[worst] * self._noise[worst]))
         value = float(self._problem.noise.published(self._y)[worst])
-        return Outlier(name, cell, value, value - left, residual, probability)
+        labels = self._problem.observed.labels(worst)
+        return Outlier(name, cell, value, value - left, residual, probability, labels=labels)
 
     def leave_out(self, worst: int) -> None:
         """Estimates without one of them."""

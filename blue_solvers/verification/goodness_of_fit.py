@@ -59,6 +59,8 @@ class Outlier(NamedTuple):
         Of a residual as large among all cells that are checked, if all noise is as declared.
     source : str
         Who measured it, where several sources did.
+    labels : str
+        Of the cell, such as ``(age=3, sex=male)`` or ``(node=north)``; its indices where it has none.
     """
 
     table: Name
@@ -68,6 +70,7 @@ class Outlier(NamedTuple):
     residual: float
     probability: float
     source: str = ""
+    labels: str = ""
 
 
 @dataclass(frozen=True)
@@ -282,17 +285,14 @@ class Fit:
             f"p = {self.p_value:.2g}"
         ]
         worst = max(self.by_table.items(), key=lambda item: abs(item[1].z))
-        largest = self.outliers(1)
         lines.append(f"table furthest from its noise: {worst[0]!r}, {worst[1].z:+.1f} standard deviations")
         if self.by_source:
             source, own = max(self.by_source.items(), key=lambda item: abs(item[1].z))
             lines.append(f"source furthest from its noise: {source!r}, {own.z:+.1f} standard deviations")
-        if largest:
-            by = f" by {largest[0].source!r}" if largest[0].source else ""
-            lines[-1] += (
-                f"; largest residual: {largest[0].table!r} {largest[0].cell}{by}, {largest[0].residual:+.1f}, "
-                f"probability {largest[0].probability:.2g}"
-            )
+        for one in self.outliers(1):
+            where = f"{one.table!r} {one.labels}" + (f" by {one.source!r}" if one.source else "")
+            said = f"{where}, {one.residual:+.1f}, probability {one.probability:.2g}"
+            lines[-1] += f"; largest residual: {said}"
         return "\n".join(lines)
 
     def _places(self) -> Places:
@@ -301,16 +301,17 @@ class Fit:
         return self.problem.places
 
     def _outlier(self, i: int) -> Outlier:
-        name, cell = self.problem.observed.locate(self.cell(i))
+        layout, position, residual = self.problem.observed, self.cell(i), float(self.residuals[i])
         value = float(self.values[i])
-        left = float(self.residuals[i] * np.sqrt(self.variances[i] / self.redundancy[i]))
-        size = abs(self.residuals[i])
+        left = float(residual * np.sqrt(self.variances[i] / self.redundancy[i]))
         if self.replicates is None:
-            probability = of_largest(size, self.checked)
+            probability = of_largest(abs(residual), self.checked)
         else:
             rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
-            probability = share_beyond(self.replicates.largest, size - rounding)
-        return Outlier(name, cell, value, value - left, float(self.residuals[i]), probability, self.source(i))
+            probability = share_beyond(self.replicates.largest, abs(residual) - rounding)
+        name, cell = layout.locate(position)
+        labels = layout.labels(position)
+        return Outlier(name, cell, value, value - left, residual, probability, self.source(i), labels)
 
 
 def fit_of_estimate(

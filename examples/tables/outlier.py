@@ -22,7 +22,7 @@ y[cell] += 371 - 317
 fit = fit_test(problem, y)
 print(f"chi-square {fit.statistic:.0f} with {fit.degrees_of_freedom} degrees of freedom: p = {fit.p_value:.1e}")
 for outlier in fit.outliers(3):
-    print(f"{outlier.table} {outlier.cell}: measured {outlier.value:.0f}, expected {outlier.expected:.0f}")
+    print(f"{outlier.table} {outlier.labels}: measured {outlier.value:.0f}, expected {outlier.expected:.0f}")
 
 # %%
 # Residuals of sound measurements lie in the band. The wrong cell is far outside; those around it are drawn

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from blue_solvers.adapters.residual_covariance import shrinkage_intensity
 from constraint_builders.arrays import Float
 
 GROUPED = np.array(  # total, two regions, two products, region by product
@@ -49,3 +50,14 @@ def frames(kind: Callable[[dict[str, Any]], Any], levels: bool = True) -> tuple[
 
 def deviations() -> Float:
     return np.linspace(1, 4, 9)[:, None] * np.array([1.0, 1.5, 2.5]) + np.arange(3) * 0.1
+
+
+def without(residuals: Float, time: int, method: str) -> Float:
+    """The projection by the covariance of all other times; how much is shrunk stays that of all."""
+    centred = residuals - residuals.mean(axis=1, keepdims=True)
+    if method == "mint_cov":
+        return projection(np.cov(np.delete(residuals, time, axis=1)))
+    intensity, times = shrinkage_intensity(centred), residuals.shape[1]
+    W = intensity * np.diag((centred**2).sum(axis=1)) / (times - 1)
+    rest = np.delete(residuals, time, axis=1)
+    return projection(W + (1 - intensity) / (times - 1) * np.cov(rest) * (times - 2))

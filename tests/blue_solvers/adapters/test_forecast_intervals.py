@@ -10,24 +10,12 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from blue_solvers.adapters import ExactMinTrace, reconcile
-from blue_solvers.adapters.residual_covariance import METHODS, shrinkage_intensity
-from constraint_builders.arrays import Float
+from blue_solvers.adapters.residual_covariance import METHODS
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.grouped_forecasts import GROUPED, HORIZON, deviations, frames, projection, sample
+from tests.helpers.grouped_forecasts import GROUPED, HORIZON, deviations, frames, projection, sample, without
 
 WHOLE = np.linalg.svd(GROUPED.T)[2][4:]  # what sums that agree leave at 0: an orthonormal basis, (5, 9)
-
-
-def without(residuals: Float, time: int, method: str) -> Float:
-    """The projection by the covariance of all other times; how much is shrunk stays that of all."""
-    centred = residuals - residuals.mean(axis=1, keepdims=True)
-    if method == "mint_cov":
-        return projection(np.cov(np.delete(residuals, time, axis=1)))
-    intensity, times = shrinkage_intensity(centred), residuals.shape[1]
-    W = intensity * np.diag((centred**2).sum(axis=1)) / (times - 1)
-    rest = np.delete(residuals, time, axis=1)
-    return projection(W + (1 - intensity) / (times - 1) * np.cov(rest) * (times - 2))
 
 
 @every("method", ["mint_cov", "mint_shrink"])

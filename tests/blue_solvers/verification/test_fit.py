@@ -8,6 +8,7 @@ from scipy.stats import kstest
 
 from blue_solvers import blue
 from blue_solvers.goodness import fit_test as estimate_and_fit
+from blue_solvers.least_squares import eliminate_outliers
 from blue_solvers.verification import Fit, fit_of_estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms import add_noise
@@ -185,3 +186,17 @@ def test_bad_input_is_refused_by_name() -> None:
     fit = fit_of_estimate(problem, np.zeros(4), np.zeros(4), np.full(4, 0.5))
     with pytest.raises(ValueError, match="no spine"):
         _ = fit.by_geolevel
+
+
+def test_outliers_are_called_by_their_labels() -> None:
+    import pandas as pd
+
+    nodes = ["company", "north", "south"]
+    S = pd.DataFrame([[1, 1], [1, 0], [0, 1]], index=nodes, columns=nodes[1:])
+    problem = Problem.from_summing_matrix(S, pd.Series([4.0, 9.0, 1.0], nodes))
+    fit = fitted(problem, np.array([125.0, 60, 57]))
+    assert [own.labels for own in fit.outliers(3)] == [f"(node={nodes[own.cell[0]]})" for own in fit.outliers(3)]
+    assert f"largest residual: 'x' {fit.outliers(1)[0].labels}, " in str(fit)
+    found = eliminate_outliers(problem, np.array([125.0, 60, 7]), level=0.1)
+    assert found.outliers[0].labels in str(found)
+    assert found.outliers[0].labels.startswith("(node=")
