@@ -32,14 +32,16 @@ def listed_sections(
 
     `names` are those of places, by GEOID.
     """
-    first, frame = readers_section(_with_names(frame, names), sizes, level), frame.drop(VALUE, strict=False)
-    there = sum(sizes.values())
+    cells, there = _with_names(frame, names), sum(sizes.values())
+    first, frame = readers_section(cells, sizes, level), frame.drop(VALUE, strict=False)
     sentences = [
         f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {_covered(frame, level)} for "
         "normal noise.",
         shown_of(frame.height, there, "rows"),
         "A click on a heading, or the enter key there, sorts by that column.",
     ]
+    if names and "place" not in cells.columns:
+        sentences.append("None of the names of places that were given is that of a place in these rows.")
     table = Shown("estimates", f"Estimates: {frame.height:,} of {counted(there, 'row')}", frame, formats)
     return first, Section("estimates", "Estimates", sentences, tables=[table])
 

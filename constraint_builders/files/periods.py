@@ -16,10 +16,13 @@ from constraint_builders.files.naming import shown
 
 QUARTER, YEAR = "quarter", "year"
 PARTS = {"H": 2, "S": 2, "Q": 4, "K": 4, "M": 12, "": 12}  # halves, quarters and months, by their sign
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = (
+    "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE",
+    "JULY", "AUGUST", "SEPTEMBER", "OCTOBER", "NOVEMBER", "DECEMBER",
+)  # fmt: skip
 PARTLY = re.compile(r" \(\d+ of \d+\)$")  # of a period of which some parts are missing
 _YEAR, _PART = r"(?P<year>(?:1[5-9]|20|21)\d\d)", r"(?P<part>\d{1,2})"
-_SIGN, _MONTH = "(?P<sign>[HSQKM])", r"(?P<month>[A-Z]{3})[A-Z]*\.?"
+_SIGN, _MONTH = "(?P<sign>[HSQKM])", r"(?P<month>[A-Z]{3,9})\.?"
 _FORMS = [
     re.compile(form, re.ASCII)
     for form in (
@@ -58,7 +61,7 @@ def read_period(label: str) -> Period | None:
     own = found.groupdict()
     parts = PARTS[own.get("sign", "")] if len(own) > 1 else 1
     if "month" in own:
-        part = 1 + MONTHS.index(own["month"].lower()) if own["month"].lower() in MONTHS else 0
+        part = next((part for part, name in enumerate(MONTHS, 1) if name.startswith(own["month"])), 0)
     else:
         part = int(own.get("part", 1))
     return Period(int(own["year"]), part, parts) if 1 <= part <= parts else None

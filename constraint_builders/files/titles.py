@@ -22,7 +22,7 @@ NOTE = re.compile(
     re.IGNORECASE,
 )
 YEAR = re.compile(r"(1[89]|20|21)\d\d")
-IN_WORDS = re.compile(r"[^\W\d].*:")
+IN_WORDS = re.compile(r"[^\W\d]\w* ?:")
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
 
 
@@ -79,7 +79,7 @@ def refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:
     """Refuse a last row whose cells are a note that its commas cut, by the first cells of all, and its number."""
     labels = [(text or "").strip() for text in texts]
     alike = [text for text in labels if NOTE.match(text) and IN_WORDS.match(text)]
-    if alike == labels[-1:]:
+    if alike and alike == labels[-1:]:
         raise ValueError(f"row {last}, {shown(labels[-1])}, is a note in several cells: quote it, or leave it out")
 
 

@@ -10,11 +10,11 @@ from constraint_builders.files.columns import CV_PERCENT, SPREADS, VALUES, VARIA
 from constraint_builders.files.naming import shown
 from constraint_builders.files.source import Source
 
-BETWEEN = r"\s*(?:±|\+/-|\+-)\s*"
+BETWEEN = r"\s*(?:±|\+/?-)\s*"
 NUMBER = r"^[-+−]?[0-9]"
 NOTED = r"^(.*[0-9]%?)\s*((?:\([0-9]{1,2}\)|[*†‡¹²³⁴-⁹])+)$"  # with marks of notes behind the number
-MARKS = ("(", "*", "†", "‡", "±", "+/-", "+-", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹")
-SIGNED = r"^(?:±|\+/-|\+-)\s*"
+MARKS = r"[(*†‡±¹²³⁴-⁹]|\+/?-"
+SIGNED = r"^(?:±|\+/?-)\s*"
 PERCENT = r"[0-9]\s*%$"
 POWER = r"^[-+−]?10\s*[¹²³⁴-⁹]+$"  # which may be one of ten
 
@@ -37,16 +37,15 @@ def plainly_written(table: Source, plus_minus: str | None) -> Source:
     return replace(table, frame=_without_percent(frame), left_out=table.left_out + noted)
 
 
-def _texts(frame: pl.DataFrame, *signs: str) -> dict[str, pl.Series]:
-    """Columns of text in which one of some signs is, without outer spaces, null where empty."""
+def _texts(frame: pl.DataFrame, pattern: str) -> dict[str, pl.Series]:
+    """Columns of text of which some is as a pattern says, without outer spaces, null where empty."""
     texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
-    found = (text for text in texts if any(text.str.contains(sign, literal=True).any() for sign in signs))
-    return {text.name: text.str.strip_chars().replace("", None) for text in found}
+    return {text.name: text.str.strip_chars().replace("", None) for text in texts if text.str.contains(pattern).any()}
 
 
 def _without_plus_minus(frame: pl.DataFrame, kind: str | None) -> pl.DataFrame:
     split = False
-    for name, text in _texts(frame, "±", "+/-", "+-").items():
+    for name, text in _texts(frame, BETWEEN).items():
         parts = text.str.replace(BETWEEN, "±").str.splitn("±", 2)
         numbers = text.filter(parts.struct.field("field_1").is_not_null())
         if not numbers.len() or not numbers.str.contains(NUMBER).all():
@@ -89,7 +88,7 @@ def _without_notes(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Values, and what says how precise they are, without marks of notes, ``(2)``; the latter without ``±`` too."""
     said: tuple[str, ...] = ()
     spreads = [name for name in frame.columns if _says_spread(name)]
-    for name, text in _texts(frame, *MARKS).items() if spreads else ():
+    for name, text in _texts(frame, MARKS).items() if spreads else ():
         if name not in spreads and plain_name(name) not in VALUES:
             continue
         noted = text.str.contains(NOTED) & ~text.str.contains(POWER)

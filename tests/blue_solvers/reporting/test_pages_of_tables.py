@@ -145,6 +145,9 @@ def test_places_have_their_names(tmp_path: Path) -> None:
     assert shown["place"].to_list() == ["Bristol", "Bristol", "Kent", "Kent"]
     assert "Kent" in root.all("svg")[0].text
     assert "place" not in downloaded(page(tmp_path, frame), "table_sex_county.csv").columns
+    (tmp_path / "names.csv").write_text("GEOID,NAME\n55,Wisconsin\n")
+    root = page(tmp_path, frame, "--place-names", str(tmp_path / "names.csv"))
+    assert "None of the names of places that were given is that of a place" in section(root, "estimates").text
 
 
 def test_several_inputs_are_shown_together(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_tsv_is_read_under_its_own_name(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, [12, 15, 9, np.nan])
 
 
-BOOK = {
+BOOK: dict[str, list[list[Any]]] = {
     "Contents": [["Persons"], [], ["Table 1", "by sex"]],
     "By sex": [["Table 1. Persons"], [], ["sex", "Estimate", "SE"], ["f", 9, 1], ["m", 7, 1], ["total", 17, 2]],
     "By age": [["age", "Estimate", "SE"], ["0-17", 4, 1], ["18+", 13, 1], ["total", 17, 2], ["Source: Office"]],
@@ -117,7 +117,7 @@ def workbook(path: Path, names: Sequence[str], hidden: str = "", **others: Seque
 
 def test_sheets_that_may_mislead_are_said_or_refused(tmp_path: Path) -> None:
     """A column is no other for its capitals, a row that is there twice is none that sheets share, hidden is said."""
-    again = [["Sex ", "estimate", "SE"], ["f", 19, 1], ["m", 17, 1]]
+    again: list[list[Any]] = [["Sex ", "estimate", "SE"], ["f", 19, 1], ["m", 17, 1]]
     path = workbook(tmp_path / "again.xlsx", ["By sex"], again=again)
     with pytest.raises(ValueError, match=r"cell \(sex=f\) is given twice"):
         read_tables(path, sheet=["By sex", "again"])
@@ -167,7 +167,7 @@ def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("Q4 2020", (2020, 4, 4)), ("1Q2020", (2020, 1, 4)), ("2020-01", (2020, 1, 12)), ("2020M12", (2020, 12, 12)),
         ("12/2020", (2020, 12, 12)), ("Mar 2020", (2020, 3, 12)), ("2020 September", (2020, 9, 12)),
         ("2020-S2", (2020, 2, 2)), ("2020-Q5", None), ("2020-13", None), ("2020-T1", None), ("20", None),
-        ("Foo 2020", None), ("65-2020", None), ("2020-0", None),
+        ("Foo 2020", None), ("65-2020", None), ("2020-0", None), ("Marine 2020", None), ("Sept. 2020", (2020, 9, 12)),
     ],
 )  # fmt: skip
 def test_periods_are_read(label: str, period: tuple[int, int, int] | None) -> None:
