@@ -88,9 +88,8 @@ def _without_notes(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Values, and what says how precise they are, without marks of notes, ``(2)``; the latter without ``±`` too."""
     said: tuple[str, ...] = ()
     spreads = [name for name in frame.columns if _says_spread(name)]
-    for name, text in _texts(frame, MARKS).items() if spreads else ():
-        if name not in spreads and plain_name(name) not in VALUES:
-            continue
+    values = [name for name in frame.columns if plain_name(name) in VALUES]
+    for name, text in _texts(frame.select(values + spreads), MARKS).items() if spreads else ():
         noted = text.str.contains(NOTED) & ~text.str.contains(POWER)
         marks = text.filter(noted).str.extract(NOTED, 2)
         if marks.len():
