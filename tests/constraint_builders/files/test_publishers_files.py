@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from blue_solvers import estimate
 from blue_solvers.cli import main
 from constraint_builders import Problem, read_tables
 from constraint_builders.files.exact_totals import read_exact
@@ -125,7 +126,9 @@ def test_sheets_that_may_mislead_are_said_or_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="row 2 is there twice in one sheet"):
         read_tables(path, sheet=["By sex", "twice"])
     hidden = workbook(tmp_path / "hidden.xlsx", ["Contents", "By sex"], hidden="By sex")
-    assert "sheet 'By sex' is hidden, and is read" in read_tables(hidden)[0].understood.notes
+    problem, y = read_tables(hidden)
+    assert "sheet 'By sex' is hidden, and is read" in problem.understood.notes
+    assert "left out sheet 'Contents', row 1 above the table: 'Table 1. Persons'" in repr(estimate(problem, y))
 
 
 def test_files_that_have_no_notes_lose_no_rows(tmp_path: Path) -> None:
