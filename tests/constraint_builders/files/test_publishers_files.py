@@ -250,6 +250,10 @@ def test_frequencies_of_sdmx_are_told_by_their_periods(tmp_path: Path) -> None:
         problem, y = read_tables(path, style="sdmx", noise=RandomRounding(3), sums={"TIME_PERIOD": "year"})
         assert problem.observed.names == ("SEX", "SEX * TIME_PERIOD")  # the year is all that there is
         assert y.tolist() == [30, 30, *[3, 6, 9, 12] * 2]
+    rows += [f"Q,X,2020-Q{quarter}," for quarter in (1, 2, 3, 4)] + ["A,X,2020,", "A,X,2019,", "A,_T,2020,90"]
+    csv.write_text("\n".join(["FREQ,SEX,TIME_PERIOD,OBS_VALUE", *rows]))  # of X nothing was published, and it is there
+    problem, y = read_tables(csv, style="sdmx", noise=RandomRounding(3), sums={"TIME_PERIOD": "year"})
+    assert problem.domain.schema.labels_of("SEX") == ("F", "M", "X")
 
 
 @pytest.mark.parametrize(
