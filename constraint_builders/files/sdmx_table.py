@@ -62,7 +62,7 @@ def plain_sdmx(table: Source, frequencies: bool = False) -> Source:
         If the table is neither form, a value is no number, or said to be none, or rows are in several units.
     """
     said, numbers, rows = _read(table, FREQUENCIES if frequencies else ())
-    if frequencies:  # of which each has an empty cell for the periods of the others; what none has a value of stays, but no whole period
+    if frequencies:  # each has empty cells for periods of the others: a cell without values is kept once, no period is
         value, cell = pl.col(VALUE), pl.struct(said.columns)
         alone = cell.is_first_distinct() & value.is_null().all().over(said.columns)
         for name in said.columns:
