@@ -208,8 +208,9 @@ def _joined(
 def _understood(products: Mapping[str, Problem]) -> Understood:
     """What was understood of all products, which are the sources."""
     known = [own.understood for own in products.values()]
-    totals, notes = ([said for own in known for said in getattr(own, what)] for what in ("totals", "notes"))
-    return Understood(tuple(products), tuple(dict.fromkeys(totals)), notes=tuple(dict.fromkeys(notes)))
+    said = ("totals", "notes", "left_out")
+    totals, *rest = (tuple(dict.fromkeys(one for own in known for one in getattr(own, what))) for what in said)
+    return Understood(tuple(products), totals, "", *rest)
 
 
 def _sources(products: Mapping[str, Problem]) -> SourceValues | None:

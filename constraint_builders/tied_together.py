@@ -66,6 +66,7 @@ class TiedTogether:
         lists = (
             ("sources", list(map(repr, known.sources))),
             ("taken for totals", known.totals),
+            ("left out", known.left_out),
             ("nothing checks", () if self.is_loose else self.unchecked),
         )
         return [f"{what} {_first(own)}" for what, own in lists if own] + list(known.notes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
 import polars as pl
+from scipy.special import ndtr
 
 from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Section, Shown, counted, shown_of
@@ -15,26 +17,55 @@ from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TAB
 from constraint_builders.files.tabulated_places import geoids_of
 
 MOST_TABLES = 8
+ROUNDING = 1e-12  # of a number, which is no change of it
+SAME_LEVEL = 0.01  # as which intervals of rounded numbers cover
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 ESTIMATE, MARGIN, VALUE, CHANGE = "estimate", "margin of error", "measured", "change"
+Sizes = Mapping[tuple[str, ...], int]
 NUMBERS = (ESTIMATE, MARGIN, VALUE, CHANGE, STD_ERROR)
 
 
 def listed_sections(
-    frame: pl.DataFrame, there: int, formats: dict[str, str], level: float, names: Mapping[str, str] = NO_NAMES
+    frame: pl.DataFrame, sizes: Sizes, formats: dict[str, str], level: float, names: Mapping[str, str] = NO_NAMES
 ) -> tuple[Section, Section]:
-    """The estimates, for readers and row by row, as many as the frame holds of those that there are.
+    """The estimates, for readers and row by row, as many as the frame holds of those that there are, by `sizes_of`.
 
     `names` are those of places, by GEOID.
     """
-    first, frame = readers_section(_with_names(frame, names), level), frame.drop(VALUE, strict=False)
+    cells, there = _with_names(frame, names), sum(sizes.values())
+    first, frame = readers_section(cells, sizes, level), frame.drop(VALUE, strict=False)
     sentences = [
-        f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {level:.4g} for normal noise.",
+        f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {_covered(frame, level)} for "
+        "normal noise.",
         shown_of(frame.height, there, "rows"),
         "A click on a heading, or the enter key there, sorts by that column.",
     ]
+    if names and "place" not in cells.columns:
+        sentences.append("None of the names of places that were given is that of a place in these rows.")
     table = Shown("estimates", f"Estimates: {frame.height:,} of {counted(there, 'row')}", frame, formats)
     return first, Section("estimates", "Estimates", sentences, tables=[table])
+
+
+def sizes_of(cells: pl.DataFrame) -> dict[tuple[str, ...], int]:
+    """How many cells every table has, by its geolevel, if there are any, and its name."""
+    keys = _keys(cells)
+    if not keys:
+        return {(): cells.height}
+    return {tuple(map(str, own[:-1])): own[-1] for own in cells.group_by(keys, maintain_order=True).len().iter_rows()}
+
+
+def _keys(cells: pl.DataFrame) -> list[str]:
+    return [name for name in (GEOLEVEL, TABLE) if name in cells.columns]
+
+
+def _covered(cells: pl.DataFrame, level: float) -> str:
+    """The level of the intervals of cells; in words that of a file, where it is another than the one that is asked."""
+    noisy = cells.filter(pl.col(STD_ERROR) > 0)
+    ratio = ((noisy["upper"] - noisy["lower"]) / (2 * noisy[STD_ERROR])).drop_nans().median()
+    if not isinstance(ratio, float):
+        return f"{level:.4g}"
+    found = float(2 * ndtr(ratio) - 1)
+    return f"{level:.4g}" if abs(found - level) <= SAME_LEVEL else f"about {found:.2g}, as the file has them,"
 
 
 def _with_names(cells: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
@@ -51,13 +82,15 @@ def _with_names(cells: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
     return cells
 
 
-def readers_section(cells: pl.DataFrame, level: float) -> Section:
+def readers_section(cells: pl.DataFrame, sizes: Sizes, level: float) -> Section:
     """The tables that were asked for, in words and numbers that people know.
 
     Parameters
     ----------
     cells : polars.DataFrame
         The first cells: keys, ``estimate``, ``std error`` and, where that is known, ``measured``.
+    sizes : mapping of tuple of str to int
+        Of all tables, as `sizes_of` has them.
     level : float
         Of the margins of error.
 
@@ -65,24 +98,26 @@ def readers_section(cells: pl.DataFrame, level: float) -> Section:
     -------
     Section
     """
-    tables = list(_tables(cells.drop("lower", "upper", "nonnegative", strict=False), level))
-    shown = tables[:MOST_TABLES]
+    tables = _tables(cells.drop("lower", "upper", "nonnegative", strict=False), sizes, level)
+    shown = list(islice(tables, MOST_TABLES))
     drawn = max(shown, key=lambda own: own.frame.height)
     sentences = [
-        f"Every number is an estimate: the truth lies within its margin of error in about {100 * level:.4g} % of cases."
+        f"Every number is an estimate: the truth lies within its margin of error in about {100 * level:.4g} % of "
+        "cases, if measurements have the noise that they claim."
     ]
-    sentences += _changed(shown)
-    if len(tables) > len(shown):
-        sentences.append(shown_of(len(shown), len(tables), "tables"))
+    sentences += _changed(shown, sum(own.frame.height for own in shown) == sum(sizes.values()))
+    if len(sizes) > len(shown):
+        sentences.append(shown_of(len(shown), len(sizes), "tables"))
     return Section("tables", "The numbers", sentences, _picture(drawn, level), shown)
 
 
-def _tables(cells: pl.DataFrame, level: float) -> Iterator[Shown]:
+def _tables(cells: pl.DataFrame, sizes: Sizes, level: float) -> Iterator[Shown]:
     """Each table by itself, without what is the same in all its rows."""
-    keys = [name for name in (GEOLEVEL, TABLE) if name in cells.columns]
+    keys = _keys(cells)
     formats = dict.fromkeys(NUMBERS, BY_ERROR)
     for own in cells.partition_by(keys, maintain_order=True) if keys else [cells]:
-        name = ", ".join(str(own[key][0]) for key in reversed(keys)) or "nodes"
+        called = tuple(str(own[key][0]) for key in keys)
+        name = ", ".join(reversed(called)) or "nodes"
         first = own.head(MOST_ROWS)
         labels = [
             column
@@ -94,17 +129,19 @@ def _tables(cells: pl.DataFrame, level: float) -> Iterator[Shown]:
         margin = pl.Series(MARGIN, upper) - estimate
         numbers = [estimate, margin.alias(MARGIN)]
         if VALUE in first.columns:
-            numbers += [first[VALUE], (estimate - first[VALUE]).alias(CHANGE)]
+            change = estimate - first[VALUE]
+            moved = (change.abs() > ROUNDING * estimate.abs()).fill_null(True)
+            numbers += [first[VALUE], change.zip_with(moved, 0 * change).alias(CHANGE)]
         frame = pl.DataFrame([*(labels or [pl.Series("count", ["all"])]), *numbers, error])
-        yield Shown(f"table {name}", f"{name}: {_of(frame.height, own.height)}", frame, formats)
+        yield Shown(f"table {name}", f"{name}: {_of(frame.height, sizes[called])}", frame, formats)
 
 
 def _of(shown: int, there: int) -> str:
     return counted(there, "number") if shown == there else f"the first {shown:,} of {there:,} numbers"
 
 
-def _changed(tables: Sequence[Shown]) -> list[str]:
-    """The largest change from what was measured, in words."""
+def _changed(tables: Sequence[Shown], are_all: bool) -> list[str]:
+    """The largest change from what was measured, in words; of the tables that are shown, which may be all."""
     found = []
     for own in tables:
         moved = own.frame.filter(pl.col(CHANGE).is_finite()) if CHANGE in own.frame.columns else own.frame.clear()
@@ -113,13 +150,16 @@ def _changed(tables: Sequence[Shown]) -> list[str]:
             found.append((abs(row[CHANGE]), own, row))
     if not found:
         return []
+    of_these = "" if are_all else " of those in the tables below"
     size, own, row = max(found, key=lambda one: one[0])
     if size == 0:
-        return ["Nothing was moved: the numbers agreed as they were measured."]
+        return [f"No number{of_these} was moved from what was measured."]
     cell = ", ".join(str(value) for name, value in row.items() if name not in NUMBERS)
     how = f"{row[CHANGE]:+,.4g}, from {row[VALUE]:,.6g} to {row[ESTIMATE]:,.6g}"
     where = f"{own.name.removeprefix('table ')}, {cell}"
-    return [f"Numbers that were measured apart were moved until they agree. The largest change is {how}: {where}."]
+    return [
+        f"Numbers that were measured apart were moved until they agree. The largest change{of_these} is {how}: {where}."
+    ]
 
 
 def _picture(shown: Shown, level: float) -> str:

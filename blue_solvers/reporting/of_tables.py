@@ -10,7 +10,7 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
-from blue_solvers.reporting.for_readers import NO_NAMES, VALUE, listed_sections
+from blue_solvers.reporting.for_readers import NO_NAMES, VALUE, listed_sections, sizes_of
 from blue_solvers.reporting.judged import judged_page
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
@@ -53,7 +53,7 @@ def page_of_measurements(
     listed = frame.select(own for own in keep if not without_source(own)[1]).head(MOST_ROWS)
     listed = listed.rename({ERROR: STD_ERROR, "value": VALUE}, strict=False)
     formats = dict.fromkeys((ESTIMATE, STD_ERROR, "lower", "upper"), BY_ERROR)
-    sections = listed_sections(listed, frame.height, formats, level, names)
+    sections = listed_sections(listed, sizes_of(frame), formats, level, names)
     return judged_page(est, name, precision, sections, difference=None)
 
 
@@ -89,7 +89,7 @@ def page_of_estimates(
         As `read_long_table`, and if the result has cells that the measurements do not.
     """
     frame, formats = result.listed(MOST_ROWS)
-    listed = listed_sections(frame, len(result.keys), formats, level, names)
+    listed = listed_sections(frame, sizes_of(result.keys), formats, level, names)
     held = result.measurements() if measured is None else None
     source: pl.DataFrame | Path | None = measured
     if held is not None:  # a file that was written here says what counts everybody

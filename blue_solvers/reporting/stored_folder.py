@@ -155,8 +155,9 @@ def stored_page(folder: Path, level: float, names: Mapping[str, str] = NO_NAMES)
     stored = StoredEstimates(folder)
     precision = stored.precision()
     formats = dict.fromkeys(("estimate", STD_ERROR, "lower", "upper"), BY_ERROR)
-    first, cells = stored.first_rows(MOST_ROWS, level), int(precision["cells"].sum())
-    listed = listed_sections(first, cells, formats, level, names)
+    counted = precision.select(GEOLEVEL, TABLE, "cells").iter_rows()
+    sizes: dict[tuple[str, ...], int] = {(place, table): cells for place, table, cells in counted}
+    listed = listed_sections(stored.first_rows(MOST_ROWS, level), sizes, formats, level, names)
     said, proof = stored.description, stored.proof
     made = [
         f"Solver: {said['solver']}. {said['reason'][:1].upper()}{said['reason'][1:]}.",

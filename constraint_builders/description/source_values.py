@@ -29,12 +29,15 @@ class Understood:
         Which geolevels lie in which, and by what that was told.
     notes : tuple of str
         What else was decided, each in a few words, such as ``"3 rows without numbers left out"``.
+    left_out : tuple of str
+        What was taken for no part of a table, such as ``"row 9 below the table: 'Source: Office'"``; in no doubt.
     """
 
     sources: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
     places: str = ""
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from constraint_builders.files.labels import refuse_alike
 from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import LARGEST, NotANumberError, read_codes, read_labels, read_numbers
 from constraint_builders.files.reading_report import Remark
-from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.source import Source, open_whole
 
 GEOID_COLUMNS = ("geoid", "geocode")
 COUNT_COLUMN = "count"
@@ -57,7 +57,7 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
     OSError
         If the file cannot be opened.
     """
-    source = open_source(path)
+    source = open_whole(path)
     frame = source.frame
     with naming(path):
         key = next((name for name in GEOID_COLUMNS if name in frame.columns), None)
@@ -161,7 +161,7 @@ def read_places(
     OSError
         If the file cannot be opened.
     """
-    source = open_source(path)
+    source = open_whole(path)
     with naming(path):
         columns = {plain_name(name): name for name in source.frame.columns}
         code = next((name for name in CODES if name in columns), None)

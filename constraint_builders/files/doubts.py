@@ -50,12 +50,12 @@ class Floor:
 def doubts(layout: Layout, values: Float, variances: Float, ends_at_0: bool = False) -> Iterator[str]:
     """What is doubtful about values over a layout, (n,), and their variances, infinite where nothing was measured.
 
-    Of values that a law publishes, which end at 0, it is not doubtful that they do.
+    Of values that a law publishes, which end at 0, it is not doubtful that they do, nor are columns swapped.
     """
     known = np.flatnonzero(np.isfinite(variances))
     y, errors = values[known], np.sqrt(variances[known])
     noisy = errors > 0
-    if noisy.any() and (abs(y[noisy]) < errors[noisy]).all():
+    if noisy.any() and not ends_at_0 and (abs(y[noisy]) < errors[noisy]).all():
         yield "every value is smaller than its standard error: are the columns swapped?"
     yield from _swapped(layout, known, y, errors)
     yield from _mostly_exact(layout, values, variances)

@@ -22,7 +22,7 @@ from constraint_builders.files.measurement_files import geocodes_in, level_folde
 from constraint_builders.files.naming import listed, naming
 from constraint_builders.files.numbers import NotANumberError, decimal_mark, read_codes, read_numbers
 from constraint_builders.files.settings import Settings
-from constraint_builders.files.source import Source, open_source
+from constraint_builders.files.source import Source, open_whole
 from constraint_builders.files.tabulated_places import TOGETHER
 
 GEOCODE, TOTAL = "geocode", "total"
@@ -100,7 +100,7 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float
     OSError
         If the file cannot be opened.
     """
-    source = open_source(path)
+    source = open_whole(path)
     for column in (name, TOTAL):
         if column not in source.frame.columns:
             there = listed(source.frame.columns)

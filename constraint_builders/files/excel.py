@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
-from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements
+from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements, plain_name
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.text_table import COMMENT, TextTable, is_header, named_columns
 from constraint_builders.files.titles import MOST_TITLES, left_out, titles_above
@@ -75,7 +75,8 @@ def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_ro
     found = [_table(filled[name], *own) for name, own in tables.items()]
     unread = tuple(f"sheet {shown(name)}" for name in filled if name not in tables)
     table = found[0] if len(found) == 1 else _together(found)
-    return replace(table, doubts=tuple(_hidden(data)), left_out=unread + table.left_out)
+    hidden = [f"sheet {shown(name)} is hidden, and is read" for name in tables if sheets[name].visible != "visible"]
+    return replace(table, doubts=(*hidden, *_hidden(data)), left_out=unread + table.left_out)
 
 
 def _meant(
@@ -116,8 +117,20 @@ def _table(cells: pl.DataFrame, header: int, first: int) -> TextTable:
 
 
 def _together(tables: Sequence[TextTable]) -> TextTable:
-    """Tables one below the other; a variable that one has not is summed out there."""
-    frame = pl.concat([own.frame for own in tables], how="diagonal")
+    """Tables one below the other; a variable that one has not is summed out there.
+
+    Names of columns that differ in capitals and the like are one; a row that one table has twice is refused.
+    """
+    called: dict[str, str] = {}
+    frames = []
+    for own in tables:
+        twice = own.frame.is_duplicated()
+        if twice.any():
+            raise ValueError(f"row {own.rows[int(twice.arg_max() or 0)]} is there twice in one sheet: leave one out")
+        names = {name: called.setdefault(plain_name(name) or name, name) for name in own.frame.columns}
+        frames.append(own.frame.rename(names) if len(set(names.values())) == len(names) else own.frame)
+    tables = [replace(own, frame=frame) for own, frame in zip(tables, frames, strict=True)]
+    frame = pl.concat(frames, how="diagonal")
     for name in (name for name in frame.columns if not is_role(name)):
         absent = pl.concat(
             [pl.Series([name not in own.frame.columns]).new_from_index(0, own.rows.size) for own in tables]

@@ -21,7 +21,7 @@ from constraint_builders.files.columns import SUMMED_OUT, plain_name
 from constraint_builders.files.labels import is_total
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.numbers import TEXT, read_labels
-from constraint_builders.files.source import open_source
+from constraint_builders.files.source import open_whole
 
 NOWHERE = "-"
 
@@ -73,7 +73,7 @@ class LeafTable:
         """
         if isinstance(given, Areas):
             return cls._of_areas(given)
-        source = open_source(given)
+        source = open_whole(given)
         frame = source.frame
         if frame.is_empty():
             raise ValueError("there are no rows: give one for each leaf")

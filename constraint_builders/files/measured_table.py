@@ -154,7 +154,7 @@ def measured(
         doubtful = (*table.doubts, *found, *copied, *perhaps)
         taken = (f"{label!r} in column {name!r}, row {row}" for name in silent for label, row in silent[name].items())
         notes = (*(f"{place}, taken for a level that was not measured" for place in taken), *doubtful)
-        problem = problem.replace(understood=Understood((), totals, places, notes))
+        problem = problem.replace(understood=Understood((), totals, places, notes, table.left_out))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
         Measured.check_vector(problem, y)

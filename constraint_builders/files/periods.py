@@ -16,9 +16,13 @@ from constraint_builders.files.naming import shown
 
 QUARTER, YEAR = "quarter", "year"
 PARTS = {"H": 2, "S": 2, "Q": 4, "K": 4, "M": 12, "": 12}  # halves, quarters and months, by their sign
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = (
+    "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE",
+    "JULY", "AUGUST", "SEPTEMBER", "OCTOBER", "NOVEMBER", "DECEMBER",
+)  # fmt: skip
+PARTLY = re.compile(r" \(\d+ of \d+\)$")  # of a period of which some parts are missing
 _YEAR, _PART = r"(?P<year>(?:1[5-9]|20|21)\d\d)", r"(?P<part>\d{1,2})"
-_SIGN, _MONTH = "(?P<sign>[HSQKM])", r"(?P<month>[A-Z]{3})[A-Z]*\.?"
+_SIGN, _MONTH = "(?P<sign>[HSQKM])", r"(?P<month>[A-Z]{3,9})\.?"
 _FORMS = [
     re.compile(form, re.ASCII)
     for form in (
@@ -57,7 +61,7 @@ def read_period(label: str) -> Period | None:
     own = found.groupdict()
     parts = PARTS[own.get("sign", "")] if len(own) > 1 else 1
     if "month" in own:
-        part = 1 + MONTHS.index(own["month"].lower()) if own["month"].lower() in MONTHS else 0
+        part = next((part for part, name in enumerate(MONTHS, 1) if name.startswith(own["month"])), 0)
     else:
         part = int(own.get("part", 1))
     return Period(int(own["year"]), part, parts) if 1 <= part <= parts else None
@@ -80,7 +84,7 @@ def recoded_periods(
     -------
     levels : list of str
     recodes : dict of str to list of str
-        By what they are called the group of every level.
+        By what they are called the group of every level; ``2020 (3 of 4)`` where some have no level.
 
     Raises
     ------
@@ -102,14 +106,15 @@ def recoded_periods(
                 f"column {variable!r}: {shown(levels[0])} is not shorter than any {name!r}: sums= is of these"
             )
         groups = [_around(periods[level], parts) for level in levels]
+        whole = {own: _name(own, groups.count(own), most // parts) for own in set(groups)}
         for own in set(groups) & set(called):
             there = f"{groups.count(own)} of the {most // parts} periods in it have"
-            if groups.count(own) < most // parts:
+            if groups.count(own) < most // parts and called[own] != whole[own]:
                 raise ValueError(
                     f"column {variable!r}: {shown(called[own])} has rows, and {there}: give the others some, with an "
                     "empty value where there is none"
                 )
-        names = {own: called.pop(own, _name(own)) for own in set(groups)}
+        names = {own: called.pop(own, name) for own, name in whole.items()}
         recodes[name] = [names[own] for own in groups]
     if called:
         rest = shown(next(iter(called.values())))
@@ -120,7 +125,7 @@ def recoded_periods(
 
 
 def _period(variable: str, label: str) -> Period:
-    found = read_period(label)
+    found = read_period(PARTLY.sub("", label))
     if found is None:
         raise ValueError(
             f"column {variable!r}: {shown(label)} is no period of a year, such as 2020-Q1, 2020K1 or 2020-01"
@@ -133,5 +138,7 @@ def _around(own: Period, parts: int) -> Period:
     return Period(own.year, 1 + (own.part - 1) * parts // own.parts, parts)
 
 
-def _name(own: Period) -> str:
-    return str(own.year) if own.parts == 1 else f"{own.year}-Q{own.part}"
+def _name(own: Period, there: int, parts: int) -> str:
+    """What a period is called of which some parts are there."""
+    name = str(own.year) if own.parts == 1 else f"{own.year}-Q{own.part}"
+    return name if there == parts else f"{name} ({there} of {parts})"

@@ -30,7 +30,7 @@ STATUS, ACTION = "OBS_STATUS", "ACTION"
 FLOWS = ("DATAFLOW", "STRUCTURE_ID")
 OF_THE_FILE = {*FLOWS, ACTION, "STRUCTURE", "STRUCTURE_NAME", "LAST UPDATE", "DATAFLOW_NAME", "SERIES_KEY", "OBS_KEY"}
 ATTRIBUTES = {MULTIPLIER, STATUS, "OBS_FLAG", "OBS_CONF", "CONF_STATUS", "DECIMALS"}
-FREQUENCIES = ("FREQ", "FREQUENCY")
+FREQUENCIES, TIME = ("FREQ", "FREQUENCY"), "TIME"
 UNITS = ("UNIT", "UNIT_MEASURE", "CURRENCY", *FREQUENCIES)
 NAME_OF_VALUE = "OBSERVATION VALUE"  # a column of names beside that of codes, as beside all others then
 NO_VALUES = ("H", "K", "L", "M", "O", "Q", "W")  # of OBS_STATUS: missing, or counted in another cell
@@ -62,8 +62,13 @@ def plain_sdmx(table: Source, frequencies: bool = False) -> Source:
         If the table is neither form, a value is no number, or said to be none, or rows are in several units.
     """
     said, numbers, rows = _read(table, FREQUENCIES if frequencies else ())
-    if frequencies:  # of which each has a cell for the periods of the others
-        there = numbers.is_not_null()
+    if frequencies:  # each has empty cells for periods of the others: a cell without values is kept once, no period is
+        value, cell = pl.col(VALUE), pl.struct(said.columns)
+        alone = cell.is_first_distinct() & value.is_null().all().over(said.columns)
+        for name in said.columns:
+            if TIME in name.upper():
+                alone &= value.is_not_null().any().over(name)
+        there = said.with_columns(numbers.alias(VALUE)).select(value.is_not_null() | alone).to_series()
         said, numbers, rows = said.filter(there), numbers.filter(there), rows[there.to_numpy()]
     kept = [said[name] for name in said.columns if said[name].n_unique() > 1]
     plain = pl.DataFrame([*map(_with_total, kept), numbers.alias("value")])

@@ -241,6 +241,14 @@ def open_source(source: Any, **options: Any) -> Source:
         return _of_frame(table, what)
 
 
+def open_whole(source: Any) -> Source:
+    """As `open_source`, but for a file of which titles or notes would be left out, which is refused."""
+    table = open_source(source)
+    if table.left_out:
+        raise ValueError(f"{table.left_out[0]} would be left out: take it out of the file, or fill its cells")
+    return table
+
+
 def _is_frame(source: Any) -> bool:
     return is_pandas(source) or hasattr(source, "__arrow_c_stream__")
 

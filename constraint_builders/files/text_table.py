@@ -27,8 +27,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
-from constraint_builders.files.columns import names_measurements
-from constraint_builders.files.titles import MOST_TITLES, left_out, notes_below, titles_above
+from constraint_builders.files.columns import NOTES, names_measurements, plain_name
+from constraint_builders.files.titles import MOST_TITLES, left_out, notes_below, refuse_note_of_commas, titles_above
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -144,6 +144,8 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
     below = left_out(cells[last:, 0].to_list(), skipped + last + 1, "below")
     cells = cells[:last]
     names = [(name or "").strip() for name in cells.row(0)]
+    if plain_name(names[0]) not in NOTES:
+        refuse_note_of_commas(cells[max(1, last - MOST_TITLES) :, 0].to_list(), skipped + last)
     names[0] = names[0].removeprefix(COMMENT).strip() or names[0]
     filled = cells[1:].select(pl.all().str.strip_chars().ne("").any()).row(0)
     kept = [i for i, name in enumerate(names) if name or filled[i]]

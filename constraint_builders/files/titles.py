@@ -22,6 +22,7 @@ NOTE = re.compile(
     re.IGNORECASE,
 )
 YEAR = re.compile(r"(1[89]|20|21)\d\d")
+IN_WORDS = re.compile(r"[^\W\d]\w* ?:")
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
 
 
@@ -38,10 +39,16 @@ def titles_above(rows: Sequence[Sequence[str | None]]) -> int:
     for number, row in enumerate(filled):
         if len(row) > most and names_measurements(row) and not any(map(NUMBER.fullmatch, row)):
             return number
+        if len(row) > 1 and _has_numbers(row):  # of another table, or of this one
+            break
         most = max(most, len(row))
     first = next((number for number, row in enumerate(filled) if len(row) > 1), 0)
-    numbers = [cell for cell in filled[first] if NUMBER.fullmatch(cell) and not YEAR.fullmatch(cell)] if filled else []
-    return first if any(filled[:first]) and not numbers else 0
+    return first if any(filled[:first]) and not _has_numbers(filled[first]) else 0
+
+
+def _has_numbers(row: Sequence[str]) -> bool:
+    """Whether a cell is a number that is no year."""
+    return any(NUMBER.fullmatch(cell) and not YEAR.fullmatch(cell) for cell in row)
 
 
 def _cells(row: Sequence[str | None]) -> list[str]:
@@ -64,8 +71,16 @@ def notes_below(cells: pl.DataFrame) -> int:
     are_labels = any(map(NOTE.match, texts[1:first]))  # such as "1) farms"
     for start, text in enumerate(below):
         if not text or (NOTE.match(text) and not are_labels):
-            return len(below) - start
+            return 0 if any(map(NUMBER.fullmatch, filter(None, below[start:]))) else len(below) - start
     return 0
+
+
+def refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:
+    """Refuse a last row whose cells are a note that its commas cut, by the first cells of all, and its number."""
+    labels = [(text or "").strip() for text in texts]
+    alike = [text for text in labels if NOTE.match(text) and IN_WORDS.match(text)]
+    if alike and alike == labels[-1:]:
+        raise ValueError(f"row {last}, {shown(labels[-1])}, is a note in several cells: quote it, or leave it out")
 
 
 def left_out(texts: Sequence[str | None], first: int, where: str) -> tuple[str, ...]:

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import polars as pl
 
-from constraint_builders.files.columns import CV_PERCENT, SPREADS, VALUES, plain_name, read_spread
+from constraint_builders.files.columns import CV_PERCENT, SPREADS, VALUES, VARIANCE, plain_name, read_spread
 from constraint_builders.files.naming import shown
 from constraint_builders.files.source import Source
 
-BETWEEN = r"\s*(?:±|\+/-|\+-)\s*"
+BETWEEN = r"\s*(?:±|\+/?-)\s*"
 NUMBER = r"^[-+−]?[0-9]"
 NOTED = r"^(.*[0-9]%?)\s*((?:\([0-9]{1,2}\)|[*†‡¹²³⁴-⁹])+)$"  # with marks of notes behind the number
-MARKS = ("(", "*", "†", "‡", "±", "+/-", "+-", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹")
-SIGNED = r"^(?:±|\+/-|\+-)\s*"
+MARKS = r"[(*†‡±¹²³⁴-⁹]|\+/?-"
+SIGNED = r"^(?:±|\+/?-)\s*"
 PERCENT = r"[0-9]\s*%$"
+POWER = r"^[-+−]?10\s*[¹²³⁴-⁹]+$"  # which may be one of ten
 
 
 def plainly_written(table: Source, plus_minus: str | None) -> Source:
@@ -36,17 +37,16 @@ def plainly_written(table: Source, plus_minus: str | None) -> Source:
     return replace(table, frame=_without_percent(frame), left_out=table.left_out + noted)
 
 
-def _texts(frame: pl.DataFrame, *signs: str) -> dict[str, pl.Series]:
-    """Columns of text in which one of some signs is, without outer spaces, null where empty."""
+def _texts(frame: pl.DataFrame, pattern: str) -> dict[str, pl.Series]:
+    """Columns of text of which some is as a pattern says, without outer spaces, null where empty."""
     texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
-    found = (text for text in texts if any(text.str.contains(sign, literal=True).any() for sign in signs))
-    return {text.name: text.str.strip_chars().replace("", None) for text in found}
+    return {text.name: text.str.strip_chars().replace("", None) for text in texts if text.str.contains(pattern).any()}
 
 
 def _without_plus_minus(frame: pl.DataFrame, kind: str | None) -> pl.DataFrame:
     split = False
-    for name, text in _texts(frame, "±", "+/-", "+-").items():
-        parts = text.str.replace(BETWEEN, "±").str.split_exact("±", 1)
+    for name, text in _texts(frame, BETWEEN).items():
+        parts = text.str.replace(BETWEEN, "±").str.splitn("±", 2)
         numbers = text.filter(parts.struct.field("field_1").is_not_null())
         if not numbers.len() or not numbers.str.contains(NUMBER).all():
             continue
@@ -56,6 +56,8 @@ def _without_plus_minus(frame: pl.DataFrame, kind: str | None) -> pl.DataFrame:
                 "'moe_90' of a margin of error of 90 %"
             )
         called = kind if plain_name(name) in VALUES else f"{name}_{kind}"
+        if called in frame.columns:
+            raise ValueError(f"columns {name!r}, behind ±, and {called!r} both say how precise values are: keep one")
         before, behind = (parts.struct.field(field) for field in ("field_0", "field_1"))
         frame, split = frame.with_columns(before.alias(name), behind.alias(called)), True
     if kind is not None and not split:
@@ -71,7 +73,11 @@ def _without_percent(frame: pl.DataFrame) -> pl.DataFrame:
     values = [name for name in signed if plain_name(name) in VALUES]
     if not values:
         return frame
-    spreads = [name for name in frame.columns if (own := read_spread(name)) and own.kind != CV_PERCENT]
+    found = {name: own.kind for name in frame.columns if (own := read_spread(name)) and own.kind != CV_PERCENT}
+    spreads = list(found)
+    squared = next((name for name in spreads if name in signed and found[name] == VARIANCE), None)
+    if squared is not None:
+        raise ValueError(f"column {squared!r} is in percent, which may be of a square: give std_error")
     plain = next((name for name in spreads if name not in signed), None)
     if plain is not None:
         raise ValueError(f"column {values[0]!r} is in percent, and {plain!r} has no sign of it: give both in one unit")
@@ -82,13 +88,13 @@ def _without_notes(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Values, and what says how precise they are, without marks of notes, ``(2)``; the latter without ``±`` too."""
     said: tuple[str, ...] = ()
     spreads = [name for name in frame.columns if _says_spread(name)]
-    for name, text in _texts(frame, *MARKS).items() if spreads else ():
-        if name not in spreads and plain_name(name) not in VALUES:
-            continue
-        marks = text.str.extract(NOTED, 2).drop_nulls()
+    values = [name for name in frame.columns if plain_name(name) in VALUES]
+    for name, text in _texts(frame.select(values + spreads), MARKS).items() if spreads else ():
+        noted = text.str.contains(NOTED) & ~text.str.contains(POWER)
+        marks = text.filter(noted).str.extract(NOTED, 2)
         if marks.len():
             said += (f"marks of notes in column {name!r}: {', '.join(marks.unique().sort())}",)
-        plain = text.str.replace(NOTED, "$1") if marks.len() else text
+        plain = text.str.replace(NOTED, "$1").zip_with(noted.fill_null(False), text) if marks.len() else text
         frame = frame.with_columns(plain.str.replace(SIGNED, "") if name in spreads else plain)
     return frame, said
 

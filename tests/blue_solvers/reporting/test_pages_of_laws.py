@@ -103,3 +103,5 @@ def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_
     flag = "3" if law == LAW else "nearest:3"
     strict = ["--rounded", flag, "--strict", "--out", str(tmp_path / "out.csv")]
     assert main(["estimate", str(tmp_path / "table.csv"), *strict]) == 3
+    table.with_columns(value=pl.Series([0, 0, 0])).write_csv(tmp_path / "table.csv")
+    assert main(["estimate", str(tmp_path / "table.csv"), *strict]) == 0  # small counts, and no column to be swapped

@@ -145,6 +145,9 @@ def test_places_have_their_names(tmp_path: Path) -> None:
     assert shown["place"].to_list() == ["Bristol", "Bristol", "Kent", "Kent"]
     assert "Kent" in root.all("svg")[0].text
     assert "place" not in downloaded(page(tmp_path, frame), "table_sex_county.csv").columns
+    (tmp_path / "names.csv").write_text("GEOID,NAME\n55,Wisconsin\n")
+    root = page(tmp_path, frame, "--place-names", str(tmp_path / "names.csv"))
+    assert "None of the names of places that were given is that of a place" in section(root, "estimates").text
 
 
 def test_several_inputs_are_shown_together(tmp_path: Path) -> None:
@@ -389,3 +392,29 @@ def _of_result(tmp_path: Path) -> Element:
     result = tmp_path / "result.csv"
     assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(result)]) == 0
     return report(result)
+
+
+def test_what_is_not_shown_is_counted_and_not_spoken_for(tmp_path: Path) -> None:
+    """The largest change is that of the rows that are shown, and rounding is none; no table goes without a word."""
+    value = np.arange(1.0, 1201.0)
+    rows = [("age", "*", f"{i}", own, 4.0) for i, own in enumerate(value)]
+    rows += [("sex", own, "*", value.sum() / 2, 4.0) for own in "fm"]
+    frame = pl.DataFrame(rows, schema=["table", "sex", "age", "value", "variance"], orient="row")
+    text = section(page(tmp_path, frame), "tables").text
+    assert "sex: 2 numbers" in text
+    assert "age: the first 40 of 1,200 numbers" in text
+    text = section(page(tmp_path, frame.with_columns(pl.col("value") * 0.1)), "tables").text
+    assert "No number of those in the tables below was moved from what was measured." in text
+    alone = pl.DataFrame({"table": "age", "age": frame["age"][:1200], "value": value, "variance": 4.0})
+    wide = [alone.with_columns(table=pl.lit("age * place"), place=pl.lit(own)) for own in "ab"]
+    both = pl.concat([*wide, alone.with_columns(place=pl.lit("*"), value=2 * pl.col("value"))])
+    text = section(page(tmp_path, both), "tables").text
+    assert "age: the first 40 of 1,200 numbers" in text
+
+
+def test_intervals_of_a_file_are_said_to_be_of_their_own_level(tmp_path: Path) -> None:
+    frame, out = noisy_table(), tmp_path / "estimates.csv"
+    frame.write_csv(tmp_path / "in.csv")
+    assert main(["estimate", str(tmp_path / "in.csv"), "--level", "0.9", "--digits", "2", "--out", str(out)]) == 0
+    assert "Intervals cover about 0.9, as the file has them," in section(report(out), "estimates").text
+    assert "Intervals cover 0.9 for" in section(report(out, "--level", "0.9"), "estimates").text

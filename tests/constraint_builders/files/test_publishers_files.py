@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from blue_solvers import estimate
 from blue_solvers.cli import main
 from constraint_builders import Problem, read_tables
+from constraint_builders.files.exact_totals import read_exact
+from constraint_builders.files.leaf_table import LeafTable
 from constraint_builders.files.periods import Period, read_period, recoded_periods
 from noise_mechanisms.laws import RandomRounding
 from tests.helpers.every import every
@@ -93,21 +97,47 @@ def test_tsv_is_read_under_its_own_name(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, [12, 15, 9, np.nan])
 
 
-BOOK = {
+BOOK: dict[str, list[list[Any]]] = {
     "Contents": [["Persons"], [], ["Table 1", "by sex"]],
     "By sex": [["Table 1. Persons"], [], ["sex", "Estimate", "SE"], ["f", 9, 1], ["m", 7, 1], ["total", 17, 2]],
     "By age": [["age", "Estimate", "SE"], ["0-17", 4, 1], ["18+", 13, 1], ["total", 17, 2], ["Source: Office"]],
 }  # fmt: skip
 
 
-def workbook(path: Path, names: Sequence[str]) -> Path:
+def workbook(path: Path, names: Sequence[str], hidden: str = "", **others: Sequence[Sequence[Any]]) -> Path:
     xlsxwriter = pytest.importorskip("xlsxwriter")
     with xlsxwriter.Workbook(path) as book:
-        for name in names:
+        for name, rows in {**{name: BOOK[name] for name in names}, **others}.items():
             page = book.add_worksheet(name)
-            for number, row in enumerate(BOOK[name]):
+            for number, row in enumerate(rows):
                 page.write_row(number, 0, row)
+            if name == hidden:
+                page.hide()
     return path
+
+
+def test_sheets_that_may_mislead_are_said_or_refused(tmp_path: Path) -> None:
+    """A column is no other for its capitals, a row that is there twice is none that sheets share, hidden is said."""
+    again: list[list[Any]] = [["Sex ", "estimate", "SE"], ["f", 19, 1], ["m", 17, 1]]
+    path = workbook(tmp_path / "again.xlsx", ["By sex"], again=again)
+    with pytest.raises(ValueError, match=r"cell \(sex=f\) is given twice"):
+        read_tables(path, sheet=["By sex", "again"])
+    path = workbook(tmp_path / "twice.xlsx", ["By sex"], twice=[*BOOK["By age"], ["0-17", 4, 1]])
+    with pytest.raises(ValueError, match="row 2 is there twice in one sheet"):
+        read_tables(path, sheet=["By sex", "twice"])
+    hidden = workbook(tmp_path / "hidden.xlsx", ["Contents", "By sex"], hidden="By sex")
+    problem, y = read_tables(hidden)
+    assert "sheet 'By sex' is hidden, and is read" in problem.understood.notes
+    assert "left out sheet 'Contents', row 1 above the table: 'Table 1. Persons'" in repr(estimate(problem, y))
+
+
+def test_files_that_have_no_notes_lose_no_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, "code,region\nr1,A\nr2,A\nr3,B\n\nr4,\n")
+    with pytest.raises(ValueError, match="row 6 below the table: 'r4' would be left out"):
+        LeafTable.read(path, {})
+    path = written(tmp_path, "state,total\nRI,100\n\nVT,\n")
+    with pytest.raises(ValueError, match="row 4 below the table: 'VT' would be left out"):
+        read_exact(path, "state")
 
 
 def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +170,7 @@ def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("Q4 2020", (2020, 4, 4)), ("1Q2020", (2020, 1, 4)), ("2020-01", (2020, 1, 12)), ("2020M12", (2020, 12, 12)),
         ("12/2020", (2020, 12, 12)), ("Mar 2020", (2020, 3, 12)), ("2020 September", (2020, 9, 12)),
         ("2020-S2", (2020, 2, 2)), ("2020-Q5", None), ("2020-13", None), ("2020-T1", None), ("20", None),
-        ("Foo 2020", None), ("65-2020", None), ("2020-0", None),
+        ("Foo 2020", None), ("65-2020", None), ("2020-0", None), ("Marine 2020", None), ("Sept. 2020", (2020, 9, 12)),
     ],
 )  # fmt: skip
 def test_periods_are_read(label: str, period: tuple[int, int, int] | None) -> None:
@@ -153,10 +183,13 @@ def test_periods_that_are_no_sums_are_refused() -> None:
     assert levels == months
     assert recodes["year"] == ["2020"] * 12
     assert recodes["quarter"] == [f"2020-Q{1 + month // 3}" for month in range(12)]
+    begun = ["2020-Q1", "2020-Q2", "2020-Q3", "2020 (3 of 4)"]
+    assert recoded_periods("time", begun, ["year"])[1] == {"year": ["2020 (3 of 4)"] * 3}
     for labels, into, why in (
         (["2020", *months[1:]], "year", "'2020' has rows, and 11 of the 12 periods in it have"),
         (["2021", *months], "year", "nothing is in '2021'"),
         (["2020", "2021"], "year", "'2020' is not shorter than any 'year'"),
+        (["2020-Q1", "2020 (2 of 4)"], "year", "'2020 \\(2 of 4\\)' has rows, and 1 of the 4"),
         (["2020-Q1", "2020Q1"], "year", "'2020-Q1' and '2020Q1' are one period"),
         (["2020-S1", "2020-S2"], "quarter", "not shorter than any 'quarter'"),
         (["2020-Q1", "spring"], "year", "'spring' is no period of a year"),
@@ -186,6 +219,7 @@ def test_years_are_sums_of_their_quarters(tmp_path: Path, capsys: pytest.Capture
     problem, y = read_tables(rounded, noise=RandomRounding(3), sums={"f": "year"})
     assert problem.observed.names == ("f", "year")
     np.testing.assert_array_equal(y, [3, 6, np.nan, 0, 3, 12, np.nan])  # the rows of 2021 were not published
+    assert problem.domain.schema.labels_of("year") == ("2020", "2021 (1 of 4)")  # nobody takes a quarter for a year
 
 
 def test_months_are_summed_to_quarters_and_years() -> None:
@@ -216,6 +250,10 @@ def test_frequencies_of_sdmx_are_told_by_their_periods(tmp_path: Path) -> None:
         problem, y = read_tables(path, style="sdmx", noise=RandomRounding(3), sums={"TIME_PERIOD": "year"})
         assert problem.observed.names == ("SEX", "SEX * TIME_PERIOD")  # the year is all that there is
         assert y.tolist() == [30, 30, *[3, 6, 9, 12] * 2]
+    rows += [f"Q,X,2020-Q{quarter}," for quarter in (1, 2, 3, 4)] + ["A,X,2020,", "A,X,2019,", "A,_T,2020,90"]
+    csv.write_text("\n".join(["FREQ,SEX,TIME_PERIOD,OBS_VALUE", *rows]))  # of X nothing was published, and it is there
+    problem, y = read_tables(csv, style="sdmx", noise=RandomRounding(3), sums={"TIME_PERIOD": "year"})
+    assert problem.domain.schema.labels_of("SEX") == ("F", "M", "X")
 
 
 @pytest.mark.parametrize(
@@ -248,6 +286,18 @@ def test_each_cell_of_a_wide_table_has_its_error_behind_it(tmp_path: Path) -> No
         (["sex,value,se", "f,100,2", "m,9,1"], {"plus_minus": "moe_90"}, "there are none: leave it out"),
         (["sex,value,se", "f,50%,2", "m,50%,1"], {}, "'value' is in percent, and 'se' has no sign of it"),
         (["sex,value", "f,100 (2)", "m,9 (1)"], {}, "column 'variance' is missing"),
+        (["sex,value,se", "f,10²,2", "m,9,1"], {}, "'10²' is not a number"),
+        (["sex,value,se", "f,(2),2", "m,9,1"], {}, r"'\(2\)' is not a number"),
+        (["sex,value,variance", "f,50%,4%", "m,50%,4%"], {}, "'variance' is in percent, which may be of a square"),
+        (["sex,value", "f,100 ± 2 ± 1", "m,9 ± 1"], {"plus_minus": "moe_90"}, "moe_90 '2 ± 1' is not a number"),
+        (["sex,value,moe_90", "f,9 ± 2,5", "m,9 ± 1,5"], {"plus_minus": "moe_90"}, "both say how precise values are"),
+        (["sex,n", "f,9", "m,9", "", "age,value,se", "0-17,4,1", "18+,14,1"], {}, "row 5 has 3 cells, the header 2"),
+        (
+            ["sex,value,se", "f,9,1", "m,9,1", "Source: Office, 2020"],
+            {},
+            "row 4, 'Source: Office', is a note in several",
+        ),
+        (["value,se,sex", "9,1,f", "7,1,m", "", "17,,"], {}, "column 'sex' is empty in row 5"),
     ],
 )
 def test_numbers_that_may_mean_two_things_are_refused(
