@@ -98,7 +98,7 @@ class ProofOfLeaves:
         self._S = basis.extended[2]
         self._most = int(np.diff(basis.T.indptr).max(initial=1))
         self._noise = WeighedNoise.of(self._problem) if self._problem.is_correlated else None
-        self._uneven = self._whitened_apart()
+        self._uneven, self._bent = self._whitened_apart(), self._off_directions()
 
     def _require_all_combinations(self) -> None:
         """Refuse combinations that exact rows, or what is free, leave others beside."""
@@ -130,6 +130,16 @@ class ProofOfLeaves:
             raise NotCertifiedError("its noise is so nearly dependent that its inverse is not proved")
         return float(found.max(initial=0.0))
 
+    def _off_directions(self) -> float:
+        """How far whitened rows of combinations are from those of some that keep exact rows, (N, q) in one norm."""
+        if not self._exact.size:
+            return 0.0
+        E, F = self._whole[self._exact], self._F
+        sizes = sparse.csr_array(abs(E) @ abs(F)) * (EXTENDED * (4 + int(np.diff(E.indptr).max(initial=0))))
+        missed = np.sqrt((abs(sparse.csr_array(E @ F)) + sizes).power(2).sum(axis=1)).astype(float)
+        moved = abs(self._basis.S @ self._basis.R[:, self._exact]) @ missed
+        return 2 * float(np.linalg.norm(abs(self._basis.T) @ moved))
+
     @cached_property
     def _factor(self) -> BoundedBelow:
         """Of A, in units of combinations in which its diagonal is 1."""
@@ -157,7 +167,9 @@ class ProofOfLeaves:
         off = np.concatenate([np.where(lost, np.nan, values - b), np.where(self._lost_rows, np.nan, rows - fitted)])
         off = abs(np.nan_to_num(off)).astype(float)
         off[b.size :] += self._rounding(self._S, y, b)
-        worst = in_standard_errors(off, self._least_standard_errors, EXACT_TO * scale)
+        least = self._least_standard_errors
+        doubt, drift = self._missed(y, b)
+        worst = in_standard_errors(off + np.where(least > 0, doubt, 0.0), least, EXACT_TO * scale)
         apart = off[b.size :] * (~self._problem.exact & ~self._problem.unmeasured)
         whole = float(np.linalg.norm(abs(self._basis.T) @ apart))
         if self._shared:
@@ -170,7 +182,19 @@ class ProofOfLeaves:
             fitted = self._whole @ b
         explained = self._explained(y, fitted, self._rounding(self._whole, y, b))
         sd = np.sqrt(np.where(apart > 0, self._problem.variances, 1.0))
-        return judged(explained + (1 + self._uneven) * whole + worst, float((apart / sd).max(initial=0.0)))
+        return judged(explained + (1 + self._uneven) * (whole + drift) + worst, float((apart / sd).max(initial=0.0)))
+
+    def _missed(self, y: Float, b: Long) -> tuple[Float, float]:
+        """How far leaves and rows, (k + n,), are from some that meet exact rows, and noisy ones together.
+
+        Exact rows that are nearly dependent make much of what they are missed by, be it rounding of extended precision.
+        """
+        if not self._exact.size:
+            return np.zeros(b.size + y.size), 0.0
+        E, R = self._S[self._exact], self._basis.R[:, self._exact]
+        missed = 2 * (abs(y[self._exact] - E @ b).astype(float) + self._rounding(E, y[self._exact], b))
+        of_rows = abs(self._basis.S @ R) @ missed
+        return np.concatenate([abs(R) @ missed, of_rows]), float(np.linalg.norm(abs(self._basis.T) @ of_rows))
 
     def _rounding(self, S: sparse.csr_array, y: Float, b: Long) -> Float:
         """Of y - S b, (n,), in extended precision."""
@@ -199,7 +223,8 @@ class ProofOfLeaves:
             if open_ <= max(ENOUGH, size / 100):
                 break
         found = size + open_
-        found *= 1 + STEPS * terms * np.sqrt(shares.size / least)  # what steps may have rounded
+        found *= 1 + (STEPS * terms * np.sqrt(shares.size) + self._bent) / np.sqrt(least)  # what steps may have rounded
+        off += self._bent / np.sqrt(least) * float(np.linalg.norm(left))
         return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(1 - 2 * self._uneven) + off + more
 
     def _towards_exact(self, y: Float, b: Long, scale: float) -> Long:
