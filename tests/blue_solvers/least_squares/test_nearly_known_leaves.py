@@ -7,8 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from blue_solvers.least_squares import least_squares
+
+
+def test_variances_of_few_leaves_that_lose_digits_are_found_among_many_that_may() -> None:
+    """A chain that hardly hangs on anything, and pairs that do so by powers of two, which lose none."""
+    rng, pair = np.random.default_rng(2), [[1.0, -1.0], [2.0**-18, 0.0]]
+    weights = np.append(rng.uniform(0.5, 2, 29), 3e-10**0.5)
+    chain = sparse.csr_array(sparse.diags_array([-weights, weights[:29]], offsets=[0, 1], shape=(30, 30)))
+    S = sparse.csr_array(sparse.block_diag([*[pair] * 40, chain, sparse.eye_array(2700)]))
+    found = least_squares(S, np.zeros(S.shape[0]), 1.0, certify=False)
+    np.testing.assert_allclose(found.operator.over_observed.variances(), 1.0, rtol=1e-9)
+    to_end = np.cumsum(1 / weights[::-1] ** 2)[::-1]
+    np.testing.assert_allclose(found.variances[80:110], to_end, rtol=1e-8)
 
 
 class OneLeft(NamedTuple):
