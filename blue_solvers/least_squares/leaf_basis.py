@@ -243,7 +243,9 @@ def _missed_exactly(
     """
     rows = np.flatnonzero(problem.exact)
     own, E = R[:, rows], S[rows].astype(np.longdouble)
-    missed = sparse.csr_array(own @ (E @ N))
+    missed = sparse.csr_array(E @ N)
+    missed.eliminate_zeros()
+    missed = sparse.csr_array(own @ missed)
     missed = sparse.csr_array((missed + own @ (E @ (N - missed))).astype(float))
     most = NO_PART * np.repeat(abs(N).max(axis=1).toarray().ravel(), np.diff(missed.indptr))
     part = np.bincount(missed.indices, abs(missed.data) > most, minlength=N.shape[1]) > 0

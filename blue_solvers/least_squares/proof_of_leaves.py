@@ -98,7 +98,7 @@ class ProofOfLeaves:
         self._S = basis.extended[2]
         self._most = int(np.diff(basis.T.indptr).max(initial=1))
         self._noise = WeighedNoise.of(self._problem) if self._problem.is_correlated else None
-        self._uneven, self._bent = self._whitened_apart(), self._off_directions()
+        self._uneven = self._whitened_apart()
 
     def _require_all_combinations(self) -> None:
         """Refuse combinations that exact rows, or what is free, leave others beside."""
@@ -130,15 +130,23 @@ class ProofOfLeaves:
             raise NotCertifiedError("its noise is so nearly dependent that its inverse is not proved")
         return float(found.max(initial=0.0))
 
-    def _off_directions(self) -> float:
-        """How far whitened rows of combinations are from those of some that keep exact rows, (N, q) in one norm."""
-        if not self._exact.size:
-            return 0.0
+    @cached_property
+    def _missing(self) -> sparse.csr_array:
+        """What combinations change of exact rows at most, (e, q), which they should leave as they are."""
         E, F = self._whole[self._exact], self._F
         sizes = sparse.csr_array(abs(E) @ abs(F)) * (EXTENDED * (4 + int(np.diff(E.indptr).max(initial=0))))
-        missed = np.sqrt((abs(sparse.csr_array(E @ F)) + sizes).power(2).sum(axis=1)).astype(float)
-        moved = abs(self._basis.S @ self._basis.R[:, self._exact]) @ missed
-        return 2 * float(np.linalg.norm(abs(self._basis.T) @ moved))
+        return sparse.csr_array(abs(sparse.csr_array(E @ F)) + sizes).astype(float)
+
+    @cached_property
+    def _by_exact(self) -> sparse.csr_array:
+        """What rows have of exact ones, (n, e)."""
+        return sparse.csr_array(self._basis.S @ self._basis.R[:, self._exact])
+
+    @cached_property
+    def _bent(self) -> float:
+        """How far whitened rows of combinations are from those of some that keep exact rows, (N, q) in one norm."""
+        missing = np.sqrt(self._missing.power(2).sum(axis=1))
+        return 2 * float(np.linalg.norm(abs(self._basis.T) @ (abs(self._by_exact) @ missing)))
 
     @cached_property
     def _factor(self) -> BoundedBelow:
@@ -193,7 +201,7 @@ class ProofOfLeaves:
             return np.zeros(b.size + y.size), 0.0
         E, R = self._S[self._exact], self._basis.R[:, self._exact]
         missed = 2 * (abs(y[self._exact] - E @ b).astype(float) + self._rounding(E, y[self._exact], b))
-        of_rows = abs(self._basis.S @ R) @ missed
+        of_rows = abs(self._by_exact) @ missed
         return np.concatenate([abs(R) @ missed, of_rows]), float(np.linalg.norm(abs(self._basis.T) @ of_rows))
 
     def _rounding(self, S: sparse.csr_array, y: Float, b: Long) -> Float:
@@ -210,7 +218,13 @@ class ProofOfLeaves:
         else:
             shares, more = self._noise.weighted((y - fitted).astype(float))
         terms += EXTENDED * sum(int(np.bincount(own.indices, minlength=1).max()) for own in (self._whole, self._F))
-        doubt, shares = terms * self._of_leaves(abs(shares), True), self._of_leaves(shares)
+        doubt = terms * self._of_leaves(abs(shares), True)
+        if self._exact.size:
+            seen, own = self._by_exact.T, shares[: self._by_exact.shape[0]].astype(float)
+            doubt = doubt + 2 * self._missing.T @ (
+                abs(seen @ own) + terms * ROUNDING / EXTENDED * (abs(seen) @ abs(own))
+            )
+        shares = self._of_leaves(shares)
         solve, least = self._factor
         rest, of_z = shares, np.zeros(self._C.shape[0], dtype=np.longdouble)
         for _ in range(STEPS):
@@ -224,7 +238,6 @@ class ProofOfLeaves:
                 break
         found = size + open_
         found *= 1 + (STEPS * terms * np.sqrt(shares.size) + self._bent) / np.sqrt(least)  # what steps may have rounded
-        off += self._bent / np.sqrt(least) * float(np.linalg.norm(left))
         return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(1 - 2 * self._uneven) + off + more
 
     def _towards_exact(self, y: Float, b: Long, scale: float) -> Long:
