@@ -414,6 +414,7 @@ REFUSED: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
     ([[1.0], [2.0]], [1, 2, 3], 1.0, {}, r"y must have shape \(2,\), one number for every row of S: got \(3,\)"),
     ([[1.0], [2.0]], [1, np.nan], 1.0, {}, r"table 'rows', cell \(node=1\) is NaN: give a finite number"),
     ([[1.0], [np.nan]], [1, 1], 1.0, {}, "S holds NaN or infinite entries"),
+    ([[1.0, 1e-160]], [1], 1.0, {}, "S weighs leaf 1 by 1e-160 at most, below 1e-50: scale its column"),
     ([[1.0], [2.0]], [1, 1], [1, -1], {}, r"variances is negative \(-1.0\)"),
     ([[1.0], [2.0]], [1, 1], [1, np.nan], {}, "variances is NaN"),
     ([[1.0], [2.0]], [1, 1], [1, 1, 1], {}, r"variances must be a number or have shape \(2,\) or \(2, 2\)"),
