@@ -28,6 +28,7 @@ from constraint_builders.description.noise import (
 )
 from constraint_builders.description.noise_covariance import read_noise
 from constraint_builders.description.reals import (
+    LARGEST_WEIGHT,
     checked_variances,
     plain_variances,
     read_matrix,
@@ -322,6 +323,12 @@ def read_leaves(S: Any, covariance: Any, names: Any, row_names: Any) -> Record:
     size, leaves = summing.matrix.shape
     called = _names_of("leaves", "column", columns if names is None else names, leaves)
     labels = _names_of("rows", "row", labels if row_names is None else row_names, size)
+    largest = abs(summing.matrix).max(axis=0).toarray().ravel() if size and leaves else np.zeros(leaves)
+    small = np.flatnonzero((largest > 0) & (largest < 1 / LARGEST_WEIGHT))
+    if small.size:
+        leaf, most = int(small[0]), float(largest[small[0]])
+        said = repr(called[leaf]) if called else str(leaf)
+        raise ValueError(f"S weighs leaf {said} by {most:g} at most, below {1 / LARGEST_WEIGHT:g}: scale its column")
     measured = _nodes_with_noise("rows", size, covariance, "variances", labels, summing=summing)
     return Record.of(measured, NamedTables(Layout(["leaves"], [(leaves,)], Nodes(leaves, called)), (), ()))
 

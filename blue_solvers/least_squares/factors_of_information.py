@@ -27,6 +27,7 @@ NOTHING = 1e-9  # of the largest leaf in a free direction: less is rounding
 ROUNDING = 16 * float(np.finfo(float).eps)
 BLOCK, FILL, SHARPENED = 64, 10.0, 5e9  # solutions at once; entries of a factor for one of its matrix; operations
 ALIKE = 1e-9  # relative: squares that lose the most and differ by less have kept their digits
+SOME = 1_024  # squares that may have lost digits, up to which all of them are made anew
 MANY, FEW_STEPS = 100_000, 2  # combinations from which an eigenvalue is told to its size alone
 
 
@@ -73,8 +74,9 @@ class InformationFactor(ABC):
 class SparseFactor(InformationFactor):
     """By a sparse Cholesky factor, and its selected inverse.
 
-    Squares are 2 a'g - |B g|^2 for nearly g = (B'B)^-1 a too, off by the square of what g is. Where digits may be lost,
-    and few are asked for, those that may lose the most are compared, and unless they agree all are made so.
+    Squares are 2 a'g - |B g|^2 for nearly g = (B'B)^-1 a too, off by the square of what g is. Where few are asked for,
+    those that may have lost digits are made so; where these are many, the worst are compared, and unless they agree all
+    are made so.
     """
 
     def __init__(self, B: sparse.csr_array, matrix: sparse.csr_array, factor: Factor) -> None:
@@ -116,14 +118,23 @@ class SparseFactor(InformationFactor):
             found = self._inverse.diagonal[rows.indices] * rows.data**2
         else:
             found = np.asarray((rows @ self._inverse.on(self._matrix)).multiply(rows).sum(axis=1)).ravel()
-        return found if not doubted or self._agree(rows, found) else self._sharp_squares(rows)
+        return self._sharpened(rows, found) if doubted else found
 
-    def _agree(self, rows: sparse.csr_array, found: Float) -> bool:
-        """Whether squares of rows, (m, r), that may have lost the most digits are those found, (m,)."""
+    def _sharpened(self, rows: sparse.csr_array, found: Float) -> Float:
+        """Squares of rows, (m, r), from those found, (m,): those that may have lost digits, where these are some."""
         long = reciprocal(rows.power(2).sum(axis=1)) * found
         lost = (abs(rows) @ np.sqrt(self._inverse.diagonal)) ** 2 * reciprocal(np.maximum(found, 0.0))
-        doubtful = np.unique([np.argsort(-own)[: BLOCK // 2] for own in (long, lost)])
-        return bool(np.allclose(self._sharp_squares(rows[doubtful]), found[doubtful], rtol=ALIKE, atol=0))
+        most = [np.argsort(-own)[: BLOCK // 2] for own in (long, lost)]
+        doubtful = np.flatnonzero(np.maximum(long, lost) * ROUNDING > ALIKE)
+        if doubtful.size > SOME:
+            return found if self._agree(rows, found, np.unique(most)) else self._sharp_squares(rows)
+        doubtful = np.union1d(doubtful, most)
+        found[doubtful] = self._sharp_squares(rows[doubtful])
+        return found
+
+    def _agree(self, rows: sparse.csr_array, found: Float, some: Index) -> bool:
+        """Whether squares of some rows, (k,) of (m, r), are those found, (m,)."""
+        return bool(np.allclose(self._sharp_squares(rows[some]), found[some], rtol=ALIKE, atol=0))
 
     def _sharp_squares(self, rows: sparse.csr_array) -> Float:
         """The same, of (m, r), by solutions for all of them."""

@@ -32,6 +32,7 @@ from constraint_builders.relations.equations import UnsolvableError
 SHIFT = 1e-12  # of a unit diagonal, with which an information matrix of any rank has a factor
 SMALL_PIVOT = 1e-4  # of that factor: such columns may follow from those before
 NOTHING_MOVES = 1e-9  # of what a free direction moves, beside its largest leaf
+NO_PART = 1e-12  # of what a leaf changes by in any direction: less is rounding
 MOST_TOGETHER = 2_000  # columns that may follow from others, whose rank is found by dense algebra
 ROUNDS = 4
 
@@ -120,13 +121,9 @@ class LeafBasis:
         T = whitening_of(problem)
         R, N, between, unsolved = _of_exact_rows(problem, S)
         solved_rank = S.shape[1] - unsolved.size
-        sums = without_rounding(S @ N, abs(S) @ abs(N), RELATIVE_ZERO) if solved_rank else S
-        B = whitened(T, sums)
-        B.eliminate_zeros()
-        lengths = np.sqrt(np.asarray(B.power(2).sum(axis=0)).ravel())
-        told = lengths > 0
-        scale = np.divide(1.0, lengths, out=np.ones_like(lengths), where=told)
-        scaled, N = in_units(B, scale), in_units(N, scale)
+        scaled, N, told = _in_own_units(T, S, N, solved_rank > 0)
+        if solved_rank and (missed := _missed_exactly(problem, S, N, R)).nnz:
+            scaled, N, told = _in_own_units(T, S, sparse.csr_array(N - missed), True)
         columns = np.flatnonzero(told)
         kept, moved, factor, least, dropped = _told_columns(scaled if told.all() else scaled[:, columns])
         kept_columns = columns[kept]
@@ -223,6 +220,38 @@ def _of_exact_rows(
     N = sparse.csr_array(rest - place @ found.solved[:, others])
     R = sparse.csr_array(-(place @ found.solved[:, np.arange(k, k + n)]))
     return R, N, sparse.csr_array(found.remaining[:, np.arange(k, k + n)]), others
+
+
+def _in_own_units(
+    T: sparse.csr_array, S: sparse.csr_array, N: sparse.csr_array, mixed: bool
+) -> tuple[sparse.csr_array, sparse.csr_array, Flags]:
+    """T S N, (N, q), and N, (k, q), in units in which columns of the first have length 1, and which are none, (q,)."""
+    B = whitened(T, without_rounding(S @ N, abs(S) @ abs(N), RELATIVE_ZERO) if mixed else S)
+    B.eliminate_zeros()
+    lengths = np.sqrt(np.asarray(B.power(2).sum(axis=0)).ravel())
+    told = lengths > 0
+    scale = np.divide(1.0, lengths, out=np.ones_like(lengths), where=told)
+    return in_units(B, scale), in_units(N, scale), told
+
+
+def _missed_exactly(
+    problem: Problem, S: sparse.csr_array, N: sparse.csr_array, R: sparse.csr_array
+) -> sparse.csr_array:
+    """What N, (k, q), in units of standard errors, still changes of exact rows, as leaves that are solved, (k, q).
+
+    What elimination leaves out as rounding of a row may be much of what a leaf of smaller units changes by.
+    """
+    rows = np.flatnonzero(problem.exact)
+    own, E = R[:, rows], S[rows].astype(np.longdouble)
+    missed = sparse.csr_array(E @ N)
+    missed.eliminate_zeros()
+    missed = sparse.csr_array(own @ missed)
+    missed = sparse.csr_array((missed + own @ (E @ (N - missed))).astype(float))
+    most = NO_PART * np.repeat(abs(N).max(axis=1).toarray().ravel(), np.diff(missed.indptr))
+    part = np.bincount(missed.indices, abs(missed.data) > most, minlength=N.shape[1]) > 0
+    missed.data[~part[missed.indices]] = 0
+    missed.eliminate_zeros()
+    return missed
 
 
 def _told_columns(B: sparse.csr_array) -> tuple[Index, sparse.csr_array, InformationFactor, float, float]:

@@ -131,6 +131,24 @@ class ProofOfLeaves:
         return float(found.max(initial=0.0))
 
     @cached_property
+    def _missing(self) -> sparse.csr_array:
+        """What combinations change of exact rows at most, (e, q), which they should leave as they are."""
+        E, F = self._whole[self._exact], self._F
+        sizes = sparse.csr_array(abs(E) @ abs(F)) * (EXTENDED * (4 + int(np.diff(E.indptr).max(initial=0))))
+        return sparse.csr_array(abs(sparse.csr_array(E @ F)) + sizes).astype(float)
+
+    @cached_property
+    def _by_exact(self) -> sparse.csr_array:
+        """What rows have of exact ones, (n, e)."""
+        return sparse.csr_array(self._basis.S @ self._basis.R[:, self._exact])
+
+    @cached_property
+    def _bent(self) -> float:
+        """How far whitened rows of combinations are from those of some that keep exact rows, (N, q) in one norm."""
+        missing = np.sqrt(self._missing.power(2).sum(axis=1))
+        return 2 * float(np.linalg.norm(abs(self._basis.T) @ (abs(self._by_exact) @ missing)))
+
+    @cached_property
     def _factor(self) -> BoundedBelow:
         """Of A, in units of combinations in which its diagonal is 1."""
         terms = 2 * self._most + int(np.bincount(self._F.indices, minlength=1).max()) + 16
@@ -157,7 +175,9 @@ class ProofOfLeaves:
         off = np.concatenate([np.where(lost, np.nan, values - b), np.where(self._lost_rows, np.nan, rows - fitted)])
         off = abs(np.nan_to_num(off)).astype(float)
         off[b.size :] += self._rounding(self._S, y, b)
-        worst = in_standard_errors(off, self._least_standard_errors, EXACT_TO * scale)
+        least = self._least_standard_errors
+        doubt, drift = self._missed(y, b)
+        worst = in_standard_errors(off + np.where(least > 0, doubt, 0.0), least, EXACT_TO * scale)
         apart = off[b.size :] * (~self._problem.exact & ~self._problem.unmeasured)
         whole = float(np.linalg.norm(abs(self._basis.T) @ apart))
         if self._shared:
@@ -170,7 +190,19 @@ class ProofOfLeaves:
             fitted = self._whole @ b
         explained = self._explained(y, fitted, self._rounding(self._whole, y, b))
         sd = np.sqrt(np.where(apart > 0, self._problem.variances, 1.0))
-        return judged(explained + (1 + self._uneven) * whole + worst, float((apart / sd).max(initial=0.0)))
+        return judged(explained + (1 + self._uneven) * (whole + drift) + worst, float((apart / sd).max(initial=0.0)))
+
+    def _missed(self, y: Float, b: Long) -> tuple[Float, float]:
+        """How far leaves and rows, (k + n,), are from some that meet exact rows, and noisy ones together.
+
+        Exact rows that are nearly dependent make much of what they are missed by, be it rounding of extended precision.
+        """
+        if not self._exact.size:
+            return np.zeros(b.size + y.size), 0.0
+        E, R = self._S[self._exact], self._basis.R[:, self._exact]
+        missed = 2 * (abs(y[self._exact] - E @ b).astype(float) + self._rounding(E, y[self._exact], b))
+        of_rows = abs(self._by_exact) @ missed
+        return np.concatenate([abs(R) @ missed, of_rows]), float(np.linalg.norm(abs(self._basis.T) @ of_rows))
 
     def _rounding(self, S: sparse.csr_array, y: Float, b: Long) -> Float:
         """Of y - S b, (n,), in extended precision."""
@@ -186,7 +218,13 @@ class ProofOfLeaves:
         else:
             shares, more = self._noise.weighted((y - fitted).astype(float))
         terms += EXTENDED * sum(int(np.bincount(own.indices, minlength=1).max()) for own in (self._whole, self._F))
-        doubt, shares = terms * self._of_leaves(abs(shares), True), self._of_leaves(shares)
+        doubt = terms * self._of_leaves(abs(shares), True)
+        if self._exact.size:
+            seen, own = self._by_exact.T, shares[: self._by_exact.shape[0]].astype(float)
+            doubt = doubt + 2 * self._missing.T @ (
+                abs(seen @ own) + terms * ROUNDING / EXTENDED * (abs(seen) @ abs(own))
+            )
+        shares = self._of_leaves(shares)
         solve, least = self._factor
         rest, of_z = shares, np.zeros(self._C.shape[0], dtype=np.longdouble)
         for _ in range(STEPS):
@@ -199,7 +237,7 @@ class ProofOfLeaves:
             if open_ <= max(ENOUGH, size / 100):
                 break
         found = size + open_
-        found *= 1 + STEPS * terms * np.sqrt(shares.size / least)  # what steps may have rounded
+        found *= 1 + (STEPS * terms * np.sqrt(shares.size) + self._bent) / np.sqrt(least)  # what steps may have rounded
         return (found + float(np.linalg.norm(doubt)) / np.sqrt(least)) / np.sqrt(1 - 2 * self._uneven) + off + more
 
     def _towards_exact(self, y: Float, b: Long, scale: float) -> Long:

@@ -88,6 +88,8 @@ class Leaves(Prepared):
         """u, (r, K), and R Y, (k, K), of rows (n, K), and how far u may be from the best, in standard errors."""
         (B, T, S), basis = self.basis.extended, self.basis
         known = basis.R @ Y.astype(np.longdouble)
+        if (exact := np.flatnonzero(self.problem.exact)).size:
+            known = known + basis.R[:, exact] @ (Y[exact] - S[exact] @ known)
         target = T @ (Y - S @ known)
 
         def left(u: Long) -> Long:
