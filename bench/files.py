@@ -50,13 +50,13 @@ HEADER = ["process", "processor s", "x polars", "x polars, zstd", "x in memory",
 def main(argv: list[str]) -> None:
     """Print the tables."""
     parser = parser_of("files", __doc__, "16 cells a geounit")
-    parser.add_argument("--rounds", type=int, default=3, help="of all processes, interleaved (3)")
+    parser.add_argument("--rounds", type=int, help="of all processes, interleaved (3, or with --quick 1)")
     options = parser.parse_args(argv)
     cells = "16" if options.quick else "2016"
     print(block_geoids()[0])
     with tempfile.TemporaryDirectory() as folder:
         size = figures_apart("files", "release", folder, cells)
-        print_table(HEADER, compare(Path(folder), size, options.rounds, LIMITS[cells]))
+        print_table(HEADER, compare(Path(folder), size, options.rounds or (1 if options.quick else 3), LIMITS[cells]))
         print_table(["stage", "user s", "system s", "peak MB"], figures_apart("files", "stages", folder, cells))
 
 

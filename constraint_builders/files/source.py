@@ -85,7 +85,7 @@ class Format:
         ----------
         file : binary file
         **options
-            Some of its `options`.
+            Some of those that it has.
 
         Returns
         -------
@@ -95,6 +95,8 @@ class Format:
         ------
         ImportError
             If the library is missing; it names the extra.
+        ValueError
+            If it has no such option.
         """
         if self.library and find_spec(self.library) is None:
             raise missing_extra(f"{self.name} files need {self.library}", self.extra, "save the table as CSV")
