@@ -46,11 +46,14 @@ def with_map(page: Page, boundaries: Boundaries) -> Page:
     level = max(cells.frame.partition_by(GEOLEVEL, maintain_order=True), key=lambda own: own[GEOCODE].n_unique())
     place = [name for name in ("place",) if name in level.columns]
     labels = [name for name in level.columns if name not in (GEOCODE, *NUMBERS, *place)]
-    drawn = level.filter(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(level[name][0])) for name in labels))
+    known_or_nan = pl.col(*NUMBERS[:2]).fill_null(float("nan"))
+    drawn = level.with_columns(known_or_nan).filter(
+        pl.all_horizontal(pl.col(name).eq_missing(pl.lit(level[name][0])) for name in labels)
+    )
     what = ", ".join(str(level[name][0]) for name in labels if name != GEOLEVEL and level[name][0] != SUMMED_OUT)
     said = [
         f"{' '.join(row[:-2])}: {written(row[-2], BY_ERROR, row[-1])}"
-        for row in drawn.select(GEOCODE, *place, "estimate", STD_ERROR).iter_rows()
+        for row in drawn.select(GEOCODE, *place, *NUMBERS[:2]).iter_rows()
     ]
     title = f"{level[GEOLEVEL][0]}: {what}"
     shapes = _polygons_of(boundaries, drawn[GEOCODE].cast(pl.String))

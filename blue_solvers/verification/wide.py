@@ -219,7 +219,7 @@ def _parts(family: Separated, rho: Float) -> float:
         cells[slice(*tables.offsets[groups.number : groups.number + 2])] += moved
         added[groups.number] += np.linalg.norm(moved)
     squares = np.empty(len(tables.up))
-    _for(take_parts, tables.finest_first)(cells, tables.finest_first, squares)
+    _loop_for(take_parts, tables.finest_first)(cells, tables.finest_first, squares)
     means = np.sqrt(squares)
     np.add.at(added, tables.up[:, 0], means * np.sqrt(tables.up[:, 4]))
     np.add.at(added, tables.up[:, 1], means)
@@ -231,7 +231,7 @@ def _parts(family: Separated, rho: Float) -> float:
     return float(np.sqrt(square)) * (1 + rho.size * ROUNDING) + float(np.sqrt(rounding))
 
 
-def _for(kernel: CompiledLoop[Loop], steps: Integers) -> Loop:
+def _loop_for(kernel: CompiledLoop[Loop], steps: Integers) -> Loop:
     """The kernel, or for a few steps, (rows, 5), what takes less time than to import what compiles it."""
     return kernel.reference if steps[:, 3].sum() <= FEW_LEVELS else kernel.fastest()
 
@@ -243,7 +243,7 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
     known exactly and for what is not claimed.
     """
     tables, gaps = family.tables, np.zeros(cells.size)
-    _for(spread_gaps, tables.coarsest_first)(certain, gaps, tables.coarsest_first)
+    _loop_for(spread_gaps, tables.coarsest_first)(certain, gaps, tables.coarsest_first)
     values, found = family.norms(certain), family.norms(gaps)
     rounding = np.zeros(found.size)
     for steps in np.split(tables.upwards, np.flatnonzero(np.diff(tables.variables[tables.upwards[:, 0]])) + 1):

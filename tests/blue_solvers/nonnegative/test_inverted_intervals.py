@@ -154,7 +154,7 @@ def test_leaves_at_bounds_are_held(runs: int) -> None:
         tested = inverted_intervals(found, y, leaves, 0.9, draws=draws, rng=rng, bounds=(0.0, 1.5))
         held += (tested.lower <= truth[leaves] + 1e-6) & (truth[leaves] <= tested.upper + 1e-6)
         lengths += [tested.upper - tested.lower, np.subtract(*found.interval(0.9)[::-1])[leaves]]
-    assert (held >= stats.binom.isf(1 - 1e-4, runs, 0.9)).all()
+    assert (held >= np.maximum(1, stats.binom.isf(1 - 1e-4, runs, 0.9))).all()
     assert (lengths[0, :2] < 0.8 * lengths[1, :2]).all()
 
 
@@ -171,7 +171,7 @@ def test_what_is_known_exactly_bounds_the_ends() -> None:
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
-    first, second = (inverted_intervals(PROBLEM, Y, [0, 7], draws=12, rng=5) for _ in range(2))
+    first, second = (inverted_intervals(PROBLEM, Y, [0, 7], draws=25, rng=5) for _ in range(2))
     assert np.array_equal(first.lower, second.lower)
     assert np.array_equal(first.upper, second.upper)
 

@@ -10,6 +10,9 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from blue_solvers.reporting.map_section import with_map
+from blue_solvers.reporting.page import html_of
+from blue_solvers.reporting.page_parts import Page, Section, Shown
 from constraint_builders.files import boundaries as files
 from constraint_builders.files.boundaries import Boundaries
 from tests.helpers.shapes import NAD83, polygon
@@ -58,6 +61,15 @@ def test_every_place_is_drawn_in_its_shape_by_its_number(given: tuple[Path, Boun
     ends = re.search(r">([\d.]+) to ([\d.]+)</text>", page)
     assert ends is not None
     assert [round(float(end)) for end in ends.groups()] == [5, 15]
+
+
+def test_places_of_which_nothing_is_known_have_no_colour(given: tuple[Path, Boundaries]) -> None:
+    _, found = given
+    keys = {"geolevel": ["county"] * 3, "geocode": list(PLACES), "table": ["total"] * 3}
+    frame = pl.DataFrame({**keys, "estimate": [3.0, None, 1.0], "std error": [0.1, None, 0.0]})
+    listed = Section("estimates", "Estimates", [], tables=[Shown("estimates", "", frame)])
+    page = html_of(with_map(Page("", "", [], [listed]), found))
+    assert [shade for _, shade, _ in drawn(page).values()] == [1.0, 0.0, 0.08]
 
 
 def test_what_cannot_be_drawn_is_said(given: tuple[Path, Boundaries], capsys: pytest.CaptureFixture) -> None:
