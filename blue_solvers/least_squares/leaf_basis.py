@@ -122,7 +122,7 @@ class LeafBasis:
         R, N, between, unsolved = _of_exact_rows(problem, S)
         solved_rank = S.shape[1] - unsolved.size
         scaled, N, told = _in_own_units(T, S, N, solved_rank > 0)
-        if solved_rank and (missed := _missed_exactly(problem, S, N, R)).nnz:
+        if solved_rank and unsolved.size and (missed := _missed_exactly(problem, S, N, R)).nnz:
             scaled, N, told = _in_own_units(T, S, sparse.csr_array(N - missed), True)
         columns = np.flatnonzero(told)
         kept, moved, factor, least, dropped = _told_columns(scaled if told.all() else scaled[:, columns])

@@ -94,3 +94,12 @@ def test_proofs_allow_for_what_exact_rows_are_missed_by(kind: Any) -> None:
         assert found.proof is not None
         assert found.proof.bound is not None
         assert best.off(S, found.values, found.rows) <= found.proof.bound, seed
+
+
+def test_leaves_that_exact_rows_tell_all_of_are_known() -> None:
+    S = np.array([[1.0, 1.0], [1.0, -1.0], [2.0, 1.0]])
+    found = least_squares(S, [3.0, 1.0, 5.2], [0.0, 0.0, 1.0])
+    np.testing.assert_allclose(found.values, [2.0, 1.0], rtol=1e-14)
+    np.testing.assert_array_equal(found.std_errors, 0.0)
+    np.testing.assert_allclose(found.rows, [3.0, 1.0, 5.0], rtol=1e-14)
+    assert found.goodness_of_fit().degrees_of_freedom == 1
