@@ -147,10 +147,10 @@ def is_role(name: str) -> bool:
     return plain_name(name) in (*KEYS, *VALUES, *NOTES) or read_spread(name) is not None
 
 
-def names_measurements(names: Sequence[str]) -> bool:
+def names_measurements(names: Sequence[str | None]) -> bool:
     """Whether one of some names is that of a value, or of how precise it is."""
     known = {*VALUES, *SPREADS[VARIANCE], *SPREADS[STD_ERROR]}
-    return any((plain := plain_name(name)) in known or MARGINS.fullmatch(plain) for name in names)
+    return any((plain := plain_name(name or "")) in known or MARGINS.fullmatch(plain) for name in names)
 
 
 def _variables_like_keys(frame: pl.DataFrame) -> dict[str, str]:

@@ -9,7 +9,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,8 +17,8 @@ import polars as pl
 from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
 from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements, plain_name
 from constraint_builders.files.naming import listed, shown
-from constraint_builders.files.text_table import COMMENT, TextTable, is_header, named_columns
-from constraint_builders.files.titles import MOST_TITLES, left_out, titles_above
+from constraint_builders.files.text_table import with_formulas
+from constraint_builders.files.titles import TextTable, header_at, named_columns
 from constraint_builders.opening import read_whole
 
 MOST_ROWS = 1 << 20
@@ -82,38 +81,24 @@ def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_ro
 def _meant(
     filled: Mapping[str, pl.DataFrame], wanted: Sequence[str] | None, skip_rows: int
 ) -> dict[str, tuple[int, int]]:
-    """The sheets that are meant, by name, each with where its header is and where titles begin."""
+    """The sheets that are meant, by name, each with where titles begin and where its header is."""
     for name in wanted or ():
         if name not in filled:
             raise ValueError(f"sheet={name!r} is none that holds something: there are {listed(filled)}")
-    starts = {name: _starts(filled[name], skip_rows) for name in wanted or filled}
-    if wanted is None and len(filled) != 1:
-        named = {
-            name: own
-            for name, own in starts.items()
-            if any(map(names_measurements, _texts(filled[name][own[0] : own[0] + 1])))
-        }
-        if len(named) != 1:
-            raise ValueError(
-                f"one sheet must hold a table: {listed(filled)} do; say sheet= of the one that is meant, or of all"
-            )
-        return named
-    return starts
+    starts = {name: header_at(filled[name][skip_rows:].iter_rows(), skip_rows) for name in wanted or filled}
+    if wanted is not None or len(filled) == 1:
+        return starts
+    rows = {name: filled[name][header : header + 1] for name, (_, header) in starts.items()}
+    named = {name: own for name, own in starts.items() if any(map(names_measurements, rows[name].iter_rows()))}
+    if len(named) != 1:
+        raise ValueError(
+            f"one sheet must hold a table: {listed(filled)} do; say sheet= of the one that is meant, or of all"
+        )
+    return named
 
 
-def _starts(cells: pl.DataFrame, skip_rows: int) -> tuple[int, int]:
-    """In which row the header is, and which is the first of the titles above it."""
-    skip_rows = min(skip_rows, cells.height)
-    rows = pairwise(chain(cells[skip_rows:].iter_rows(), [()]))
-    start = next((i for i, (row, following) in enumerate(rows) if not _is_comment(row) or is_header(row, following)), 0)
-    start += skip_rows
-    titles = 0 if skip_rows else titles_above(cells[start : start + MOST_TITLES].rows())
-    return start + titles, start
-
-
-def _table(cells: pl.DataFrame, header: int, first: int) -> TextTable:
-    table = named_columns(cells[header:], header, "")
-    return replace(table, left_out=left_out(cells[first:header, 0].to_list(), first + 1, "above") + table.left_out)
+def _table(cells: pl.DataFrame, first: int, header: int) -> TextTable:
+    return named_columns(with_formulas(cells[header:]), header, titles=cells[first:header, 0].to_list())
 
 
 def _together(tables: Sequence[TextTable]) -> TextTable:
@@ -138,11 +123,6 @@ def _together(tables: Sequence[TextTable]) -> TextTable:
         frame = frame.with_columns(pl.when(absent).then(pl.lit(SUMMED_OUT)).otherwise(pl.col(name)).alias(name))
     rows = np.concatenate([own.rows for own in tables])
     return TextTable(frame, rows, "", left_out=tuple(line for own in tables for line in own.left_out))
-
-
-def _texts(cells: pl.DataFrame) -> list[list[str]]:
-    """The rows of cells, empty where nothing is."""
-    return [[cell or "" for cell in row] for row in cells.iter_rows()]
 
 
 def declared(data: bytes) -> DeclaredSize:
@@ -255,8 +235,3 @@ def _letters(number: int) -> str:
         number, last = divmod(number - 1, 26)
         letters = chr(ord("A") + last) + letters
     return letters
-
-
-def _is_comment(row: Sequence[str | None]) -> bool:
-    said = next((cell for cell in row if cell is not None and cell.strip()), COMMENT)
-    return said.startswith(COMMENT)

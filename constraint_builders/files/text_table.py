@@ -19,20 +19,16 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
-from constraint_builders.files.columns import NOTES, names_measurements, plain_name
-from constraint_builders.files.titles import MOST_TITLES, left_out, notes_below, refuse_note_of_commas, titles_above
+from constraint_builders.files.titles import COMMENT, TextTable, header_at, named_columns
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
-COMMENT = "#"
 LINE_END = b"\n"
 GZIP = b"\x1f\x8b"
 UTF_8_MARK = b"\xef\xbb\xbf"
@@ -42,36 +38,13 @@ AT_ONCE = 1 << 20  # bytes
 ROWS_WRITTEN = 1 << 18  # at once
 LONGEST_HEADER = 4 << 20  # bytes: the library that reads it copies names some forty times
 _HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
-LONGEST_TITLES = 1 << 16  # bytes, of all of them and the header
+LONGEST_TITLE = 1 << 16  # bytes: of a longer row it is not asked whether it is one
 ACROSS = b"\\"
-DIRECTIVE = b"sep="  # a first line by which Excel states the delimiter
+# A first line by which Excel states the delimiter, behind others that are empty or comments.
+_STATED = re.compile(rb"(?:(?:[ \t]*#[^\n]*|[ \t\r,;|]*)\n)*+[ \t]*sep=([^\s])[ \t\r]*(?:\n|\Z)", re.IGNORECASE)
 _START = r"(^|[,;|\t\r\n])"
 _FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """The cells of a table in text.
-
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        All columns text, null where empty; rows without any cell, and comments, are left out.
-    rows : ndarray of int, (height,)
-        Number of every row in the file, as a spreadsheet counts: the header has a number too.
-    delimiter : str
-    doubts : tuple of str
-        What is doubtful about how they were written.
-    left_out : tuple of str
-        What was left out above and below the table.
-    """
-
-    frame: pl.DataFrame
-    rows: NDArray[np.int64]
-    delimiter: str
-    doubts: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
 
 
 def read_text_table(data: bytes, skip_rows: int = 0) -> TextTable:
@@ -92,13 +65,14 @@ def read_text_table(data: bytes, skip_rows: int = 0) -> TextTable:
     """
     text = _utf8(_decompressed(data))
     _require_moderate(len(text), text.count(LINE_END), 1, data)
-    start, skipped, delimiter = _header(text, skip_rows)
-    titles = [] if skip_rows else _titles(text[start:], delimiter)
-    above = left_out([line.decode(errors="replace") for line in titles], skipped + 1, "above")
-    start, skipped = start + sum(map(len, titles)), skipped + len(titles)
-    if start >= len(text):
+    lines = io.BytesIO(text)
+    stated = _STATED.match(text, sum(map(len, islice(lines, skip_rows))))
+    delimiter = stated[1].decode() if stated else ""
+    first, skipped = header_at(_cells(lines, delimiter), skip_rows)
+    above = list(islice(io.BytesIO(text), skipped))
+    text = text[sum(map(len, above)) :] if above else text
+    if not text:
         raise ValueError("it is empty: the first row must name the columns")
-    text = text[start:] if start else text
     header = next(_HEADER.finditer(text[: LONGEST_HEADER + 1]))[0]
     if len(header) > LONGEST_HEADER:
         raise ValueError(f"row {1 + skipped} has more than {format_bytes(LONGEST_HEADER)}: it must name the columns")
@@ -109,8 +83,9 @@ def read_text_table(data: bytes, skip_rows: int = 0) -> TextTable:
         cells = pl.read_csv(text, has_header=False, infer_schema=False, separator=delimiter)
     except pl.exceptions.ComputeError:
         raise ValueError(_what_is_wrong(text, delimiter, skipped)) from None
-    table = named_columns(cells, skipped, delimiter)
-    return replace(table, left_out=above + table.left_out)
+    return named_columns(
+        with_formulas(cells), skipped, delimiter, [line.decode(errors="replace") for line in above[first:]]
+    )
 
 
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
@@ -119,70 +94,6 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike[str]) -> None:
     with open(path, "wb") as file:
         for first in range(0, max(1, text.height), ROWS_WRITTEN):
             file.write(text[first : first + ROWS_WRITTEN].write_csv(include_header=first == 0).encode())
-
-
-def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTable:
-    """Take the first row for the header, and leave out empty rows, comments and notes below the last row.
-
-    Parameters
-    ----------
-    cells : polars.DataFrame
-        All columns text.
-    skipped : int
-        Rows before them.
-    delimiter : str
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, a column that is not empty has no name, or two have one.
-    """
-    if cells.is_empty():
-        raise ValueError("it holds no rows: give a header and a row for every cell")
-    cells = with_formulas(cells)
-    last = cells.height - notes_below(cells)
-    below = left_out(cells[last:, 0].to_list(), skipped + last + 1, "below")
-    cells = cells[:last]
-    names = [(name or "").strip() for name in cells.row(0)]
-    if plain_name(names[0]) not in NOTES:
-        refuse_note_of_commas(cells[max(1, last - MOST_TITLES) :, 0].to_list(), skipped + last)
-    names[0] = names[0].removeprefix(COMMENT).strip() or names[0]
-    filled = cells[1:].select(pl.all().str.strip_chars().ne("").any()).row(0)
-    kept = [i for i, name in enumerate(names) if name or filled[i]]
-    first = {name: i for i, name in reversed(list(enumerate(names)))}
-    for i in kept:
-        if not names[i]:
-            row = 1 + skipped
-            raise ValueError(
-                f"column {i + 1} has no name in row {row}: name it, or empty it; say skip_rows={row} if that is a title"
-            )
-        if first[names[i]] < i:
-            raise ValueError(f"column {names[i]!r} is given twice, as columns {first[names[i]] + 1} and {i + 1}")
-    if not kept:
-        raise ValueError("it holds nothing but empty cells: give a header and a row for every cell")
-    frame = cells[1:, kept]
-    frame.columns = [names[i] for i in kept]
-    said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
-    rows = np.arange(2 + skipped, 2 + skipped + frame.height)
-    used = said & ~_comments(frame) if frame.width > 1 else said
-    return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter, left_out=below)
-
-
-def is_header(row: Sequence[str | None], following: Sequence[str | None]) -> bool:
-    """Whether a row that begins with ``#`` names columns all the same: those of a measurement, as the next does not."""
-    named, named_next = (names_measurements([cell or "" for cell in cells]) for cells in (row, following))
-    return len(row) == len(following) and named and not named_next
-
-
-def _comments(frame: pl.DataFrame) -> pl.Series:
-    first = frame.to_series(0).fill_null("")
-    comment = first.str.starts_with(COMMENT) & frame.to_series(-1).is_null()
-    if not comment.any():
-        return comment
-    others = frame[:, 1:]
-    numbers = others.select(pl.sum_horizontal(pl.all().cast(pl.Float64, strict=False).is_not_null())).to_series()
-    nothing = others.select(pl.all_horizontal(pl.all().is_null())).to_series()
-    return comment & (nothing | (first.str.starts_with(f"{COMMENT} ") & (numbers < 2)))
 
 
 def _decompressed(data: bytes) -> bytes:
@@ -203,6 +114,20 @@ def _require_moderate(unpacked: int, cells: int, columns: int, data: bytes) -> N
     DeclaredSize(cells, columns, unpacked, TEXT_BYTES).require_moderate(len(data))
 
 
+def _cells(lines: Iterable[bytes], stated: str) -> Iterator[list[str]]:
+    """The cells of lines, of a line that states the delimiter none, up to one that is long or ends within a cell."""
+    for line in lines:
+        text, is_comment = line.decode(errors="replace"), line.lstrip().startswith(COMMENT.encode())
+        if _STATED.fullmatch(line):
+            yield []
+        elif line.count(b'"') % 2 or len(line) > LONGEST_TITLE:
+            if not is_comment:
+                return
+            yield [text]
+        else:
+            yield next(csv.reader([text], delimiter=stated or _delimiter(line)), [])
+
+
 def _utf8(data: bytes) -> bytes:
     """The text in UTF-8, lines ending in line feeds."""
     if data.startswith(UTF_16_MARKS):
@@ -214,44 +139,6 @@ def _utf8(data: bytes) -> bytes:
     if b"\0" in data:
         raise ValueError(f"row {data.count(LINE_END, 0, data.index(0)) + 1} holds a NUL byte: it is no text")
     return data if b"\n" in data or b"\r" not in data else data.replace(b"\r", b"\n")
-
-
-def _header(text: bytes, skip_rows: int) -> tuple[int, int, str]:
-    """Where the header begins, how many lines stand before it, and the delimiter if it is stated."""
-    start, skipped, stated = 0, 0, ""
-    while skipped < skip_rows and start < len(text):
-        start, skipped = _end_of_line(text, start), skipped + 1
-    while start < len(text):
-        end = _end_of_line(text, start)
-        line = text[start:end].strip()
-        if line.lower().startswith(DIRECTIVE) and len(line) == len(DIRECTIVE) + 1:
-            stated = line[-1:].decode()
-        elif line.startswith(COMMENT.encode()):
-            mark = stated or _delimiter(line)
-            following = text[end : _end_of_line(text, end)]
-            if is_header(*(own.decode(errors="replace").split(mark) for own in (text[start:end], following))):
-                break
-        elif line.strip("".join(DELIMITERS).encode()):
-            break
-        start, skipped = end, skipped + 1
-    return start, skipped, stated
-
-
-def _titles(text: bytes, stated: str) -> list[bytes]:
-    """The lines of titles with which text begins; none of them is long."""
-    lines = text[:LONGEST_TITLES].split(LINE_END, MOST_TITLES)[:-1]
-    rows: list[list[str]] = []
-    for line in lines:
-        if line.count(b'"') % 2:  # a cell of several lines, as names of columns may be
-            break
-        cells = csv.reader([line.decode(errors="replace")], delimiter=stated or _delimiter(line))
-        rows.append(next(cells, []))
-    return [line + LINE_END for line in lines[: titles_above(rows)]]
-
-
-def _end_of_line(text: bytes, start: int) -> int:
-    end = text.find(LINE_END, start)
-    return len(text) if end < 0 else end + 1
 
 
 def _delimiter(header: bytes) -> str:

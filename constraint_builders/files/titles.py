@@ -1,4 +1,4 @@
-"""What publishers write around a table: titles above its header, and sources and notes below its last row.
+"""Tables in cells of text, and what is written around them: titles and comments above, sources and notes below.
 
 Left out is only what is plainly no part of it. A title is a row above the header, which is the first row that names
 what was measured, or the first of several cells after rows of one. A note below has nothing but its first cell, and
@@ -8,13 +8,18 @@ begins as notes do, ``Source:`` or ``(1)``, or stands below an empty row.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from constraint_builders.files.columns import names_measurements
+from constraint_builders.files.columns import NOTES, names_measurements, plain_name
 from constraint_builders.files.naming import shown
 
+COMMENT = "#"
 MOST_TITLES = 40  # rows, or notes
 NOTE = re.compile(
     r"(sources?|notes?|footnotes?|n\.? ?b\.?|quellen?|anmerkung(en)?|hinweis|fuentes?|notas?|fontes?|remarques?|bron|"
@@ -26,15 +31,60 @@ IN_WORDS = re.compile(r"[^\W\d]\w* ?:")
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
 
 
-def titles_above(rows: Sequence[Sequence[str | None]]) -> int:
-    """How many of the first rows stand above the header; 0 where that is not plain.
+@dataclass(frozen=True)
+class TextTable:
+    """The cells of a table in text.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        All columns text, null where empty; rows without any cell, and comments, are left out.
+    rows : ndarray of int, (height,)
+        Number of every row in the file, as a spreadsheet counts: the header has a number too.
+    delimiter : str
+    doubts : tuple of str
+        What is doubtful about how they were written.
+    left_out : tuple of str
+        What was left out above and below the table.
+    """
+
+    frame: pl.DataFrame
+    rows: NDArray[np.int64]
+    delimiter: str
+    doubts: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def header_at(rows: Iterable[Sequence[str | None]], skip_rows: int = 0) -> tuple[int, int]:
+    """How many rows stand above the titles of a table, empty or comments, and how many above its header.
 
     Parameters
     ----------
-    rows : sequence of sequence of str or None
-        The cells of the first rows, of any length.
+    rows : iterable of sequence of str or None
+        The cells of the rows, of any length, of which no more are taken than is needed.
+    skip_rows : int
+        How many stand above these: then none of them is a title.
     """
-    filled = [_cells(row) for row in rows[:MOST_TITLES]]
+    ahead, first = iter(rows), skip_rows
+    held = list(islice(ahead, 2))
+    while held and _is_comment(held[0]) and not _is_header(*held[:2]):
+        held, first = [*held[1:], *islice(ahead, 1)], first + 1
+    return first, first + (0 if skip_rows else _titles_above([*held, *islice(ahead, MOST_TITLES - 2)]))
+
+
+def _is_comment(row: Sequence[str | None]) -> bool:
+    """Whether a row is empty, or begins with ``#``."""
+    return next((cell for cell in row if cell and cell.strip()), COMMENT).lstrip().startswith(COMMENT)
+
+
+def _is_header(row: Sequence[str | None], following: Sequence[str | None] = ()) -> bool:
+    """Whether a row that begins with ``#`` names columns all the same: those of a measurement, as the next does not."""
+    return len(row) == len(following) and names_measurements(row) and not names_measurements(following)
+
+
+def _titles_above(rows: Sequence[Sequence[str | None]]) -> int:
+    """How many of the first rows stand above the header; 0 where that is not plain."""
+    filled = [_cells(row) for row in rows]
     most = 0
     for number, row in enumerate(filled):
         if len(row) > most and names_measurements(row) and not any(map(NUMBER.fullmatch, row)):
@@ -44,6 +94,68 @@ def titles_above(rows: Sequence[Sequence[str | None]]) -> int:
         most = max(most, len(row))
     first = next((number for number, row in enumerate(filled) if len(row) > 1), 0)
     return first if any(filled[:first]) and not _has_numbers(filled[first]) else 0
+
+
+def named_columns(
+    cells: pl.DataFrame, skipped: int, delimiter: str = "", titles: Sequence[str | None] = ()
+) -> TextTable:
+    """Take the first row for the header, and leave out empty rows, comments and notes below the last row.
+
+    Parameters
+    ----------
+    cells : polars.DataFrame
+        All columns text.
+    skipped : int
+        Rows before them.
+    delimiter : str
+    titles : sequence of str or None
+        The first cells of the last of these.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, a column that is not empty has no name, or two have one.
+    """
+    if cells.is_empty():
+        raise ValueError("it holds no rows: give a header and a row for every cell")
+    last = cells.height - _notes_below(cells)
+    left_out = _left_out(titles, skipped + 1 - len(titles), "above")
+    left_out += _left_out(cells[last:, 0].to_list(), skipped + last + 1, "below")
+    cells = cells[:last]
+    names = [(name or "").strip() for name in cells.row(0)]
+    if plain_name(names[0]) not in NOTES:
+        _refuse_note_of_commas(cells[max(1, last - MOST_TITLES) :, 0].to_list(), skipped + last)
+    names[0] = names[0].removeprefix(COMMENT).strip() or names[0]
+    filled = cells[1:].select(pl.all().str.strip_chars().ne("").any()).row(0)
+    kept = [i for i, name in enumerate(names) if name or filled[i]]
+    first = {name: i for i, name in reversed(list(enumerate(names)))}
+    for i in kept:
+        if not names[i]:
+            row = 1 + skipped
+            raise ValueError(
+                f"column {i + 1} has no name in row {row}: name it, or empty it; say skip_rows={row} if that is a title"
+            )
+        if first[names[i]] < i:
+            raise ValueError(f"column {names[i]!r} is given twice, as columns {first[names[i]] + 1} and {i + 1}")
+    if not kept:
+        raise ValueError("it holds nothing but empty cells: give a header and a row for every cell")
+    frame = cells[1:, kept]
+    frame.columns = [names[i] for i in kept]
+    said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
+    rows = np.arange(2 + skipped, 2 + skipped + frame.height)
+    used = said & ~_comments(frame) if frame.width > 1 else said
+    return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter, left_out=left_out)
+
+
+def _comments(frame: pl.DataFrame) -> pl.Series:
+    first = frame.to_series(0).fill_null("")
+    comment = first.str.starts_with(COMMENT) & frame.to_series(-1).is_null()
+    if not comment.any():
+        return comment
+    others = frame[:, 1:]
+    numbers = others.select(pl.sum_horizontal(pl.all().cast(pl.Float64, strict=False).is_not_null())).to_series()
+    nothing = others.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    return comment & (nothing | (first.str.starts_with(f"{COMMENT} ") & (numbers < 2)))
 
 
 def _has_numbers(row: Sequence[str]) -> bool:
@@ -58,7 +170,7 @@ def _cells(row: Sequence[str | None]) -> list[str]:
     return [cell.strip() for cell in (found[:1] if is_sentence else found)]
 
 
-def notes_below(cells: pl.DataFrame) -> int:
+def _notes_below(cells: pl.DataFrame) -> int:
     """How many of the last rows, (rows,) of text, are notes, or empty."""
     cells = cells.tail(MOST_TITLES)
     others = pl.any_horizontal(pl.all().exclude(cells.columns[0]).str.strip_chars().ne("")).fill_null(False)
@@ -75,7 +187,7 @@ def notes_below(cells: pl.DataFrame) -> int:
     return 0
 
 
-def refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:
+def _refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:
     """Refuse a last row whose cells are a note that its commas cut, by the first cells of all, and its number."""
     labels = [(text or "").strip() for text in texts]
     alike = [text for text in labels if NOTE.match(text) and IN_WORDS.match(text)]
@@ -83,7 +195,7 @@ def refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:
         raise ValueError(f"row {last}, {shown(labels[-1])}, is a note in several cells: quote it, or leave it out")
 
 
-def left_out(texts: Sequence[str | None], first: int, where: str) -> tuple[str, ...]:
+def _left_out(texts: Sequence[str | None], first: int, where: str) -> tuple[str, ...]:
     """What is said of rows that were left out, by the texts of their first cells and the number of the first."""
     said = [(number, text.strip()) for number, text in enumerate(texts, first) if text and text.strip()]
     if not said:
