@@ -17,32 +17,27 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE, VARIANCE
-from constraint_builders.files.measured_table import MeasuredTable, measured
-from constraint_builders.files.naming import naming, shown
-from constraint_builders.files.sdmx_table import SDMX
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
+from constraint_builders.files.naming import shown
+from constraint_builders.files.settings import with_recodes_of
 from constraint_builders.files.source import Source
-
-if TYPE_CHECKING:
-    from constraint_builders.description.noise import LawOrName
-    from constraint_builders.files.survey_frame import Said
 
 ACS = "acs"  # what the style is called
 ESTIMATE, MARGIN, BETWEEN = "Estimate", "Margin of Error", "!!"
 CODE_OF_PLACE, NAME_OF_PLACE, LABEL = "GEO_ID", "NAME", "Label"
 TOTAL = "Total"
 PLACE, NATION = "place", "United States"
-OF_90_PERCENT = 1.6448536269514722  # standard errors
+VALUE, OF_90_PERCENT = "value", "moe_90"
 CONTROLLED = ("*****", "-555555555")  # margins of what has no sampling error
-MARKS = ("-", "**", "***", "N", "(X)", "null", "", *(str(-111_111_111 * digit) for digit in (2, 3, 6, 8, 9)))
+MARKS = ("-", "**", "***", "N", "(X)", "null", *(str(-111_111_111 * digit) for digit in (2, 3, 6, 8, 9)))
 NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 CODE = re.compile(r"[0-9]{3}[0-9A-Z]{4}US[0-9A-Z]*")
 GEOLEVELS = {
@@ -50,48 +45,8 @@ GEOLEVELS = {
     "140": "tract", "150": "block group", "160": "place", "310": "metropolitan area", "860": "ZIP area",
 }  # fmt: skip
 Path = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """What lines are cells of.
-
-    Attributes
-    ----------
-    schema : Schema
-    of_line : dict of path to (str, labels)
-        The table of a line, and its labels of all variables, ``*`` where one is summed out.
-    others : list of (str, labels)
-        Cells of these tables that are no lines: groups of a recode that are one level.
-    """
-
-    schema: Schema
-    of_line: dict[Path, tuple[str, Path]]
-    others: list[tuple[str, Path]]
-
-
-def measured_in_style(
-    table: Source, schema: Schema | None, said: Said, *, noise: LawOrName, **options: Any
-) -> MeasuredTable:
-    """What a table of a publisher's style says; options are those of `read_long_table`.
-
-    Raises
-    ------
-    ValueError
-        If there is no such style, something is said beside it, or as `read_acs`.
-    """
-    if said.style != ACS:
-        raise ValueError(f"style must be {ACS!r} or {SDMX!r}: got {said.style!r}")
-    alone = replace(type(said)(), names_to=said.names_to, style=said.style, sheet=said.sheet, skip_rows=said.skip_rows)
-    beside = said.areas is not None or said != alone
-    if schema or beside or noise != "gaussian":
-        raise ValueError(
-            f"style {ACS!r} says what columns, marks, variables and errors are: give nothing beside it but names_to, "
-            "the names of the variables"
-        )
-    with naming(table.what):
-        long, schema = read_acs(table, [said.names_to] if isinstance(said.names_to, str) else said.names_to or ())
-    return measured(long, schema, **options)
+# Of every line its table, and its labels of all variables, ``*`` where one is summed out.
+Cells = dict[Path, tuple[str, Path]]
 
 
 def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
@@ -107,7 +62,8 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
     Returns
     -------
     table : Source
-        With columns as `constraint_builders.files.read_long_table` takes them.
+        With columns as `constraint_builders.files.read_long_table` takes them, but for `MARKS` and those of what is
+        `CONTROLLED`, and without the rows of groups that are one level.
     schema : Schema
 
     Raises
@@ -118,46 +74,30 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
     paths, lines = _lines(table)
     if lines.is_empty():
         raise ValueError("there are no rows: give one for every place, or line")
-    cells = _cells_of(dict.fromkeys(paths), names)
+    plain, cells = _cells_of(dict.fromkeys(paths), names)
     places = lines["place"].unique(maintain_order=True).to_list()
     geolevels = {place: GEOLEVELS.get(place[:3], "") if CODE.fullmatch(place) else "" for place in places}
     is_tree = len(set(geolevels.values())) > 1 and all(geolevels.values())
     called = _names_of_places(table.frame, places)
     prefix = PLACE if len(places) > 1 and not is_tree else ""
-    schema = _with_places(cells.schema, list(called.values())) if prefix else cells.schema
-    values = _values(lines)
-    told = [*(cells.of_line[path] for path in paths), *cells.others]
-    number, place, rows = lines["line"], lines["place"], lines["row"].to_numpy()
-    if cells.others:  # at all places
-        lacking = pl.Series(range(len(paths), len(told)), dtype=number.dtype)
-        number = pl.concat([number, pl.concat([lacking] * len(places))])
-        place = pl.concat([place, pl.Series(np.repeat(places, len(lacking)), dtype=pl.String)])
-        none = {"value": [None] * (number.len() - rows.size), VARIANCE: [np.inf] * (number.len() - rows.size)}
-        values = pl.concat([values, pl.DataFrame(none, schema=values.schema)])
-    columns = {TABLE: pl.Series([_table(prefix, name) for name, _ in told])[number]}
+    levels = {PLACE: list(called.values())} | {own.name: own.levels for own in plain.variables}
+    schema = with_recodes_of(Schema(levels), plain) if prefix else plain
+    texts, number, place = _texts(lines), lines["line"], lines["place"]
+    tables, labels = zip(*(cells[path] for path in paths), strict=True)
+    columns = {TABLE: pl.Series([_table(prefix, name) for name in tables]).gather(number)}
     if prefix:
         columns[PLACE] = place.replace_strict(called)
     if is_tree:
         columns |= {GEOLEVEL: place.replace_strict(geolevels), GEOCODE: place}
-    for axis, variable in enumerate(cells.schema.names):
-        columns[variable] = pl.Series([labels[axis] for _, labels in told])[number]
-    found = [*table.doubts, *_doubts(cells.schema, paths, values), *(_doubts_of_places(called) if prefix else [])]
-    frame = pl.DataFrame({**columns, **values.to_dict()})
-    numbers = np.concatenate([rows, np.zeros(frame.height - rows.size, dtype=rows.dtype)])
-    return replace(table, frame=frame, rows=numbers, doubts=tuple(found)), schema
+    for variable, own in zip(plain.names, zip(*labels, strict=True), strict=True):
+        columns[variable] = pl.Series(own).gather(number)
+    found = [*table.doubts, *_doubts(plain, paths, texts), *(_doubts_of_places(called) if prefix else [])]
+    frame = pl.DataFrame({**columns, VALUE: texts[ESTIMATE], OF_90_PERCENT: texts[MARGIN]})
+    return replace(table, frame=frame, rows=lines["row"].to_numpy(), doubts=tuple(found)), schema
 
 
-def _with_places(schema: Schema, names: list[str]) -> Schema:
-    """The same schema behind a variable of places."""
-    levels = {PLACE: names} | {own.name: list(schema.labels_of(own.name)) for own in schema.variables}
-    recodes: dict[str, dict[str, list[str]]] = {own.name: {} for own in schema.variables}
-    for recode in schema.recodes:
-        recodes[schema.names[recode.axis]][recode.name] = [recode.labels[group] for group in recode.groups]
-    return Schema(levels, recodes)
-
-
-def _doubts(schema: Schema, paths: Sequence[Path], values: pl.DataFrame) -> Iterator[str]:
-    unused = int((values["value"].is_not_null() & values[VARIANCE].is_infinite()).sum())
+def _doubts(schema: Schema, paths: Sequence[Path], texts: pl.DataFrame) -> Iterator[str]:
+    unused = texts.filter(~pl.col(ESTIMATE).is_in(MARKS) & pl.col(MARGIN).is_in(MARKS)).height
     if unused:
         yield f"{unused:,} estimates without a margin of error are not used"
     labels = (schema.labels_of(name) for name in schema.names)
@@ -176,12 +116,12 @@ def _table(prefix: str, name: str) -> str:
     return " * ".join(part for part in (prefix, name) if part) if name != "total" or not prefix else prefix
 
 
-def _values(lines: pl.DataFrame) -> pl.DataFrame:
-    """Of all lines the estimate, null where there is none, and its variance, infinite where nothing says it."""
+def _texts(lines: pl.DataFrame) -> pl.DataFrame:
+    """Estimates and margins as other tables have them; what is neither a count nor a mark is refused."""
     texts = {}
     for name, marks in ((ESTIMATE, MARKS), (MARGIN, (*MARKS, *CONTROLLED))):
         text = lines[name].str.strip_chars().str.strip_chars_start("\u00b1").str.replace_all(",", "", literal=True)
-        texts[name] = text = text.str.strip_suffix(".0")
+        texts[name] = text = text.str.strip_suffix(".0").replace("", MARKS[0])
         strange = ~(text.str.contains(NUMBER) | text.is_in(marks))
         negative = text.str.starts_with("-") & ~text.is_in(marks)
         for wrong, why in (
@@ -191,11 +131,7 @@ def _values(lines: pl.DataFrame) -> pl.DataFrame:
             if wrong.any():
                 place = int(wrong.arg_true()[0])
                 raise ValueError(f"row {lines['row'][place]}: {shown(text[place])} {why}")
-    value, margin = (pl.when(~pl.col(name).is_in(MARKS)).then(name).cast(pl.Float64, strict=False) for name in texts)
-    known = pl.col(MARGIN).is_in(CONTROLLED)
-    variance = pl.when(known).then(0.0).otherwise(((margin / OF_90_PERCENT) ** 2).fill_null(np.inf))
-    variance = pl.when(value.is_null()).then(np.inf).otherwise(variance)
-    return pl.DataFrame(texts).select(value.alias("value"), variance.alias(VARIANCE))
+    return pl.DataFrame(texts)
 
 
 def _lines(table: Source) -> tuple[list[Path], pl.DataFrame]:
@@ -289,7 +225,7 @@ def _below_total(path: Sequence[str], label: str) -> Path:
     return tuple(parts)
 
 
-def _cells_of(paths: Mapping[Path, None], names: Sequence[str]) -> _Cells:
+def _cells_of(paths: Mapping[Path, None], names: Sequence[str]) -> tuple[Schema, Cells]:
     """Depths as variables where all lines of one have the same parts, else recodes of the lowest lines."""
     parts: dict[Path, list[str]] = {}
     for path in paths:
@@ -310,7 +246,9 @@ def _cells_of(paths: Mapping[Path, None], names: Sequence[str]) -> _Cells:
     return _as_tree(parts, paths, depth, names[0] if names else "line")
 
 
-def _as_variables(levels: Sequence[Sequence[str]], paths: Mapping[Path, None], names: Sequence[str]) -> _Cells:
+def _as_variables(
+    levels: Sequence[Sequence[str]], paths: Mapping[Path, None], names: Sequence[str]
+) -> tuple[Schema, Cells]:
     if names and len(names) != len(levels):
         raise ValueError(f"lines lie {len(levels)} deep below {TOTAL!r}: name as many variables, not {list(names)}")
     called = list(names) or ["line", *(f"line_{own}" for own in range(2, len(levels) + 1))]
@@ -318,10 +256,12 @@ def _as_variables(levels: Sequence[Sequence[str]], paths: Mapping[Path, None], n
         path: (" * ".join(called[: len(path)]) or "total", path + (SUMMED_OUT,) * (len(levels) - len(path)))
         for path in paths
     }
-    return _Cells(Schema(dict(zip(called, levels, strict=True))), cells, [])
+    return Schema(dict(zip(called, levels, strict=True))), cells
 
 
-def _as_tree(parts: Mapping[Path, list[str]], paths: Mapping[Path, None], depth: int, name: str) -> _Cells:
+def _as_tree(
+    parts: Mapping[Path, list[str]], paths: Mapping[Path, None], depth: int, name: str
+) -> tuple[Schema, Cells]:
     alone = next((path for path in paths if len(parts.get(path, [])) == 1), None)
     if alone is not None:
         raise ValueError(f"line {' > '.join((TOTAL, *alone))!r} has one part alone, which is itself: leave that out")
@@ -329,13 +269,10 @@ def _as_tree(parts: Mapping[Path, list[str]], paths: Mapping[Path, None], depth:
     label = {path: path[-1] if times[path[-1]] == 1 else " > ".join(path) for path in paths if path}
     leaves = [path for path in paths if path and path not in parts]
     recodes = {f"{name}_{own}": [label[path[:own]] for path in leaves] for own in range(1, depth)}
-    cells: dict[Path, tuple[str, Path]] = {(): ("total", (SUMMED_OUT,))}
+    cells: Cells = {(): ("total", (SUMMED_OUT,))}
     for path in label:
         cells[path] = (f"{name}_{len(path)}" if path in parts else name, (label[path],))
-    others: list[tuple[str, Path]] = [
-        (f"{name}_{own}", (label[path],)) for own in range(1, depth) for path in leaves if len(path) <= own
-    ]
-    return _Cells(Schema({name: [label[path] for path in leaves]}, {name: recodes}), cells, others)
+    return Schema({name: [label[path] for path in leaves]}, {name: recodes}), cells
 
 
 def _names_of_places(frame: pl.DataFrame, places: Sequence[str]) -> dict[str, str]:

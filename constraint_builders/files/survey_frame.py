@@ -12,7 +12,7 @@ import polars as pl
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.absent_rows import with_absent_rows
-from constraint_builders.files.acs_table import measured_in_style
+from constraint_builders.files.acs_table import ACS, CONTROLLED, MARKS, read_acs
 from constraint_builders.files.area_tables import in_areas
 from constraint_builders.files.columns import (
     GEOCODE,
@@ -113,10 +113,8 @@ def measured_as_said(
     undetermined: Literal["error", "nan"] = "nan",
 ) -> MeasuredTable:
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
-    if said.style not in (None, SDMX):
-        return measured_in_style(table, schema, said, desired=desired, noise=noise, undetermined=undetermined)
     with naming(table.what):
-        table = plain_sdmx(table, bool(said.sums)) if said.style else table
+        table, schema, said = _of_style(table, schema, said, noise)
         marks, areas = list(map(str, _several(said.total))), None
         own, others = _columns_apart(table.frame, said.columns, said.areas)
         table = plainly_written(replace(table, frame=_renamed(table.frame, own)), said.plus_minus)
@@ -163,10 +161,32 @@ def measured_as_said(
         said_nothing = {} if not inferred else {name: _silent_labels(table, name, silent) for name in variables}
         said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
         table = replace(table, frame=frame)
-        table = with_absent_rows(table, schema, None if areas is None else areas.areas) if by_law else table
+        table = (
+            with_absent_rows(table, schema, None if areas is None else areas.areas)
+            if by_law or said.style == ACS
+            else table
+        )
     options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
     options |= {"total": marks, "totals": totals, "silent": said_nothing, "areas": areas}
     return measured(table, schema, **options, inferred=inferred)
+
+
+def _of_style(table: Source, schema: Schema | None, said: Said, noise: LawOrName) -> tuple[Source, Schema | None, Said]:
+    """A table as others are, of whatever style it was, with the schema that it says and what is said of it then."""
+    if said.style is None:
+        return table, schema, said
+    if said.style == SDMX:
+        return plain_sdmx(table, bool(said.sums)), schema, said
+    if said.style != ACS:
+        raise ValueError(f"style must be {ACS!r} or {SDMX!r}: got {said.style!r}")
+    alone = Said(names_to=said.names_to, style=said.style, sheet=said.sheet, skip_rows=said.skip_rows)
+    if schema or said.areas is not None or said != alone or noise != "gaussian":
+        raise ValueError(
+            f"style {ACS!r} says what columns, marks, variables and errors are: give nothing beside it but names_to, "
+            "the names of the variables"
+        )
+    names = [said.names_to] if isinstance(said.names_to, str) else said.names_to or ()
+    return *read_acs(table, names), Said(style=ACS, suppressed=MARKS, exact=CONTROLLED)
 
 
 def _with_periods(
