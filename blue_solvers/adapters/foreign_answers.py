@@ -328,10 +328,7 @@ def _table_of_shape(problem: Problem, variables: Sequence[str], shape: Sequence[
     for size, variable in zip(shape, variables, strict=True):
         if size == 1:
             continue
-        axis = schema.names.index(variable)
-        sizes = {variable: len(schema.labels_of(variable))}
-        sizes |= {recode.name: recode.size for recode in schema.recodes if recode.axis == axis}
-        fitting = [factor for factor, own in sizes.items() if own == size]
+        fitting = [factor for factor in schema.factors_of(variable) if schema.size_of(factor) == size]
         if len(fitting) != 1:
             raise ValueError(f"query shape {list(shape)}: {len(fitting)} factors of {variable!r} have {size} levels")
         factors.append(fitting[0])

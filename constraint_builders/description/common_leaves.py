@@ -12,7 +12,7 @@ from scipy import sparse
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.area_layers import AreaLayer
 from constraint_builders.description.areas import LEAF, Areas, Places
-from constraint_builders.description.schema import Recode, Schema
+from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 
 BY = " by "
@@ -315,9 +315,4 @@ def _named(factors: Sequence[str]) -> str:
 def _without(schema: Schema, axes: Collection[int | None]) -> Schema:
     """A schema without some of its variables; of one variable that has a single level where there is no other."""
     kept = [name for i, name in enumerate(schema.names) if i not in axes]
-    found = Schema({name: schema.labels_of(name) for name in kept} or {"unit": 1})
-    for recode in schema.recodes:  # whose groups may come in any order
-        if recode.axis not in axes:
-            axis = found.axis_of(schema.names[recode.axis])
-            found = found.with_recode(Recode(recode.name, axis, recode.groups, recode.labels))
-    return found
+    return Schema({name: schema.labels_of(name) for name in kept} or {"unit": 1}).with_recodes_of(schema)

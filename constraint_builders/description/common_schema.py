@@ -190,10 +190,7 @@ def with_own_variables(finer: Schema, schemas: Mapping[str, Schema], own: Sequen
             there = ", ".join(repr(variable) for schema in schemas.values() for variable in schema.names)
             raise ValueError(f"no product in only= has a variable {name!r} of its own: there are {there}")
         variables[name] = having.labels_of(name)
-    found = Schema(variables)
-    for recode in finer.recodes:
-        found = found.with_recode(recode)
-    return found
+    return Schema(variables).with_recodes_of(finer)
 
 
 @dataclass(frozen=True)

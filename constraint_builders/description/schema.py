@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import SupportsIndex
 
@@ -132,6 +132,49 @@ class Schema(Described):
         other = object.__new__(Schema)
         other.variables, other.recodes = self.variables, (*self.recodes, recode)
         return other
+
+    def with_recodes_of(self, other: Schema) -> Schema:
+        """The same schema and the recodes that another has of its variables.
+
+        Parameters
+        ----------
+        other : Schema
+            Whose variables of the same names have the same levels.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        ValueError
+            If a name is taken or reserved.
+        """
+        found = self
+        for recode in other.recodes:
+            variable = other.names[recode.axis]
+            if variable in self.names:
+                found = found.with_recode(replace(recode, axis=self.axis_of(variable)))
+        return found
+
+    def factors_of(self, variable: str) -> tuple[str, ...]:
+        """A variable and its recodes, by name.
+
+        Parameters
+        ----------
+        variable : str
+
+        Returns
+        -------
+        tuple of str
+
+        Raises
+        ------
+        ValueError
+            If there is no such variable.
+        """
+        axis = self.axis_of(variable)
+        return tuple(name for name, own in self._axes.items() if own == axis)
 
     @cached_property
     def factor_names(self) -> tuple[str, ...]:

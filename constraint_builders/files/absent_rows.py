@@ -92,8 +92,7 @@ def _refuse_alike(rows: pl.DataFrame, names: Sequence[str]) -> None:
 
 def _all_labels(schema: Schema, variable: str, labels: pl.Series) -> pl.Series:
     """All of the variable, or of its recode, of which some are given; these where none has them."""
-    axis = schema.names.index(variable)
-    for factor in (variable, *(recode.name for recode in schema.recodes if recode.axis == axis)):
+    for factor in schema.factors_of(variable):
         own = list(schema.labels_of(factor))
         if labels.is_in(own).all():
             return pl.Series(labels.name, own, dtype=pl.String)

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
 from constraint_builders.files.naming import shown
-from constraint_builders.files.settings import with_recodes_of
 from constraint_builders.files.source import Source
 
 ACS = "acs"  # what the style is called
@@ -81,7 +80,7 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
     called = _names_of_places(table.frame, places)
     prefix = PLACE if len(places) > 1 and not is_tree else ""
     levels = {PLACE: list(called.values())} | {own.name: own.levels for own in plain.variables}
-    schema = with_recodes_of(Schema(levels), plain) if prefix else plain
+    schema = Schema(levels).with_recodes_of(plain) if prefix else plain
     texts, number, place = _texts(lines), lines["line"], lines["place"]
     tables, labels = zip(*(cells[path] for path in paths), strict=True)
     columns = {TABLE: pl.Series([_table(prefix, name) for name in tables]).gather(number)}

@@ -134,10 +134,7 @@ class _Said:
 
 def _labels(table: Source, name: str) -> pl.Series:
     labels = read_labels(table.frame[name]).str.strip_chars().replace("", None)
-    if labels.null_count():
-        row = table.rows[int(labels.is_null().arg_max() or 0)]
-        raise ValueError(f"column {name!r} is empty in row {row}: say where it counts, {SUMMED_OUT!r} for all areas")
-    return labels
+    return table.filled(labels, f": say where it counts, {SUMMED_OUT!r} for all areas")
 
 
 def _everywhere(labels: pl.Series, codes: Iterable[pl.Series], totals: Sequence[str]) -> pl.Series:
@@ -265,7 +262,7 @@ def _as_in(areas: Areas, level: str, codes: pl.Series, table: Source, here: pl.S
     found = {code: numbers.get(code) for code in strange}
     for code, number in found.items():
         if number < 0:
-            row = table.rows[int((here & (codes == code)).arg_max() or 0)]
+            row = table.row_of(here & (codes == code))
             zeros = any(name.lstrip("0") == code.lstrip("0") for name in known)
             hint = "one of the two lost leading zeros, keep codes as text" if zeros else "correct it, or the areas"
             more = f", as of {len(strange):,} codes" if len(strange) > 1 else ""

@@ -71,7 +71,7 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
 
 
 def _in_row(source: Source, wrong: pl.Series) -> str:
-    return f" in row {source.rows[int(wrong.arg_true()[0])]}" if wrong.any() else ""
+    return f" in row {source.row_of(wrong)}" if wrong.any() else ""
 
 
 def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:

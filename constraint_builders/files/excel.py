@@ -18,7 +18,7 @@ from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, Declared
 from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements, plain_name
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.text_table import with_formulas
-from constraint_builders.files.titles import TextTable, header_at, named_columns
+from constraint_builders.files.titles import Source, header_at, named_columns
 from constraint_builders.opening import read_whole
 
 MOST_ROWS = 1 << 20
@@ -37,7 +37,7 @@ _LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error whe
 _TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
 
-def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_rows: int = 0) -> TextTable:
+def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_rows: int = 0) -> Source:
     """A table in a workbook, all cells as text.
 
     Parameters
@@ -97,11 +97,11 @@ def _meant(
     return named
 
 
-def _table(cells: pl.DataFrame, first: int, header: int) -> TextTable:
+def _table(cells: pl.DataFrame, first: int, header: int) -> Source:
     return named_columns(with_formulas(cells[header:]), header, titles=cells[first:header, 0].to_list())
 
 
-def _together(tables: Sequence[TextTable]) -> TextTable:
+def _together(tables: Sequence[Source]) -> Source:
     """Tables one below the other; a variable that one has not is summed out there.
 
     Names of columns that differ in capitals and the like are one; a row that one table has twice is refused.
@@ -111,7 +111,7 @@ def _together(tables: Sequence[TextTable]) -> TextTable:
     for own in tables:
         twice = own.frame.is_duplicated()
         if twice.any():
-            raise ValueError(f"row {own.rows[int(twice.arg_max() or 0)]} is there twice in one sheet: leave one out")
+            raise ValueError(f"row {own.row_of(twice)} is there twice in one sheet: leave one out")
         names = {name: called.setdefault(plain_name(name) or name, name) for name in own.frame.columns}
         frames.append(own.frame.rename(names) if len(set(names.values())) == len(names) else own.frame)
     tables = [replace(own, frame=frame) for own, frame in zip(tables, frames, strict=True)]
@@ -122,7 +122,7 @@ def _together(tables: Sequence[TextTable]) -> TextTable:
         )
         frame = frame.with_columns(pl.when(absent).then(pl.lit(SUMMED_OUT)).otherwise(pl.col(name)).alias(name))
     rows = np.concatenate([own.rows for own in tables])
-    return TextTable(frame, rows, "", left_out=tuple(line for own in tables for line in own.left_out))
+    return Source(frame, rows, left_out=tuple(line for own in tables for line in own.left_out))
 
 
 def declared(data: bytes) -> DeclaredSize:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
-from constraint_builders.files.settings import Settings, derived, production_settings, with_recodes_of
+from constraint_builders.files.settings import Settings, derived, production_settings
 
 TIED = {"dhc_us_housing": "dhc_us_units", "dhc_pr_housing": "dhc_pr_units"}
 UNITS_SUFFIX = "_tenvacgq"
@@ -89,7 +89,7 @@ def _schema(households: Schema, units: Schema) -> Schema:
         else:
             variables[name] = households.labels_of(name)
     recodes = {TENURE: {name: [households.labels_of(name)[group] for group in own] for name, own in GROUPS.items()}}
-    return with_recodes_of(Schema(variables, recodes), households)
+    return Schema(variables, recodes).with_recodes_of(households)
 
 
 def types_of_facilities(units: Settings) -> tuple[str, ...]:
@@ -135,8 +135,7 @@ class KeptVariables:
 
     def _keeps(self, variable: str) -> bool:
         """Whether a variable of the files is one of those that are kept, or a recode of one."""
-        schema = self.target.schema
-        return variable in schema.names or any(recode.name == variable for recode in schema.recodes)
+        return variable in self.target.schema.factor_names
 
     def table(self, table: Table) -> Table:
         """What a table of the source's schema becomes."""
@@ -201,7 +200,7 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
     if settings.budget.measure != "zcdp":
         raise ValueError(f"sums of tables of settings {settings.name!r} have no noise of their law: keep all variables")
     plain = Schema({name: settings.schema.labels_of(name) for name in names if name in variables})
-    schema = with_recodes_of(plain, settings.schema)
+    schema = plain.with_recodes_of(settings.schema)
     return KeptVariables(source, settings_over(settings, schema), units)
 
 

@@ -259,7 +259,8 @@ def with_totals(
         labels = read_labels(table.frame[column])
         there = labels.drop_nulls().unique(maintain_order=True).to_list()
         missing -= set(map(plain_label, there))
-        taken = {plain_label(label) for label in _labels_of(schema, variable)} if schema else set()
+        known = map(schema.labels_of, schema.factors_of(variable)) if schema else ()
+        taken = {plain_label(label) for own in known for label in own}
         totals = [label for label in there if plain_label(label) in said]
         if not totals and SUMMED_OUT not in said:
             totals = [label for label in there if is_total(label) and plain_label(label) not in taken]
@@ -273,13 +274,6 @@ def with_totals(
         mark = next(mark for mark in marks if plain_label(mark) in missing)
         raise ValueError(f"{mark!r} is said to count everybody by total= and is no label of {', '.join(variables)}")
     return (replace(table, frame=table.frame.with_columns(columns)) if columns else table), tuple(found)
-
-
-def _labels_of(schema: Schema, variable: str) -> list[str]:
-    """The labels of a variable's levels and of the groups of its recodes."""
-    axis = schema.axis_of(variable)
-    groups = [label for recode in schema.recodes if recode.axis == axis for label in recode.labels]
-    return [*schema.labels_of(variable), *groups]
 
 
 def _ask(column: str, labels: Sequence[str]) -> None:

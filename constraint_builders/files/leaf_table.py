@@ -7,7 +7,7 @@ lies in no area of a column; an empty cell is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +15,13 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
-from constraint_builders.arrays import Index
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import SUMMED_OUT, plain_name
 from constraint_builders.files.labels import is_total
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.numbers import TEXT, read_labels
 from constraint_builders.files.source import open_whole
+from constraint_builders.files.titles import Source
 
 NOWHERE = "-"
 
@@ -36,12 +36,10 @@ class LeafTable:
         A row for each leaf, text; null where it lies in no area of a column.
     leaf : str
         The column that names the leaves.
-    rows : ndarray of int, (leaves,)
-        The number of every row where it was found.
     named : tuple of str
         Columns that are layers whether a table counts in them or not.
-    empty : mapping of str to int
-        Of columns with empty cells the first row that has one.
+    empty : mapping of str to (str, int)
+        Of columns with empty cells the first leaf that has one, and its row.
     areas : Areas or None
         What it was made from, if not from a table.
     unread : tuple of str
@@ -50,9 +48,8 @@ class LeafTable:
 
     frame: pl.DataFrame
     leaf: str
-    rows: Index
     named: tuple[str, ...] = ()
-    empty: Mapping[str, int] = field(default_factory=dict)
+    empty: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     areas: Areas | None = None
     unread: tuple[str, ...] = ()
 
@@ -88,12 +85,11 @@ class LeafTable:
         unread = tuple(name for name in frame.columns if name not in labels and frame[name].drop_nulls().len())
         frame = frame.select(read_labels(frame[name]).str.strip_chars().replace("", None) for name in labels)
         leaf = max(labels, key=lambda name: frame[name].n_unique())
-        found = cls(frame, leaf, source.rows, tuple(own.values()), unread=unread)
-        found._refuse_leaves()
-        partly = [name for name in labels if frame[name].null_count()]
-        empty = {name: int(source.rows[int(frame[name].is_null().arg_max() or 0)]) for name in partly}
+        _refuse_leaves(source, frame[leaf])
+        partly = {name: frame[name].is_null() for name in labels if frame[name].null_count()}
+        empty = {name: (frame[leaf].filter(own)[0], source.row_of(own)) for name, own in partly.items()}
         used = frame.with_columns(pl.col(name).replace(NOWHERE, None) for name in labels if name != leaf)
-        return replace(found, frame=used, empty=empty)
+        return cls(used, leaf, tuple(own.values()), empty, unread=unread)
 
     @classmethod
     def _of_areas(cls, areas: Areas) -> LeafTable:
@@ -104,25 +100,7 @@ class LeafTable:
             if layer.area_of_leaf is not None:
                 number = pl.Series(layer.area_of_leaf, dtype=pl.Int64)
                 columns[name] = pl.Series(layer.names, dtype=pl.String).gather(number.replace(-1, None))
-        return cls(pl.DataFrame(columns), LEAF, np.arange(areas.leaves), areas=areas)
-
-    def _refuse_leaves(self) -> None:
-        names = self.frame[self.leaf]
-        if names.null_count():
-            row = self.rows[int(names.is_null().arg_max() or 0)]
-            raise ValueError(f"column {self.leaf!r} is empty in row {row}: name the leaf")
-        of_all = next((name for name in names if name.strip() == SUMMED_OUT or is_total(name)), None)
-        if of_all is not None:
-            row = self.rows[int((names == of_all).arg_max() or 0)]
-            raise ValueError(f"leaf {shown(of_all)}, row {row}, counts all leaves: leave its row out")
-        twice = names.is_duplicated()
-        if twice.any():
-            name = names.filter(twice)[0]
-            first, second = self.rows[(names == name).to_numpy()][:2]
-            raise ValueError(
-                f"leaf {shown(name)} of column {self.leaf!r} is given twice, in rows {first} and {second}: give each "
-                "leaf one row, and all leaves a column of names"
-            )
+        return cls(pl.DataFrame(columns), LEAF, areas=areas)
 
     @cached_property
     def codes(self) -> Mapping[str, pl.Series]:
@@ -209,10 +187,10 @@ class LeafTable:
     def _with_layer(self, areas: Areas, level: str, name: str) -> Areas:
         column = self.frame[name]
         if name in self.empty:
-            row = self.empty[name]
-            leaf = shown(self.frame[self.leaf][int((self.rows == row).argmax())])
+            leaf, row = self.empty[name]
             raise ValueError(
-                f"areas: leaf {leaf}, row {row}, has no {name!r}: give its code, or {NOWHERE!r} if it lies in none"
+                f"areas: leaf {shown(leaf)}, row {row}, has no {name!r}: give its code, or {NOWHERE!r} if it lies in "
+                "none"
             )
         if not column.null_count():
             return areas.with_layer(level, column.to_list())
@@ -225,3 +203,20 @@ class LeafTable:
 
 def _may_be_labels(dtype: pl.DataType) -> bool:
     return dtype.is_integer() or dtype in TEXT
+
+
+def _refuse_leaves(source: Source, names: pl.Series) -> None:
+    """Refuse names of leaves, (rows,), of which one is empty, counts all leaves or is given twice."""
+    source.filled(names, ": name the leaf")
+    of_all = next((name for name in names if name.strip() == SUMMED_OUT or is_total(name)), None)
+    if of_all is not None:
+        row = source.row_of(names == of_all)
+        raise ValueError(f"leaf {shown(of_all)}, row {row}, counts all leaves: leave its row out")
+    twice = names.is_duplicated()
+    if twice.any():
+        name = names.filter(twice)[0]
+        first, second = source.rows[(names == name).to_numpy()][:2]
+        raise ValueError(
+            f"leaf {shown(name)} of column {names.name!r} is given twice, in rows {first} and {second}: give each "
+            "leaf one row, and all leaves a column of names"
+        )

@@ -273,7 +273,7 @@ def query_of(said: Said, settings: Settings) -> Query:
             raise ValueError(f"column {variable!r} is empty: it does not say what is counted")
         if factor in SUMMED_OUT_SPELLINGS:
             continue
-        own = [recode.name for recode in settings.schema.recodes if settings.schema.names[recode.axis] == variable]
+        _, *own = settings.schema.factors_of(variable)
         if factor in (DETAILED, variable):
             factors.append(variable)
         elif factor in sets:

@@ -27,7 +27,7 @@ def misspelt(source: Source, name: str) -> str:
     )
     if not label:
         return ""
-    row = source.rows[int((labels == label).arg_max() or 0)]
+    row = source.row_of(labels == label)
     seldom = "occurs once" if times[label] == 1 else f"occurs {times[label]} times"
     return f"{shown(label)} in column {name!r}, first in row {row}, {seldom}: is it {shown(other)}?"
 

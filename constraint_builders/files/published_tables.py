@@ -293,10 +293,7 @@ def product_of(schema: Schema, settings: str = "") -> str | None:
 def _has_recodes(product: str, schema: Schema) -> bool:
     """Whether a product has every variable of a schema, or a recode of it in its place."""
     variables = _document(product).variables.keys()
-    return all(
-        name in variables or any(recode.axis == axis and recode.name in variables for recode in schema.recodes)
-        for axis, name in enumerate(schema.names)
-    )
+    return all(any(own in variables for own in schema.factors_of(name)) for name in schema.names)
 
 
 @cache

@@ -65,12 +65,8 @@ def as_written(source: Source, name: str, levels: Sequence[str]) -> list[str]:
 
 
 def _labels(source: Source, name: str, variable: bool) -> pl.Series:
-    column = read_labels(source.frame[name])
-    if column.null_count():
-        row = source.rows[int(column.is_null().arg_max() or 0)]
-        hint = f": write {SUMMED_OUT!r} where the variable is summed out" if variable else ""
-        raise ValueError(f"column {name!r} is empty in row {row}{hint}")
-    return column
+    hint = f": write {SUMMED_OUT!r} where the variable is summed out" if variable else ""
+    return source.filled(read_labels(source.frame[name]), hint)
 
 
 def _codes(column: pl.Series) -> tuple[list[str], NDArray[np.int64]]:

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -314,15 +314,6 @@ def derived(settings: Settings, name: str, schema: Schema, losses: Mapping[str, 
     by_level = {level: {table: own[level] for table, own in losses.items() if own.get(level)} for level in levels}
     budget = Budget(by_level, measure=law.measure, neighbours=law.neighbours)
     return Settings(name, schema, levels, budget, settings.noise)
-
-
-def with_recodes_of(schema: Schema, other: Schema) -> Schema:
-    """A schema with the recodes that another one has of its variables, whose groups may come in any order."""
-    for recode in other.recodes:
-        variable = other.names[recode.axis]
-        if variable in schema.names:
-            schema = schema.with_recode(replace(recode, axis=schema.axis_of(variable)))
-    return schema
 
 
 def _selections(section: Mapping[str, Mapping[str, str | list]], schema: Schema) -> Selections:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.arrow_files import (
@@ -27,7 +26,8 @@ from constraint_builders.files.arrow_files import (
 )
 from constraint_builders.files.excel import read_excel
 from constraint_builders.files.naming import naming
-from constraint_builders.files.text_table import TextTable, read_text_table, write_csv
+from constraint_builders.files.text_table import read_text_table, write_csv
+from constraint_builders.files.titles import Source
 from constraint_builders.opening import open_file, read_whole
 
 PathLike = str | os.PathLike[str]
@@ -48,7 +48,7 @@ class Format:
         How the names of its files end, in small letters: ``(".xlsx",)``.
     read : callable
         From the open file, whose ``name`` is its path, to a data frame as `read_long_table` takes it, or to a
-        `TextTable` where cells are text and rows are counted as people see them. A file that is none of this format
+        `Source` where cells are text and rows are counted as people see them. A file that is none of this format
         is a `ValueError`.
     write : callable, optional
         ``write(frame, path)`` of a polars frame. The path need not end in a suffix.
@@ -106,7 +106,7 @@ class Format:
         return self.read(file, **options)
 
 
-def _read_text(file: BinaryIO, skip_rows: int = 0) -> TextTable:
+def _read_text(file: BinaryIO, skip_rows: int = 0) -> Source:
     return read_text_table(read_whole(file), skip_rows)
 
 
@@ -176,33 +176,6 @@ def _suffix(path: PathLike, known: tuple[str, ...]) -> str:
     return max(found, key=len)
 
 
-@dataclass(frozen=True)
-class Source:
-    """A table as it was found.
-
-    Attributes
-    ----------
-    frame : polars.DataFrame
-    what : str
-        What messages call it.
-    rows : ndarray of int, (height,)
-        The number of every row there, as people count: in text and in Excel the header is a row too.
-    delimiter : str
-        Of the cells in text, empty elsewhere.
-    doubts : tuple of str
-        What is doubtful about how they were written.
-    left_out : tuple of str
-        What was left out of it.
-    """
-
-    frame: pl.DataFrame
-    what: str
-    rows: NDArray[np.int64]
-    delimiter: str = ""
-    doubts: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-
 def open_source(source: Any, **options: Any) -> Source:
     """Read a table.
 
@@ -236,8 +209,8 @@ def open_source(source: Any, **options: Any) -> Source:
     known = format_of(path)
     with open_file(path) as file, naming(path):
         table = known.open(file, **options)
-        if isinstance(table, TextTable):
-            return Source(table.frame, what, table.rows, table.delimiter, table.doubts, table.left_out)
+        if isinstance(table, Source):
+            return replace(table, what=what)
         if not _is_frame(table):
             raise TypeError(f"what reads {known.name} files must give a data frame: got {type(table).__name__}")
         return _of_frame(table, what)
@@ -257,7 +230,7 @@ def _is_frame(source: Any) -> bool:
 
 def _of_frame(source: Any, what: str) -> Source:
     frame = from_pandas(source) if is_pandas(source) else pl.DataFrame(source)
-    return Source(frame, what, np.arange(1, frame.height + 1))
+    return Source(frame, np.arange(1, frame.height + 1), what=what)
 
 
 def is_pandas(source: Any) -> bool:

@@ -187,10 +187,7 @@ def read_geography(source: Source, columns: Columns) -> Geography | None:
         return None
     levels = read_labels(source.frame[columns.keys[GEOLEVEL]]).str.strip_chars().replace("", None)
     codes = _codes(source, columns.keys[GEOCODE])
-    if levels.null_count():
-        row = source.rows[int(levels.is_null().arg_max() or 0)]
-        raise ValueError(f"column {columns.keys[GEOLEVEL]!r} is empty in row {row}: every row needs a level")
-    pairs = pl.DataFrame({GEOLEVEL: levels, GEOCODE: codes})
+    pairs = pl.DataFrame({GEOLEVEL: source.filled(levels, ": every row needs a level"), GEOCODE: codes})
     known: list[Geounit] = pairs.unique().sort(GEOCODE, GEOLEVEL).rows()
     by_parents = PARENT in columns.keys
     if by_parents:

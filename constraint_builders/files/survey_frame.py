@@ -264,13 +264,11 @@ def _with_names_of_tables(table: Source, schema: Schema | None, variables: Mappi
 def _factors(table: Source, schema: Schema | None, variable: str, column: str) -> pl.Series:
     """Which factor of a variable every row keeps, null where it is summed out."""
     labels = read_labels(table.frame[column])
-    own = schema.labels_of(variable) if schema else labels.drop_nulls().unique().to_list()
-    choices = {variable: LabelNumbers([label for label in own if label.strip() != SUMMED_OUT])}
-    if schema:
-        axis = schema.names.index(variable)
-        choices |= {recode.name: LabelNumbers(recode.labels) for recode in schema.recodes if recode.axis == axis}
+    there = labels.drop_nulls().unique().to_list()
+    known = {own: schema.labels_of(own) for own in schema.factors_of(variable)} if schema else {variable: there}
+    choices = {own: LabelNumbers([label for label in known[own] if label.strip() != SUMMED_OUT]) for own in known}
     factor_of: dict[str, str | None] = {}
-    for label in labels.drop_nulls().unique().to_list():
+    for label in there:
         found = [factor for factor, numbers in choices.items() if numbers.get(label) >= 0]
         if len(found) > 1:
             both = " and ".join(map(repr, found))

@@ -25,7 +25,7 @@ from itertools import islice
 import polars as pl
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
-from constraint_builders.files.titles import COMMENT, TextTable, header_at, named_columns
+from constraint_builders.files.titles import COMMENT, Source, header_at, named_columns
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -47,7 +47,7 @@ _FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
-def read_text_table(data: bytes, skip_rows: int = 0) -> TextTable:
+def read_text_table(data: bytes, skip_rows: int = 0) -> Source:
     """Read comma-, semicolon-, tab- or bar-separated text, UTF-8 or UTF-16, also compressed by gzip.
 
     Lines before the header that are empty or begin with ``#`` are skipped, as are rows in the midst of which the first

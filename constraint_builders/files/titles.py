@@ -32,27 +32,41 @@ NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
 
 
 @dataclass(frozen=True)
-class TextTable:
-    """The cells of a table in text.
+class Source:
+    """A table as it was found.
 
     Attributes
     ----------
     frame : polars.DataFrame
-        All columns text, null where empty; rows without any cell, and comments, are left out.
+        Of text and Excel all columns are text, null where empty; rows without any cell, and comments, are left out.
     rows : ndarray of int, (height,)
-        Number of every row in the file, as a spreadsheet counts: the header has a number too.
+        The number of every row there, as people count: in text and in Excel the header is a row too.
     delimiter : str
+        Of the cells in text, empty elsewhere.
     doubts : tuple of str
         What is doubtful about how they were written.
     left_out : tuple of str
-        What was left out above and below the table.
+        What was left out of it, above and below the table.
+    what : str
+        What messages call it.
     """
 
     frame: pl.DataFrame
     rows: NDArray[np.int64]
-    delimiter: str
+    delimiter: str = ""
     doubts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    what: str = ""
+
+    def row_of(self, flags: pl.Series) -> int:
+        """The number of the first row that is flagged in (height,)."""
+        return int(self.rows[int(flags.arg_max() or 0)])
+
+    def filled(self, labels: pl.Series, hint: str) -> pl.Series:
+        """The same column, (height,); `ValueError`, which ends in a hint, where it is empty."""
+        if labels.null_count():
+            raise ValueError(f"column {labels.name!r} is empty in row {self.row_of(labels.is_null())}{hint}")
+        return labels
 
 
 def header_at(rows: Iterable[Sequence[str | None]], skip_rows: int = 0) -> tuple[int, int]:
@@ -96,9 +110,7 @@ def _titles_above(rows: Sequence[Sequence[str | None]]) -> int:
     return first if any(filled[:first]) and not _has_numbers(filled[first]) else 0
 
 
-def named_columns(
-    cells: pl.DataFrame, skipped: int, delimiter: str = "", titles: Sequence[str | None] = ()
-) -> TextTable:
+def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str = "", titles: Sequence[str | None] = ()) -> Source:
     """Take the first row for the header, and leave out empty rows, comments and notes below the last row.
 
     Parameters
@@ -144,7 +156,7 @@ def named_columns(
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
     rows = np.arange(2 + skipped, 2 + skipped + frame.height)
     used = said & ~_comments(frame) if frame.width > 1 else said
-    return TextTable(frame.filter(used), rows[used.to_numpy()], delimiter, left_out=left_out)
+    return Source(frame.filter(used), rows[used.to_numpy()], delimiter, left_out=left_out)
 
 
 def _comments(frame: pl.DataFrame) -> pl.Series:

@@ -15,7 +15,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.files.kept_variables import settings_over
 from constraint_builders.files.noisy_measurements import Progress, Release, read_noisy_measurements
-from constraint_builders.files.settings import Settings, with_recodes_of
+from constraint_builders.files.settings import Settings
 from constraint_builders.geography.geoids import by_tabulation
 from constraint_builders.joint_problem import joint
 from constraint_builders.problem import Problem
@@ -126,10 +126,8 @@ def read_joined_releases(
     common = parts.common(schemas, same)
     over = releases[stored].settings
     if stored == finest:
-        over = settings_over(
-            over,
-            with_recodes_of(Schema({name: over.schema.labels_of(name) for name in over.schema.names}), common.schema),
-        )
+        plain = Schema({own.name: own.levels for own in over.schema.variables})
+        over = settings_over(over, plain.with_recodes_of(common.schema))
     spines = {name: by_tabulation(own.problem.domain.spine) for name, own in releases.items()}
     leaves = CommonLeaves(spines, [])
     layers = {level: leaves.layer(stored, level) for level in spines[stored].levels}

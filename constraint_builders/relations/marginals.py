@@ -192,7 +192,7 @@ def sum_out(schema: Schema, observed: Variances, needed: Collection[str]) -> tup
     factors = {factor for table in tables.values() for factor in table.factors}
     recoded = {schema.names[schema.axis_of(factor)] for factor in factors - set(schema.names)}
     kept = [name for name in schema.names if name in recoded.union(needed)] or [schema.names[0]]
-    smaller = _restricted(schema, kept)
+    smaller = Schema({name: schema.labels_of(name) for name in kept}).with_recodes_of(schema)
     summed: dict[str, dict[str, Float]] = {}
     for level, row in observed.items():
         precisions: dict[str, Float] = {}
@@ -203,14 +203,6 @@ def sum_out(schema: Schema, observed: Variances, needed: Collection[str]) -> tup
         with np.errstate(divide="ignore"):
             summed[level] = {name: 1 / precision for name, precision in precisions.items()}
     return smaller, summed
-
-
-def _restricted(schema: Schema, kept: Collection[str]) -> Schema:
-    recodes: dict[str, dict[str, tuple[int, ...]]] = {}
-    for recode in schema.recodes:
-        if schema.names[recode.axis] in kept:
-            recodes.setdefault(schema.names[recode.axis], {})[recode.name] = recode.groups
-    return Schema({name: schema.labels_of(name) for name in kept}, recodes)
 
 
 def _margin(schema: Schema, smaller: Schema, table: Table) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import pytest
 
 from blue_solvers.cli import main
 from constraint_builders.files.excel import read_excel
-from constraint_builders.files.text_table import TextTable
+from constraint_builders.files.titles import Source
 from tests.helpers.every import every
 from tests.helpers.refused_commands import refusal
 
@@ -41,7 +41,7 @@ def workbook(rows: Sequence[int] = (), columns: Sequence[int] = (), error: str =
     return spoilt.getvalue()
 
 
-def read(data: bytes) -> TextTable:
+def read(data: bytes) -> Source:
     with TemporaryFile() as file:
         file.write(data)
         file.seek(0)
