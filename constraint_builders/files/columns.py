@@ -229,6 +229,14 @@ def spreads_by_stem(names: Iterable[str], what: str) -> dict[str, tuple[str, Spr
     return found
 
 
+def stem_of(name: str) -> str:
+    """A name of a cell or an array, without a last word that says it is a value."""
+    for word in VALUES:
+        if plain_name(name).endswith(f"_{word}"):
+            return name[: -len(word)].rstrip("_ -.")
+    return name
+
+
 def with_unit(name: str) -> str:
     """A name with a percent sign, other than that of a level of confidence, in words."""
     return PERCENT_SIGN.sub("_in_percent", name)

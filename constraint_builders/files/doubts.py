@@ -1,8 +1,13 @@
-"""What is doubtful about numbers that were measured, and no reason to refuse them: said wherever they are shown."""
+"""What is doubtful about numbers that were measured, and no reason to refuse them: said wherever they are shown.
+
+A level that few rows have, and that is much like another, may be that one misspelt.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import combinations
 from typing import Any
 
@@ -11,8 +16,16 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
+from constraint_builders.files.columns import SUMMED_OUT
+from constraint_builders.files.labels import plain_label
+from constraint_builders.files.naming import shown
+from constraint_builders.files.numbers import read_labels
+from constraint_builders.files.source import Source
 from constraint_builders.sources import SourceTable
 
+MOST_RARE = 200  # labels that are compared with all others
+SHORTEST, LEAST_ALIKE = 4, 0.8
+_DIGITS = re.compile(r"[0-9]+")
 DEVIATIONS = 6.0  # so far below 0 noise does not come
 ROUNDING = 1e-9  # of the largest value
 NEAR = 0.5  # standard errors from 0, where noise goes up and down alike
@@ -130,3 +143,34 @@ def copied_inputs(inputs: Mapping[str, tuple[Layout, Float, Float]]) -> tuple[st
             own = SourceTable(name, y[place], variances[place])
             given.setdefault((table, own.values.size), []).append(own)
     return tuple(copies(given.values()))
+
+
+def misspelt(source: Source, name: str) -> str:
+    """A question about a level that few rows of a column have and that is much like another; empty without one."""
+    labels = read_labels(source.frame[name]).str.strip_chars()
+    times = {str(label): n for label, n in labels.value_counts(sort=True).iter_rows() if label != SUMMED_OUT}
+    rare = [label for label in reversed(times) if times[label] == 1 or 2 * times[label] <= max(times.values())]
+    pairs = ((label, other) for label in rare[:MOST_RARE] for other in times if times[label] <= times[other])
+    label, other = min(
+        (own for own in pairs if much_alike(*own)), key=lambda own: (times[own[0]], own), default=("", "")
+    )
+    if not label:
+        return ""
+    row = source.row_of(labels == label)
+    seldom = "occurs once" if times[label] == 1 else f"occurs {times[label]} times"
+    return f"{shown(label)} in column {name!r}, first in row {row}, {seldom}: is it {shown(other)}?"
+
+
+def much_alike(label: str, other: str) -> bool:
+    """Whether one of two labels may be the other misspelt: some letters with one or two wrong, and no other number.
+
+    Examples
+    --------
+    >>> much_alike("femal", "female"), much_alike("male", "female"), much_alike("15-19 years", "10-14 years")
+    (True, False, False)
+    """
+    words = [_DIGITS.sub("", plain_label(own)) for own in (label, other)]
+    if label == other or min(map(len, words)) < SHORTEST or _DIGITS.findall(label) != _DIGITS.findall(other):
+        return False
+    alike = SequenceMatcher(None, words[0], words[1], autojunk=False)
+    return abs(len(words[0]) - len(words[1])) < 2 and alike.ratio() >= LEAST_ALIKE

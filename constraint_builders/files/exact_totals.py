@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,21 +71,11 @@ def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
     OSError
         If the file cannot be opened.
     """
-    with naming(path):
-        found = [
-            ExactTotal(tuple(part.strip() for part in codes.split(TOGETHER)), total, f"{os.fspath(path)}, row {row}")
-            for codes, total, row in read_exact(path, GEOCODE)
-        ]
-    first: dict[str, ExactTotal] = {}
-    for own in found:
-        for code in own.codes:
-            if first.setdefault(code, own) is not own:
-                raise ValueError(f"{own.place}: geocode {code!r} is given twice, first in {first[code].place}")
-    return found
+    return read_exact(path, GEOCODE)
 
 
-def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float, int]]:
-    """Codes and totals of a file, with their rows.
+def read_exact(path: str | os.PathLike[str], name: str) -> list[ExactTotal]:
+    """Codes and totals of a file.
 
     Parameters
     ----------
@@ -96,18 +86,29 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[tuple[str, float
     Raises
     ------
     ValueError
-        If a column is missing, codes are no text, or a total is no whole number of 0 or more.
+        If a column is missing, codes are no text or given twice, or a total is no whole number of 0 or more.
     OSError
         If the file cannot be opened.
     """
-    source = open_whole(path)
-    for column in (name, TOTAL):
-        if column not in source.frame.columns:
-            there = listed(source.frame.columns)
-            raise ValueError(f"column {column!r} is missing: there are {there}")
-    if source.frame.is_empty():
-        raise ValueError(f"there are no rows: give a {name} and its total in each")
-    return list(zip(read_codes(source.frame[name]).fill_null(""), _totals(source), source.rows, strict=True))
+    with naming(path):
+        source = open_whole(path)
+        for column in (name, TOTAL):
+            if column not in source.frame.columns:
+                there = listed(source.frame.columns)
+                raise ValueError(f"column {column!r} is missing: there are {there}")
+        if source.frame.is_empty():
+            raise ValueError(f"there are no rows: give a {name} and its total in each")
+        rows = zip(read_codes(source.frame[name]).fill_null(""), _totals(source), source.rows, strict=True)
+        first: dict[str, ExactTotal] = {}
+        found = []
+        for codes, total, row in rows:
+            parts = tuple(part.strip() for part in codes.split(TOGETHER))
+            found.append(ExactTotal(parts, total, f"{os.fspath(path)}, row {row}"))
+            for code in parts:
+                if first.setdefault(code, found[-1]) is not found[-1]:
+                    place = first[code].place
+                    raise ValueError(f"{found[-1].place}: {name} {code!r} is given twice, first in {place}")
+        return found
 
 
 def _totals(source: Source) -> list[float]:
@@ -299,7 +300,7 @@ def read_state_totals(
     OSError
         If a file cannot be opened.
     """
-    known = _census_2020() if source == CENSUS_2020 else _given(source)
+    known = _of_states(source)
     branches = _branches(folder, settings)
     found, left_out = [], []
     for state, codes in branches.items():
@@ -315,30 +316,25 @@ def read_state_totals(
             missing = ", ".join(code for code in codes if code not in taken)
             left_out.append(f"the total of state {state} is not used: {missing}, which it counts too, is not taken")
         else:
-            total, place = known[state]
-            found.append(ExactTotal(tuple(codes), total, place, WHOLE_STATE))
+            found.append(known[state]._replace(codes=tuple(codes), together=WHOLE_STATE))
     if not found and not left_out:
         there = ", ".join(branches)
         raise ValueError(f"{os.fspath(source)}: no total of the states that are taken: the folder has {there}")
     return StateTotals(tuple(found), tuple(left_out))
 
 
-def _census_2020() -> dict[str, tuple[float, str]]:
-    file = resources.files("constraint_builders.files") / "production" / "state_totals_2020.csv"
-    rows = [line.split(",") for line in file.read_text(encoding="utf-8").splitlines()[1:]]
-    return {state: (float(total), f"the state totals of 2020, row {i}") for i, (state, total) in enumerate(rows, 2)}
-
-
-def _given(source: str | os.PathLike[str]) -> dict[str, tuple[float, str]]:
-    found: dict[str, tuple[float, str]] = {}
-    with naming(source):
-        for state, total, row in read_exact(source, "state"):
-            if len(state) != CODE_WIDTH:
-                raise ValueError(f"row {row}: state {state!r} must be its code of two characters, such as 44")
-            if state in found:
-                raise ValueError(f"row {row}: state {state!r} is given twice")
-            found[state] = total, f"{os.fspath(source)}, row {row}"
-    return found
+def _of_states(source: str | os.PathLike[str]) -> dict[str, ExactTotal]:
+    """The total of every state, by its code."""
+    path: Any = source
+    if source == CENSUS_2020:
+        path = resources.files("constraint_builders.files") / "production" / "state_totals_2020.csv"
+    found = read_exact(path, "state")
+    for (state, *others), _, place, _ in found:
+        if len(state) != CODE_WIDTH or others:
+            raise ValueError(f"{place}: state {state!r} must be its code of two characters, such as 44")
+    if source == CENSUS_2020:
+        found = [own._replace(place=f"the state totals of 2020, {own.place.rpartition(', ')[2]}") for own in found]
+    return {own.codes[0]: own for own in found}
 
 
 def _branches(folder: str | os.PathLike[str], settings: Settings) -> dict[str, list[str]]:

@@ -204,12 +204,11 @@ def _probability(statistic: float, degrees: int) -> float:
 ByTable = Mapping[str, Mapping[str, Float]]
 
 
-def require_levels(folder: str | os.PathLike[str], found: Sequence[str], settings: Settings) -> None:
+def require_levels(found: Sequence[str], settings: Settings) -> None:
     """Refuse a folder without files of a geolevel that the settings measure, below others of which it has files.
 
     Parameters
     ----------
-    folder : path
     found : sequence of str
         The geolevels that it has geounits of, from the root down.
     settings : Settings
@@ -218,21 +217,16 @@ def require_levels(folder: str | os.PathLike[str], found: Sequence[str], setting
         tables = settings.budget.losses.get(name, {})
         if tables and name not in found:
             what = f"{', '.join(tables)!r:.60} at {name!r}, and there is nothing in {name}{LEVEL_SUFFIX}"
-            raise ValueError(
-                f"{os.fspath(folder)}: the settings measure {what}: copy that folder, or give settings without {name!r}"
-            )
+            raise ValueError(f"the settings measure {what}: copy that folder, or give settings without {name!r}")
 
 
-def require_measurements(
-    folder: str | os.PathLike[str], spine: Spine, measured: Collection[str], settings: Settings
-) -> None:
+def require_measurements(spine: Spine, measured: Collection[str], settings: Settings) -> None:
     """Refuse a folder without measurements of a geolevel that the settings measure, where not all are only children.
 
     Only children are bypassed, and in constraints alone.
 
     Parameters
     ----------
-    folder : path
     spine : Spine
     measured : collection of str
         The geolevels of which there are rows of measurements.
@@ -243,7 +237,7 @@ def require_measurements(
         has_siblings = (above >= 0) & (spine.child_counts[above] > 1)
         if name not in measured and settings.budget.losses.get(name) and has_siblings.any():
             raise ValueError(
-                f"{os.fspath(folder)}: there are no measurements at {name!r}, only constraints: copy "
+                f"there are no measurements at {name!r}, only constraints: copy "
                 f"{name}{LEVEL_SUFFIX}/{MEASUREMENTS} too, or give settings that measure nothing there"
             )
 
@@ -264,7 +258,7 @@ def require_prefixes(
     for prefix in within:
         if not any(code.startswith(prefix) for codes in found for code in codes):
             raise ValueError(
-                f"{os.fspath(folder)}: nothing was measured within {prefix}: no geocode begins so, leave it out; "
+                f"nothing was measured within {prefix}: no geocode begins so, leave it out; "
                 f"{_what_there_is(folder, settings, prefix)}"
             )
 

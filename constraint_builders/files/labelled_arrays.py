@@ -14,7 +14,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.table import parse_table
 from constraint_builders.extras import missing_extra
-from constraint_builders.files.columns import HOW_PRECISE, VALUES, plain_name, spreads_by_stem, with_unit
+from constraint_builders.files.columns import HOW_PRECISE, plain_name, spreads_by_stem, stem_of, with_unit
 from constraint_builders.files.hidden_totals import hidden_totals
 from constraint_builders.files.labels import in_order, is_total, may_be_total
 from constraint_builders.files.rows import MeasuredCells, variances_of
@@ -57,7 +57,7 @@ def problem_from_dataset(
         table = " * ".join(map(str, source[name].dims)) or "total"
         if table in values:
             raise ValueError(f"array {name!r}: there is another over {source[name].dims}, so one table is given twice")
-        stem = _stem(str(name))
+        stem = plain_name(with_unit(stem_of(str(name))))
         if stem not in spreads:
             raise ValueError(f"array {name!r} says nothing of its precision: give {stem!r} with {HOW_PRECISE} after it")
         spread = spreads[stem]
@@ -126,12 +126,6 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         for what, own in ((ESTIMATE, estimates[name]), (STD_ERROR, errors[name])):
             found[f"{called} {what}"] = xarray.DataArray(own, coordinates, list(coordinates))
     return xarray.Dataset(found)
-
-
-def _stem(name: str) -> str:
-    """What an array of values shares with that of its precision: its plain name, ``estimate`` at the end left out."""
-    words = plain_name(with_unit(name)).split("_")
-    return "_".join(words[:-1] if words[-1] in VALUES and len(words) > 1 else words)
 
 
 def _levels(source: xarray.Dataset) -> dict[str, Any]:

@@ -273,17 +273,17 @@ def read_outline(
     levels = _read_levels(folder, kept, within, outside, accounts, ledger, averaged)
     codes = {name: level.geocodes for name, level in levels.items()}
     there = [name for name, own in codes.items() if own.len()]
-    require_prefixes(folder, settings, [own.to_list() for own in codes.values()], within or ())
-    if not there:
-        raise _nothing_measured(folder, accounts, within)
-    require_levels(folder, there, settings)
-    ledger.claim(BYTES_A_GEOUNIT * sum(own.len() for own in codes.values()))
     with naming(folder):
+        require_prefixes(folder, settings, [own.to_list() for own in codes.values()], within or ())
+        if not there:
+            raise _nothing_measured(accounts, within)
+        require_levels(there, settings)
+        ledger.claim(BYTES_A_GEOUNIT * sum(own.len() for own in codes.values()))
         spine, remarks = spine_of_codes(codes, settings.geolevels, within)
         leaves = [spine.geocodes[i] for i in np.flatnonzero(spine.child_counts == 0).tolist()]
         in_part = outside.cutting(spine.geocodes, leaves, settings.name)
         spine = with_sums(spine, totals)
-    require_measurements(folder, spine, [name for name, level in levels.items() if level.has_measurements], settings)
+        require_measurements(spine, [name for name, level in levels.items() if level.has_measurements], settings)
     if begin is not None:
         begin(spine)
     only_children = only_children_below(spine)
@@ -292,11 +292,11 @@ def read_outline(
         if progress is not None:
             progress(name, number, len(levels))
         remarks += level.read(keep, spine, only_children) if level.geocodes.len() else ()
-    if not any(level.is_measured for level in levels.values()):
-        raise _nothing_measured(folder, accounts, within)
     observed = {name: level.variances for name, level in levels.items()}
     sums = {name: level.totals for name, level in levels.items()}
     with naming(folder):
+        if not any(level.is_measured for level in levels.values()):
+            raise _nothing_measured(accounts, within)
         refuse_missing_children(target.schema, spine, observed, sums)
     implied = {name: level.bounds.implied() for name, level in levels.items()}
     stated = totals_by_geounit(totals, spine)
@@ -387,13 +387,11 @@ def _read_levels(
     return levels
 
 
-def _nothing_measured(
-    folder: str | os.PathLike[str], accounts: RowAccounts, within: Sequence[str] | None
-) -> ValueError:
+def _nothing_measured(accounts: RowAccounts, within: Sequence[str] | None) -> ValueError:
     reasons = (
         f" that can be used; {name!r} at {geolevel}: {reason}"
         for geolevel, name, _, reason in accounts.unused()
         if name != EVERY_NAME
     )
     explained = next(reasons, f" within {', '.join(within)}" if within else "")
-    return ValueError(f"{os.fspath(folder)}: nothing was measured{explained}")
+    return ValueError(f"nothing was measured{explained}")

@@ -18,7 +18,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.schema_file import build_schema, parse_document
+from constraint_builders.files.schema_file import build_schema, levels_in, parse_document
 
 PRODUCTS = ("pl94_persons", "pl94_units", "dhc_persons", "dhc_households", "dhc_tenvacgq")
 OF_SETTINGS = {
@@ -33,6 +33,7 @@ OF_SETTINGS = {
         ("dhc", "units_tenvacgq"): "dhc_tenvacgq",
     }.items()
 }
+MOST_LINES = 1000  # of a table, whose codes have three digits
 UNSURE = "C"  # confidence of a line whose number is from memory
 BELOW = " > "  # between the labels of a path
 _LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N", re.ASCII)
@@ -313,7 +314,7 @@ def _lines(name: str, told: _Table, schema: Schema) -> Iterator[PublishedLine]:
         confidence, label, *cells = (part.strip() for part in text.split("|"))
         written = cells[0] if cells else ""
         if written.startswith("sum "):
-            adds = tuple(_code(name, i) for i in _numbers(written.removeprefix("sum ")))
+            adds = tuple(_code(name, i) for i in levels_in(written.removeprefix("sum ").replace("+", ","), MOST_LINES))
             yield PublishedLine(_code(name, number), label, confidence, {}, adds)
         else:
             yield PublishedLine(_code(name, number), label, confidence, _levels(written, schema))
@@ -338,12 +339,6 @@ def _levels(text: str, schema: Schema) -> LevelsCounted:
     for part in text.split():
         factor, _, numbers = part.partition("=")
         variable = schema.names[schema.axis_of(factor)]
-        counted = np.isin(schema.groups_of(factor), _numbers(numbers))
+        counted = np.isin(schema.groups_of(factor), list(levels_in(numbers.replace("+", ","), schema.size_of(factor))))
         levels[variable] = levels.get(variable, True) & counted
     return MappingProxyType(levels)
-
-
-def _numbers(text: str) -> list[int]:
-    """Whole numbers of text such as ``"0-4+7"``."""
-    ranges = (piece.partition("-") for piece in text.split("+"))
-    return [number for first, _, last in ranges for number in range(int(first), int(last or first) + 1)]

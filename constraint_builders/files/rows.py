@@ -31,8 +31,8 @@ from constraint_builders.files.columns import (
     Spread,
     cell_keys,
 )
+from constraint_builders.files.doubts import misspelt
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
-from constraint_builders.files.misspelt import misspelt
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source

@@ -11,7 +11,6 @@ import polars as pl
 
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.absent_rows import with_absent_rows
 from constraint_builders.files.acs_table import ACS, CONTROLLED, MARKS, read_acs
 from constraint_builders.files.area_tables import in_areas
 from constraint_builders.files.columns import (
@@ -28,12 +27,11 @@ from constraint_builders.files.columns import (
 from constraint_builders.files.labels import LabelNumbers, in_order, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import listed, naming, shown
-from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
+from constraint_builders.files.numbers import EMPTY, TEXT, plainly_written, read_labels
 from constraint_builders.files.periods import recoded_periods
 from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
 from constraint_builders.files.source import Source, open_source
-from constraint_builders.files.wide_tables import columns_of_numbers, with_rows_for_cells
-from constraint_builders.files.written_numbers import plainly_written
+from constraint_builders.files.wide_tables import columns_of_numbers, with_absent_rows, with_rows_for_cells
 
 if TYPE_CHECKING:
     from constraint_builders.files.schema_file import SchemaFile
@@ -115,60 +113,63 @@ def measured_as_said(
     """What a table that was opened says; parameters and errors as in `constraint_builders.read_tables`."""
     with naming(table.what):
         table, schema, said = _of_style(table, schema, said, noise)
-        marks, areas = list(map(str, _several(said.total))), None
+        marks, areas, inferred = list(map(str, _several(said.total))), None, not schema
         own, others = _columns_apart(table.frame, said.columns, said.areas)
         table = plainly_written(replace(table, frame=_renamed(table.frame, own)), said.plus_minus)
         if said.areas is not None:
             table, areas, marks = in_areas(table, said.areas, others, marks)
         if said.names_to is not None:
-            cells = (
-                columns_of_numbers(table.frame, _several(said.suppressed))
-                if said.cells is None and isinstance(noise, NoiseLaw)
-                else said.cells
-            )
+            cells = said.cells
+            if cells is None and isinstance(noise, NoiseLaw):
+                cells = columns_of_numbers(table.frame, _several(said.suppressed))
             table = with_rows_for_cells(table, said.names_to, said.names_sep, cells, marks)
         elif said.cells is not None:
             raise ValueError(
                 "cells names columns of a wide table: give names_to too, the variable whose levels they are"
             )
-        by_law = isinstance(noise, NoiseLaw)
-        if by_law and _several(said.exact):
-            raise ValueError(f"exact= is a mark of precisions, which the law {noise!r} says: leave it out")
-        if said.style == SDMX and not by_law:
+        if isinstance(noise, NoiseLaw):
+            table = _as_precise_as(noise, table, said)
+        elif said.style == SDMX:
             raise ValueError(
                 "tables of SDMX do not say how precise they are: give the law of their values, noise=RandomRounding(3)"
             )
-        if isinstance(noise, NoiseLaw):
-            said_by = next((name for name in table.frame.columns if read_spread(name)), None)
-            if said_by is not None:
-                raise ValueError(
-                    f"column {said_by!r} says how precise values are: leave it out, or their law {noise!r}"
-                )
-            table = replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
-            noise = noise.declared
         variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
         table, totals = with_totals(table, variables, schema, marks)
         if len(_several(said.sheet or ())) > 1:  # which often repeat their totals
             first = table.frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
             table = replace(table, frame=table.frame.filter(first), rows=table.rows[first.to_numpy()])
-        inferred = not schema
         if said.sums:
             table, schema = _with_periods(table, schema, variables, said.sums)
         table = _with_names_of_tables(table, schema, variables)
         found = find_columns(table.frame, schema)
         frame, silent = _without_marks(table.frame, found, said.suppressed, said.exact)
         _refuse_silent_geolevels(table, found, silent)
-        said_nothing = {} if not inferred else {name: _silent_labels(table, name, silent) for name in variables}
-        said_nothing = {name: labels for name, labels in said_nothing.items() if labels}
+        nothing = {name: _silent_labels(table, name, silent) for name in variables if inferred}
         table = replace(table, frame=frame)
-        table = (
-            with_absent_rows(table, schema, None if areas is None else areas.areas)
-            if by_law or said.style == ACS
-            else table
-        )
-    options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
-    options |= {"total": marks, "totals": totals, "silent": said_nothing, "areas": areas}
-    return measured(table, schema, **options, inferred=inferred)
+        if isinstance(noise, NoiseLaw) or said.style == ACS:
+            table = with_absent_rows(table, schema, None if areas is None else areas.areas)
+    return measured(
+        table,
+        schema,
+        desired=desired,
+        noise=noise.declared if isinstance(noise, NoiseLaw) else noise,
+        undetermined=undetermined,
+        total=marks,
+        totals=totals,
+        silent={name: labels for name, labels in nothing.items() if labels},
+        areas=areas,
+        inferred=inferred,
+    )
+
+
+def _as_precise_as(noise: NoiseLaw, table: Source, said: Said) -> Source:
+    """A table whose values have noise of a law: a column of its variance."""
+    if _several(said.exact):
+        raise ValueError(f"exact= is a mark of precisions, which the law {noise!r} says: leave it out")
+    said_by = next((name for name in table.frame.columns if read_spread(name)), None)
+    if said_by is not None:
+        raise ValueError(f"column {said_by!r} says how precise values are: leave it out, or their law {noise!r}")
+    return replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
 
 
 def _of_style(table: Source, schema: Schema | None, said: Said, noise: LawOrName) -> tuple[Source, Schema | None, Said]:
