@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from io import BufferedReader
+from pathlib import Path
 from typing import BinaryIO
 
 from constraint_builders.memory import require_memory
 
 PathLike = str | os.PathLike[str]
+SHIPPED = Path(__file__).parent / "files"  # where the data are that come with this package
 SURE = 1 << 20  # bytes: so few are not worth a look at the free memory
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from blue_solvers.commands.listed import COMMANDS, FORMER
@@ -108,9 +108,12 @@ def desired_of(args: argparse.Namespace) -> list[str] | str | None:
     return ALL if args.desired == [ALL] else args.desired
 
 
-def is_given(args: argparse.Namespace, option: str) -> bool:
-    """Whether an option that is None by default is given."""
-    return getattr(args, option[2:].replace("-", "_")) is not None
+def refuse_options(args: argparse.Namespace, options: Iterable[str], why: str) -> None:
+    """Refuse options, by default None or False, that are given; the message begins with the first of them."""
+    for option in options:
+        given = getattr(args, option[2:].replace("-", "_"))
+        if given is not None and given is not False:
+            raise ValueError(f"{option} {why}")
 
 
 ALL = "all"

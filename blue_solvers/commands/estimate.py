@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from blue_solvers.commands.common import (
@@ -14,9 +14,9 @@ from blue_solvers.commands.common import (
     add_digits_argument,
     add_solving_arguments,
     coverage,
-    is_given,
     listed_names,
     new_parser,
+    refuse_options,
 )
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
 from blue_solvers.commands.several_inputs import SEVERAL, add_several_arguments
@@ -189,24 +189,20 @@ def _refuse_other_options(args: argparse.Namespace, not_of_folders: Mapping[str,
     """Refuse options that are for other inputs than those that are given; None for files."""
     first, many = args.inputs[0], len(args.inputs) > 1
     if not many:
-        _refuse(args, SEVERAL, f"is for several inputs: {first} is one alone")
+        refuse_options(args, SEVERAL, f"is for several inputs: {first} is one alone")
     if not_of_folders is not None:
         here = f"one file of tables, and {first} is a folder"
         why = f"is for {'files of tables: the inputs are folders' if many else here}"
         for option, instead in not_of_folders.items():
-            _refuse(args, [option], f"{why}: {instead}")
+            refuse_options(args, [option], f"{why}: {instead}")
     else:
         here = "folders of measurement files: the inputs are files of tables"
-        _refuse(args, OF_FOLDERS, f"is for {here if many else f'a folder of measurement files: {first} is none'}")
+        refuse_options(
+            args, OF_FOLDERS, f"is for {here if many else f'a folder of measurement files: {first} is none'}"
+        )
     if many:
-        _refuse(
+        refuse_options(
             args,
             OF_ONE_TABLE if not_of_folders is None else OF_ONE_FOLDER,
             f"is for one input: here are {len(args.inputs)}",
         )
-
-
-def _refuse(args: argparse.Namespace, options: Iterable[str], why: str) -> None:
-    for option in options:
-        if is_given(args, option):
-            raise ValueError(f"{option} {why}")

@@ -11,6 +11,7 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
+    refuse_options,
     report_undetermined,
 )
 from blue_solvers.commands.kinds import RESULT
@@ -47,9 +48,8 @@ def add_parser(subparsers: SubParsers) -> None:
 def run(args: argparse.Namespace) -> None:
     """Read the problem and print it."""
     if (Path(args.input) / RESULT).exists():
-        for option in ("--schema", "--desired", "--undetermined", *OF_TABLES):
-            if getattr(args, option[2:].replace("-", "_")) is not None:
-                raise ValueError(f"{option} is for tables: {args.input} is a stored result, which says itself")
+        options = ("--schema", "--desired", "--undetermined", *OF_TABLES)
+        refuse_options(args, options, f"is for tables: {args.input} is a stored result, which says itself")
         doubt = print_result(args.input)
     else:
         require_outputs(args)

@@ -14,6 +14,7 @@ from blue_solvers.commands.common import (
     new_parser,
     plural,
     print_columns,
+    refuse_options,
     rounded_for,
 )
 from blue_solvers.commands.listed import FORMER
@@ -153,9 +154,8 @@ def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Answer what was asked, and show or write it."""
     require_outputs(args)
-    for option in ("--wide", "--digits"):
-        if args.out is None and getattr(args, option[2:]) not in (None, False):
-            raise ValueError(f"{option} is of what is written: give --out, or leave it out")
+    if args.out is None:
+        refuse_options(args, ("--wide", "--digits"), "is of what is written: give --out, or leave it out")
     args.shapes = _shapes(args)
     compared = args.rank or args.over is not None or args.minus is not None
     if args.published_file is not None:
@@ -193,9 +193,7 @@ def _is_published(args: argparse.Namespace, result: Result) -> bool:
 
 def _answer_counts(args: argparse.Namespace, result: Result) -> None:
     """Answer counts and tables of the result's own variables."""
-    for option in ("--wide", "--whole", "--place-names"):
-        if getattr(args, option[2:].replace("-", "_")) not in (None, False):
-            raise ValueError(f"{option} is of published tables: leave it out")
+    refuse_options(args, ("--wide", "--whole", "--place-names"), "is of published tables: leave it out")
     lowest = result.spine.levels[-1]
     geolevel = lowest if args.geoid is not None else args.geolevel or lowest
     places = _places(args, result, geolevel)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, coverage, new_parser, plural
+from blue_solvers.commands.common import SubParsers, coverage, new_parser, plural, refuse_options
 from blue_solvers.commands.estimate import (
     OF_FOLDERS,
     READ_OF_FILES,
@@ -108,17 +108,11 @@ def _page(args: argparse.Namespace) -> Page:
     return (_of_estimates(args) if len(args.inputs) == 1 else None) or _of_measurements(args)
 
 
-def _refuse(args: argparse.Namespace, options: tuple[str, ...], why: str) -> None:
-    for option in options:
-        if getattr(args, option[2:].replace("-", "_")) is not None:
-            raise ValueError(f"{option} is {why}")
-
-
 def _of_result(args: argparse.Namespace, folder: Path) -> Page:
     from blue_solvers.reporting.stored_folder import stored_page
 
     options = ("--measured", "--schema", *OF_TABLES, *OF_MEASURED, *OF_FOLDERS)
-    _refuse(args, options, f"for a file of estimates: {folder} is a folder, which says itself")
+    refuse_options(args, options, f"is for a file of estimates: {folder} is a folder, which says itself")
     progress(f"reading {folder}")
     with reading():
         return stored_page(folder, args.level, names_of(args))
@@ -129,7 +123,7 @@ def _of_release(args: argparse.Namespace) -> Page:
     from blue_solvers.commands.estimate_release import run_on_folders
     from blue_solvers.reporting.stored_folder import stored_page
 
-    _refuse(args, ("--measured",), "for a file of estimates: the inputs are folders")
+    refuse_options(args, ("--measured",), "is for a file of estimates: the inputs are folders")
     with TemporaryDirectory(dir=Path(args.out).resolve().parent) as beside:
         result = Path(beside) / Path(args.inputs[0]).name
         run_on_folders(argparse.Namespace(**{**vars(args), "out": WrittenPath(result), "strict": False}))
@@ -156,10 +150,10 @@ def _of_estimates(args: argparse.Namespace) -> Page | None:
         if args.measured is not None:
             raise ValueError(f"{path} holds no estimates to judge by --measured: give what estimate wrote")
         return None
-    why = f"of noisy tables, and {path} holds estimates: "
-    _refuse(args, OF_MEASURED, f"{why}leave it out")
+    why = f"is of noisy tables, and {path} holds estimates: "
+    refuse_options(args, OF_MEASURED, f"{why}leave it out")
     if args.measured is None:
-        _refuse(args, tuple(own for own in OF_TABLES if own not in OF_ESTIMATES), f"{why}give --measured too")
+        refuse_options(args, tuple(own for own in OF_TABLES if own not in OF_ESTIMATES), f"{why}give --measured too")
     (schema,) = for_each(args.schema, args.inputs, "--schema")
     with reading():
         file = read_schema_file(schema) if schema else None

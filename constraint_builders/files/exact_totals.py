@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from constraint_builders.files.numbers import NotANumberError, decimal_mark, rea
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.source import Source, open_whole
 from constraint_builders.files.tabulated_places import TOGETHER
+from constraint_builders.opening import SHIPPED
 
 GEOCODE, TOTAL = "geocode", "total"
 ByTable = Mapping[str, Mapping[str, Float]]
@@ -325,14 +325,12 @@ def read_state_totals(
 
 def _of_states(source: str | os.PathLike[str]) -> dict[str, ExactTotal]:
     """The total of every state, by its code."""
-    path: Any = source
-    if source == CENSUS_2020:
-        path = resources.files("constraint_builders.files") / "production" / "state_totals_2020.csv"
-    found = read_exact(path, "state")
+    is_shipped = source == CENSUS_2020
+    found = read_exact(SHIPPED / "production" / "state_totals_2020.csv" if is_shipped else source, "state")
     for (state, *others), _, place, _ in found:
         if len(state) != CODE_WIDTH or others:
             raise ValueError(f"{place}: state {state!r} must be its code of two characters, such as 44")
-    if source == CENSUS_2020:
+    if is_shipped:
         found = [own._replace(place=f"the state totals of 2020, {own.place.rpartition(', ')[2]}") for own in found]
     return {own.codes[0]: own for own in found}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,26 +24,23 @@ from constraint_builders.files.columns import SUMMED_OUT
 from constraint_builders.files.naming import shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
+from constraint_builders.opening import SHIPPED
 
 _SIGNS_ALIKE = str.maketrans("‐‑‒–—−‘’‛ʼ", "------''''")  # dashes and apostrophes
 _WHOLE_FLOAT = re.compile(r"([0-9]+)\.0+")
-_LISTED = """
-all, all total, everybody, everyone, grand total, overall, overall total, sum, sum total, tot, total, total sum, totals,
-alle, gesamt, gesamtergebnis, gesamtsumme, gesamtzahl, insgesamt, insg, summe, zusammen, zus,
-ensemble, somme, total general, totales, tous, toutes, complessivo, somma, totale, totale generale, totali, tutte,
-tutti, soma, suma, suma total, todas, todos, total geral, eindtotaal, totaal, totalt, i alt, ialt, sammanlagt, samtals,
-yhteensa, kaikki, tổng số, tổng cộng,
-lacznie, ogolem, razem, celkem, spolu, uhrnem, osszesen, mindosszesen, skupaj, ukupno, укупно, общо, всего, итого,
-усього, разом, συνολο, toplam, jumlah, kokku, kopa, is viso, guztira,
-合計, 総数, 総計, 合计, 总计, 总数, 合計數, 總計, 합계, 총계, 전체, รวม, المجموع, الاجمالي, סה כ, कुल
-"""
-_MAY_BE = """
-t, any, both, combined, together, aggregate, subtotal, sub total, subtotals, zwischensumme, sous total,
-people, person, persons, population, inhabitants, residents, individuals, households, universe, total population,
-personen, bevolkerung, einwohner, haushalte, personnes, population totale, personas, poblacion, persone, popolazione,
-pessoas, populacao, osoby, ludnosc,
-state, statewide, nation, national, nationwide, country, countrywide, world, worldwide, whole country
-"""
+_LANGUAGES = tomllib.loads((SHIPPED / "words" / "labels.toml").read_text(encoding="utf-8")).values()
+
+
+def _listed(kind: str) -> list[str]:
+    """The words of a kind in all languages."""
+    return [word.strip() for own in _LANGUAGES for word in own.get(kind, "").split(",") if word.strip()]
+
+
+def _any(kind: str) -> str:
+    """A pattern of all of them."""
+    return f"(?:{'|'.join(map(re.escape, _listed(kind)))})"
+
+
 SDMX_TOTAL = "_t"
 OTHERS = (
     r"(?!.*\b(others?|else|rest|remaining|autres?|ander\w*|ubrig\w*|sonstig\w*|otr[ao]s|demas|altr[ie]|outr[ao]s)\b)"
@@ -52,42 +50,16 @@ ALL_OF = re.compile(
     r"|.* (totals?|totale|insgesamt|zusammen|combined)|(sub ?totals?|sum of) .*"
     r"|(both|ambos|beiderlei|beide|les deux|deux) (sexes|genders|sexos|geschlechts?|geschlechter)"
 )
-NO_COUNTS = re.compile(
-    r"%|\b(median|mean|average|avg|durchschnitt|mittelwert|moyenne|promedio|ø|minimum|maximum|percent(age)?|pct|ratio|"
-    r"rate|per capita|density|(net )?change (since|from|between|in)|difference|margin of error|moe|standard error|"
-    r"sample size|number of cases|unweighted)\b",
-    re.IGNORECASE,
-)
+NO_COUNTS = re.compile(rf"%|\b{_any('no_count')}\b", re.IGNORECASE)
 _NOTED = re.compile(r"\s+\(\d{1,2}\)$")  # with the mark of a note
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = r"(\d+(?:\.\d+)?k?)"
 _UNITS = r"(?: [^\W\d]+){0,3}"
 _LED = r"(?:(?:from|between|von|de|entre|da|van) )?"
-_TO = (
-    r"(?:-|\.\.|to under|to less than|to|through|until|till|and|bis unter|bis|und|à moins de|à|a menos de|a|al|hasta|e|"
-    r"et|y|do|t/m|tot|til)"
-)
-_FROM_TO = re.compile(rf"{_LED}{_NUMBER} ?{_TO} ?{_NUMBER}{_UNITS}")
-_AND_MORE = (
-    r"(?:and (?:over|older|above|more|up)|or (?:more|over|older|above)|plus|und (?:mehr|älter|darüber)|"
-    r"oder (?:mehr|älter)|et (?:plus|au-delà)|ou plus|y más|o más|e (?:più|oltre|mais)|o più|ou mais|"
-    r"en (?:ouder|meer)|of (?:ouder|meer)|og (?:over|eldre|ældre)|och (?:över|äldre)|i (?:więcej|starsi)|"
-    r"и (?:старше|более|больше)|及?以上|이상)"
-)
-_FROM = re.compile(
-    rf"{_NUMBER}{_UNITS} ?(?:\+|{_AND_MORE}){_UNITS}"
-    rf"|(?:≥|>=|from|at least|min\.?|ab|mindestens|à partir de|au moins|al menos|almeno|vanaf|fra|minst) ?{_NUMBER}"
-    rf"{_UNITS}"
-)
-_BEYOND = re.compile(
-    rf"(?:>|over|older than|more than|above|über|mehr als|plus de|más de|oltre|più di|mais de|över|старше|более) ?"
-    rf"{_NUMBER}{_UNITS}"
-)
-_BELOW = re.compile(
-    rf"(?:<|≤|<=|under|u|below|less than|younger than|up to|at most|max\.?|unter|bis unter|bis|weniger als|moins de|"
-    rf"menos de|menores de|hasta|meno di|sotto i|fino a|onder|tot|poniżej|до|моложе) ?{_NUMBER}{_UNITS}"
-    rf"|{_NUMBER} ?(?:未満|以下|미만|이하)"
-)
+_FROM_TO = re.compile(rf"{_LED}{_NUMBER} ?{_any('to')} ?{_NUMBER}{_UNITS}")
+_FROM = re.compile(rf"{_NUMBER}{_UNITS} ?(?:\+|{_any('and_more')}){_UNITS}|{_any('at_least')} ?{_NUMBER}{_UNITS}")
+_BEYOND = re.compile(rf"{_any('beyond')} ?{_NUMBER}{_UNITS}")
+_BELOW = re.compile(rf"{_any('below')} ?{_NUMBER}{_UNITS}|{_NUMBER} ?{_any('and_less')}")
 _INTERVAL = re.compile(rf"([\[(]){_NUMBER} ?[,;] ?{_NUMBER}[\])]")
 _MONTH = r"(?:jan|feb|mar|mrz|mär|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)[a-z]*\.?"
 _DATE = re.compile(rf"\d{{1,2}}[-./ ]+{_MONTH}|{_MONTH}[- ]\d{{1,2}}|\d{{4}}-\d\d-\d\d(?: .*)?|4[4-7]\d{{3}}")
@@ -211,7 +183,7 @@ def _words(label: str) -> str:
     return " ".join(_WORD.findall("".join(c for c in letters if not unicodedata.combining(c))))
 
 
-TOTALS, MAY_BE_TOTALS = (frozenset(map(_words, text.split(","))) for text in (_LISTED, _MAY_BE))
+TOTALS, MAY_BE_TOTALS = (frozenset(map(_words, _listed(kind))) for kind in ("total", "may_be_total"))
 
 
 def is_total(label: str) -> bool:

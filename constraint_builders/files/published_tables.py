@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
 from types import MappingProxyType
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.schema_file import build_schema, levels_in, parse_document
+from constraint_builders.opening import SHIPPED
 
 PRODUCTS = ("pl94_persons", "pl94_units", "dhc_persons", "dhc_households", "dhc_tenvacgq")
 OF_SETTINGS = {
@@ -33,13 +33,13 @@ OF_SETTINGS = {
         ("dhc", "units_tenvacgq"): "dhc_tenvacgq",
     }.items()
 }
-MOST_LINES = 1000  # of a table, whose codes have three digits
 UNSURE = "C"  # confidence of a line whose number is from memory
 BELOW = " > "  # between the labels of a path
 _LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N", re.ASCII)
 _TABLE = re.compile(r"[A-Z]+\d+[A-Z]?", re.ASCII)
 _IN_FILES = re.compile(r"([A-Z]+)(\d{3})(?:([A-Z])0?|0)(\d{3})", re.ASCII)  # P0120003 and P012A003
 
+MOST_LINES = 1000  # of a table, whose codes have three digits
 LevelsCounted = Mapping[str, NDArray[np.bool_]]
 
 
@@ -301,8 +301,7 @@ def _has_recodes(product: str, schema: Schema) -> bool:
 def _document(product: str) -> _Product:
     if product not in PRODUCTS:
         raise ValueError(f"no product {product!r} with published tables: there are {', '.join(PRODUCTS)}")
-    file = resources.files("constraint_builders.files") / "published" / f"{product}.toml"
-    return parse_document(file.read_text(encoding="utf-8"), _Product)
+    return parse_document((SHIPPED / "published" / f"{product}.toml").read_text(encoding="utf-8"), _Product)
 
 
 def _names(product: str) -> frozenset[str]:

@@ -48,7 +48,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -71,6 +70,7 @@ from constraint_builders.files.schema_file import (
     toml_section,
     toml_value,
 )
+from constraint_builders.opening import SHIPPED
 
 PRODUCTION = (
     "pl94_us_persons", "pl94_pr_persons", "pl94_us_units", "pl94_pr_units", "dhc_us_persons", "dhc_pr_persons",
@@ -219,8 +219,7 @@ def production_settings(name: str) -> Settings:
 
 
 def _shipped(folder: str, name: str) -> Settings:
-    file = resources.files("constraint_builders.files") / folder / f"{name}.toml"
-    return parse_settings(file.read_text(encoding="utf-8"), name)
+    return parse_settings((SHIPPED / folder / f"{name}.toml").read_text(encoding="utf-8"), name)
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:

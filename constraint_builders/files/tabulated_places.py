@@ -14,6 +14,7 @@ import polars as pl
 
 from constraint_builders.description.geo_ids import KINDS
 from constraint_builders.files.reading_report import PlacesInPart
+from constraint_builders.opening import SHIPPED
 
 TABULATION_WIDTH = 16
 TOGETHER = "+"  # between the codes of geounits that are counted together
@@ -26,23 +27,8 @@ WITH_AREAS = (  # codes of two digits
 OF_THE_UNITED_STATES = re.compile(r"(pl94|dhc)_us_\w+")  # settings of 2020 whose spine has these
 
 # Blocks of water whose records were moved in tabulation, after they were measured: where they are published.
-MOVED_IN_TABULATION = {
-    "010039900000001": "010030108002009",
-    "060739901000002": "060730187001280",
-    "060759902000001": "060750179031031",
-    "120759900000008": "120759704001101",
-    "120869900000022": "120860080002011",
-    "250259901010031": "250250503001006",
-    "360819901000002": "360810916041000",
-    "410079900000010": "410079511004030",
-    "450299901000001": "450299708003004",
-    "450539901000002": "450539503024009",
-    "481679901000039": "481677239003135",
-    "530099901000035": "530090019021025",
-    "530619900020017": "530610401004007",
-    "550259917020003": "550250032001000",
-    "721039900130009": "721031704004006",
-}
+_MOVED = SHIPPED / "production" / "blocks_moved_2020.csv"
+MOVED_IN_TABULATION = dict(line.split(",") for line in _MOVED.read_text(encoding="utf-8").splitlines()[1:])
 
 
 def block_geoid(code: str) -> str:
