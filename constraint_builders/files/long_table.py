@@ -220,27 +220,22 @@ def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> 
     problem : Problem
     apart : LeavesByGroup
     """
-    schema, told = apart.whole, apart.told_apart
-    tables, geolevels, geocodes = (frame[name].to_list() for name in (TABLE, GEOLEVEL, GEOCODE))
-    labels = {name: [SUMMED_OUT] * frame.height for name in told}
+    schema, parts = apart.whole, []
+    frame = frame.with_columns(pl.lit(SUMMED_OUT).alias(name) for name in apart.told_apart)
     for index, level in enumerate(problem.desired_levels):
         own, first = apart.part(problem.domain.places.levels[level])
-        rows = np.arange(frame.height)[problem.desired.block(index)].tolist()
-        known = schema.labels_of(first) if first else ("",)
-        cells = problem.desired_tables[index].size
-        for number, row in enumerate(rows):
-            geolevels[row] = own
-            if first:
-                label = known[number // cells % len(known)]
-                labels[schema.names[schema.axis_of(first)]][row] = label
-                geocodes[row] = geocodes[row].removesuffix(f", {label}")
-                tables[row] = first if tables[row] == "total" else f"{first} * {tables[row]}"
-    rest = [
-        name for name in frame.columns if name not in (TABLE, GEOLEVEL, GEOCODE, *schema.names, *apart.schema.names)
-    ]
-    keys = {name: labels.get(name, frame[name] if name in frame.columns else None) for name in schema.names}
-    places = {GEOLEVEL: geolevels, GEOCODE: geocodes}
-    return pl.DataFrame({TABLE: tables, **keys, **places}).with_columns(frame.select(rest))
+        part = frame[problem.desired.block(index)].with_columns(pl.lit(own).alias(GEOLEVEL))
+        if first:
+            known, cells = schema.labels_of(first), problem.desired_tables[index].size
+            labels = _said(schema.names[schema.axis_of(first)], known, np.arange(part.height) // cells % len(known))
+            others = pl.when(pl.col(TABLE) == "total").then(pl.lit("")).otherwise(pl.lit(" * ") + pl.col(TABLE))
+            part = part.with_columns(
+                labels, pl.col(GEOCODE).str.strip_suffix(pl.lit(", ") + labels), (first + others).alias(TABLE)
+            )
+        parts.append(part)
+    keys = (TABLE, *schema.names, GEOLEVEL, GEOCODE)
+    rest = [name for name in frame.columns if name not in (*keys, *apart.schema.names)]
+    return pl.concat(parts).select(*keys, *rest)
 
 
 def rounded(frame: pl.DataFrame, digits: int) -> pl.DataFrame:
