@@ -62,6 +62,10 @@ class Table(Described):
         cells = np.arange(other.size).reshape(other.shape)
         return cells.transpose([other.axes.index(axis) for axis in self.axes]).ravel()
 
+    def over(self, smaller: Schema) -> Table:
+        """What it becomes where it is summed over the variables that a schema has neither as such nor as recodes."""
+        return make_table(smaller, tuple(factor for factor in self.factors if factor in smaller.factor_names))
+
     def in_schema_order(self) -> Table:
         """The same table with its factors in the schema's order."""
         return self._transposed(self.schema_order) if self.is_turned else self

@@ -131,15 +131,12 @@ class KeptVariables:
     @property
     def summed_out(self) -> tuple[str, ...]:
         """The other variables."""
-        return tuple(name for name in self.source.schema.names if not self._keeps(name))
-
-    def _keeps(self, variable: str) -> bool:
-        """Whether a variable of the files is one of those that are kept, or a recode of one."""
-        return variable in self.target.schema.factor_names
+        kept = self.target.schema.factor_names  # a variable of the files may be a recode of one that is kept
+        return tuple(name for name in self.source.schema.names if name not in kept)
 
     def table(self, table: Table) -> Table:
         """What a table of the source's schema becomes."""
-        return make_table(self.target.schema, tuple(table.factors[i] for i in self._kept(table)))
+        return table.over(self.target.schema)
 
     def cells_summed(self, table: Table) -> int:
         """How many of its cells add up to one."""
@@ -161,13 +158,9 @@ class KeptVariables:
         flags: Flags = cells.reshape(len(cells), *table.shape).all(axis=axes).reshape(len(cells), -1)
         return flags
 
-    def _kept(self, table: Table) -> list[int]:
-        names = self.source.schema.names
-        return [i for i, axis in enumerate(table.axes) if self._keeps(names[axis])]
-
     def _others(self, table: Table) -> tuple[int, ...]:
-        kept = self._kept(table)
-        return tuple(1 + i for i in range(len(table.axes)) if i not in kept)
+        names, summed_out = self.source.schema.names, self.summed_out
+        return tuple(1 + i for i, axis in enumerate(table.axes) if names[axis] in summed_out)
 
 
 def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptVariables:
@@ -213,15 +206,11 @@ def settings_over(settings: Settings, schema: Schema) -> Settings:
     schema : Schema
         With the variables and recodes of the settings' schema that tables have, but those that are summed out.
     """
-    losses: dict[
-        str, dict[str, Fraction]
-    ] = {}  # a sum of k cells has k times the variance; of the same sum they add up
+    losses: dict[str, dict[str, Fraction]] = {}  # a sum of k cells has k times the variance; of one sum they add up
     for level, row in settings.budget.losses.items():
         for name, loss in row.items():
             table = parse_table(settings.schema, name)
-            factors = zip(table.axes, table.factors, strict=True)
-            own = tuple(factor for axis, factor in factors if settings.schema.names[axis] in schema.names)
-            target = make_table(schema, own).in_schema_order()
+            target = table.over(schema)
             by_level = losses.setdefault(target.name, {})
             by_level[level] = by_level.get(level, Fraction(0)) + loss / Fraction(table.size, target.size)
     return derived(settings, settings.name, schema, losses)

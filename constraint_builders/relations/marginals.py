@@ -197,15 +197,10 @@ def sum_out(schema: Schema, observed: Variances, needed: Collection[str]) -> tup
     for level, row in observed.items():
         precisions: dict[str, Float] = {}
         for name, variances in row.items():
-            margin, cells = _margin(schema, smaller, tables[name])
+            margin = tables[name].over(smaller)
             with np.errstate(divide="ignore"):
-                precisions[margin] = precisions.get(margin, 0.0) + 1 / (variances * cells)
+                precision = 1 / (variances * (tables[name].size // margin.size))
+                precisions[margin.name] = precisions.get(margin.name, 0.0) + precision
         with np.errstate(divide="ignore"):
             summed[level] = {name: 1 / precision for name, precision in precisions.items()}
     return smaller, summed
-
-
-def _margin(schema: Schema, smaller: Schema, table: Table) -> tuple[str, int]:
-    """Name of the table summed to the smaller schema, and how many of its cells are summed to one."""
-    kept = tuple(factor for factor in table.factors if schema.names[schema.axis_of(factor)] in smaller.names)
-    return make_table(smaller, kept).name, table.size // prod(schema.size_of(factor) for factor in kept)
