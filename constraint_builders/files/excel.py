@@ -18,7 +18,7 @@ from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, Declared
 from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements, plain_name
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.text_table import with_formulas
-from constraint_builders.files.titles import Source, header_at, named_columns
+from constraint_builders.files.titles import Source, header_at, named_columns, without_comments
 from constraint_builders.opening import read_whole
 
 MOST_ROWS = 1 << 20
@@ -85,7 +85,10 @@ def _meant(
     for name in wanted or ():
         if name not in filled:
             raise ValueError(f"sheet={name!r} is none that holds something: there are {listed(filled)}")
-    starts = {name: header_at(filled[name][skip_rows:].iter_rows(), skip_rows) for name in wanted or filled}
+    starts = {}
+    for name in wanted or filled:
+        empty, titles = header_at(without_comments(filled[name][skip_rows:].iter_rows()))
+        starts[name] = skip_rows + empty, skip_rows + empty + (0 if skip_rows else titles)
     if wanted is not None or len(filled) == 1:
         return starts
     rows = {name: filled[name][header : header + 1] for name, (_, header) in starts.items()}

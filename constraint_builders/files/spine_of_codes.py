@@ -215,24 +215,17 @@ def _codes(source: Source, name: str) -> pl.Series:
 def spine_by_codes(units: Sequence[Geounit]) -> Spine:
     """The spine of geounits, (level, code), of which a parent's code begins those of its children."""
     nested = _nested_codes(units)
-    order = _levels_by_width(nested)
-    alike = _by_code(nested)
-    for same in alike.values():
-        same.sort(key=lambda i: order[units[i][0]])
-    widths = sorted({len(code) for code in alike}, reverse=True)
-    above = []
-    for position, (level, code) in enumerate(nested):
-        same = alike[code]
-        rank = same.index(position)
-        prefixes = (code[:width] for width in widths if width < len(code))
-        longest = next((alike[prefix][-1] for prefix in prefixes if prefix in alike), -1)
-        parent = same[rank - 1] if rank else longest
+    order, widths = _levels_by_width(nested), sorted({len(code) for _, code in nested}, reverse=True)
+    above, last = [-1] * len(units), dict[str, int]()  # the lowest geounit of every code so far
+    for position in sorted(range(len(units)), key=lambda i: (len(nested[i][1]), order[nested[i][0]])):
+        level, code = nested[position]
+        above[position] = parent = next((last[code[:width]] for width in widths if code[:width] in last), -1)
         if parent >= 0 and units[parent][0] == level:
             raise ValueError(
                 f"{level} {units[position][1]!r} begins as {level} {units[parent][1]!r} does: where leading zeros are "
                 "lost, write them; otherwise say by a column 'parent' in what each lies"
             )
-        above.append(parent)
+        last[code] = position
     _refuse_lost_zeros(nested, above)
     return _rooted(
         units, above, f"neither code begins with the other: say by a column 'parent' in what each lies{CROSSING}"
@@ -261,10 +254,8 @@ def _nested_codes(units: Sequence[Geounit]) -> list[Geounit]:
 
 def _levels_by_width(units: Sequence[Geounit]) -> dict[str, int]:
     """The number of every level in order of the mean width of its codes, of equal ones in that of the alphabet."""
-    widths: dict[str, list[int]] = {}
-    for level, code in units:
-        widths.setdefault(level, []).append(len(code))
-    ordered = sorted(widths, key=lambda level: (sum(widths[level]) / len(widths[level]), level))
+    found = pl.DataFrame(units, [GEOLEVEL, GEOCODE], orient="row").group_by(GEOLEVEL)
+    ordered = found.agg(pl.col(GEOCODE).str.len_chars().mean()).sort(GEOCODE, GEOLEVEL)[GEOLEVEL]
     return {level: number for number, level in enumerate(ordered)}
 
 

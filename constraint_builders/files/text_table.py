@@ -20,15 +20,16 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice, pairwise
 
 import polars as pl
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
-from constraint_builders.files.titles import COMMENT, Source, header_at, named_columns
+from constraint_builders.files.titles import COMMENT, Source, header_at, is_header, named_columns
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
+_EMPTY = b",;\t| \r\n\f\v"  # of a line in which nothing is said
 LINE_END = b"\n"
 GZIP = b"\x1f\x8b"
 UTF_8_MARK = b"\xef\xbb\xbf"
@@ -41,7 +42,7 @@ _HEADER = re.compile(rb'(?:[^"\n]+|"[^"]*")*+(?:"[^"]*\Z)?')
 LONGEST_TITLE = 1 << 16  # bytes: of a longer row it is not asked whether it is one
 ACROSS = b"\\"
 # A first line by which Excel states the delimiter, behind others that are empty or comments.
-_STATED = re.compile(rb"(?:(?:[ \t]*#[^\n]*|[ \t\r,;|]*)\n)*+[ \t]*sep=([^\s])[ \t\r]*(?:\n|\Z)", re.IGNORECASE)
+_STATED = re.compile(rb"(?:(?:[ \t]*#[^\n]*|[,;\t| \r\f\v]*|[ \t]*sep=(\S)[ \t\r]*)(?:\n|\Z))*+", re.IGNORECASE)
 _START = r"(^|[,;|\t\r\n])"
 _FORMULA = "('*[=+\\-@\uff1d\uff0b\uff0d\uff20])"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -66,9 +67,14 @@ def read_text_table(data: bytes, skip_rows: int = 0) -> Source:
     text = _utf8(_decompressed(data))
     _require_moderate(len(text), text.count(LINE_END), 1, data)
     lines = io.BytesIO(text)
-    stated = _STATED.match(text, sum(map(len, islice(lines, skip_rows))))
-    delimiter = stated[1].decode() if stated else ""
-    first, skipped = header_at(_cells(lines, delimiter), skip_rows)
+    start = sum(map(len, islice(lines, skip_rows)))
+    stated = _STATED.match(text, start)
+    delimiter, skipped = "", 0
+    if stated and stated[1]:
+        delimiter, skipped = stated[1].decode(), text.count(LINE_END, start, stated.end(1)) + 1
+    empty, titles = header_at(_cells(islice(lines, skipped, None), delimiter))
+    first = skip_rows + skipped + empty
+    skipped = first + (0 if skip_rows else titles)
     above = list(islice(io.BytesIO(text), skipped))
     text = text[sum(map(len, above)) :] if above else text
     if not text:
@@ -115,17 +121,18 @@ def _require_moderate(unpacked: int, cells: int, columns: int, data: bytes) -> N
 
 
 def _cells(lines: Iterable[bytes], stated: str) -> Iterator[list[str]]:
-    """The cells of lines, of a line that states the delimiter none, up to one that is long or ends within a cell."""
-    for line in lines:
-        text, is_comment = line.decode(errors="replace"), line.lstrip().startswith(COMMENT.encode())
-        if _STATED.fullmatch(line):
+    """The cells of lines, none of comments, up to a line that is long or ends within a cell."""
+    for line, following in pairwise(chain(lines, [b""])):
+        mark = stated or _delimiter(line)
+        if line.lstrip().startswith(COMMENT.encode()):
+            cells, others = (own.decode(errors="replace").split(mark) for own in (line, following))
+            yield cells if is_header(cells, others) else []
+        elif not line.strip(_EMPTY):
             yield []
         elif line.count(b'"') % 2 or len(line) > LONGEST_TITLE:
-            if not is_comment:
-                return
-            yield [text]
+            return
         else:
-            yield next(csv.reader([text], delimiter=stated or _delimiter(line)), [])
+            yield next(csv.reader([line.decode(errors="replace")], delimiter=mark), [])
 
 
 def _utf8(data: bytes) -> bytes:

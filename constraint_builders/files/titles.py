@@ -8,9 +8,9 @@ begins as notes do, ``Source:`` or ``(1)``, or stands below an empty row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, pairwise
 
 import numpy as np
 import polars as pl
@@ -69,29 +69,30 @@ class Source:
         return labels
 
 
-def header_at(rows: Iterable[Sequence[str | None]], skip_rows: int = 0) -> tuple[int, int]:
-    """How many rows stand above the titles of a table, empty or comments, and how many above its header.
+def header_at(rows: Iterable[Sequence[str | None]]) -> tuple[int, int]:
+    """How many rows stand above a table, all of them empty, and how many titles then, before its header.
 
     Parameters
     ----------
     rows : iterable of sequence of str or None
-        The cells of the rows, of any length, of which no more are taken than is needed.
-    skip_rows : int
-        How many stand above these: then none of them is a title.
+        The cells of the rows, of any length, none of a comment. No more are taken than is needed.
     """
-    ahead, first = iter(rows), skip_rows
-    held = list(islice(ahead, 2))
-    while held and _is_comment(held[0]) and not _is_header(*held[:2]):
-        held, first = [*held[1:], *islice(ahead, 1)], first + 1
-    return first, first + (0 if skip_rows else _titles_above([*held, *islice(ahead, MOST_TITLES - 2)]))
+    ahead, above, first = iter(rows), 0, None
+    for first in ahead:
+        if any(cell and cell.strip() for cell in first):
+            break
+        above += 1
+    return above, _titles_above([first or (), *islice(ahead, MOST_TITLES - 1)])
 
 
-def _is_comment(row: Sequence[str | None]) -> bool:
-    """Whether a row is empty, or begins with ``#``."""
-    return next((cell for cell in row if cell and cell.strip()), COMMENT).lstrip().startswith(COMMENT)
+def without_comments(rows: Iterable[Sequence[str | None]]) -> Iterator[Sequence[str | None]]:
+    """The same rows, those empty that begin with ``#`` and are no header."""
+    for row, following in pairwise(chain(rows, [()])):
+        first = next((cell for cell in row if cell and cell.strip()), "")
+        yield () if first.startswith(COMMENT) and not is_header(row, following) else row
 
 
-def _is_header(row: Sequence[str | None], following: Sequence[str | None] = ()) -> bool:
+def is_header(row: Sequence[str | None], following: Sequence[str | None]) -> bool:
     """Whether a row that begins with ``#`` names columns all the same: those of a measurement, as the next does not."""
     return len(row) == len(following) and names_measurements(row) and not names_measurements(following)
 
