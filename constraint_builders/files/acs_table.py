@@ -18,15 +18,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
-from constraint_builders.files.naming import shown
 from constraint_builders.files.source import Source
 
 ACS = "acs"  # what the style is called
@@ -71,17 +67,18 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
         If the table is none of these, or its lines are not parts of a total.
     """
     paths, lines = _lines(table)
-    if lines.is_empty():
+    if lines.frame.is_empty():
         raise ValueError("there are no rows: give one for every place, or line")
     plain, cells = _cells_of(dict.fromkeys(paths), names)
-    places = lines["place"].unique(maintain_order=True).to_list()
+    number, place = lines.frame["line"], lines.frame["place"]
+    places = place.unique(maintain_order=True).to_list()
     geolevels = {place: GEOLEVELS.get(place[:3], "") if CODE.fullmatch(place) else "" for place in places}
     is_tree = len(set(geolevels.values())) > 1 and all(geolevels.values())
     called = _names_of_places(table.frame, places)
     prefix = PLACE if len(places) > 1 and not is_tree else ""
     levels = {PLACE: list(called.values())} | {own.name: own.levels for own in plain.variables}
     schema = Schema(levels).with_recodes_of(plain) if prefix else plain
-    texts, number, place = _texts(lines), lines["line"], lines["place"]
+    texts = _texts(lines)
     tables, labels = zip(*(cells[path] for path in paths), strict=True)
     columns = {TABLE: pl.Series([_table(prefix, name) for name in tables]).gather(number)}
     if prefix:
@@ -92,7 +89,7 @@ def read_acs(table: Source, names: Sequence[str] = ()) -> tuple[Source, Schema]:
         columns[variable] = pl.Series(own).gather(number)
     found = [*table.doubts, *_doubts(plain, paths, texts), *(_doubts_of_places(called) if prefix else [])]
     frame = pl.DataFrame({**columns, VALUE: texts[ESTIMATE], OF_90_PERCENT: texts[MARGIN]})
-    return replace(table, frame=frame, rows=lines["row"].to_numpy(), doubts=tuple(found)), schema
+    return replace(lines, frame=frame, doubts=tuple(found)), schema
 
 
 def _doubts(schema: Schema, paths: Sequence[Path], texts: pl.DataFrame) -> Iterator[str]:
@@ -115,36 +112,33 @@ def _table(prefix: str, name: str) -> str:
     return " * ".join(part for part in (prefix, name) if part) if name != "total" or not prefix else prefix
 
 
-def _texts(lines: pl.DataFrame) -> pl.DataFrame:
+def _texts(lines: Source) -> pl.DataFrame:
     """Estimates and margins as other tables have them; what is neither a count nor a mark is refused."""
     texts = {}
     for name, marks in ((ESTIMATE, MARKS), (MARGIN, (*MARKS, *CONTROLLED))):
-        text = lines[name].str.strip_chars().str.strip_chars_start("\u00b1").str.replace_all(",", "", literal=True)
+        text = (
+            lines.frame[name].str.strip_chars().str.strip_chars_start("\u00b1").str.replace_all(",", "", literal=True)
+        )
         texts[name] = text = text.str.strip_suffix(".0").replace("", MARKS[0])
-        strange = ~(text.str.contains(NUMBER) | text.is_in(marks))
-        negative = text.str.starts_with("-") & ~text.is_in(marks)
-        for wrong, why in (
-            (strange, "is neither a number nor a mark of the survey"),
-            (negative, "is below 0, as no count nor margin is: correct it"),
-        ):
-            if wrong.any():
-                place = int(wrong.arg_true()[0])
-                raise ValueError(f"row {lines['row'][place]}: {shown(text[place])} {why}")
+        other = ~text.is_in(marks)
+        lines.refuse(other & ~text.str.contains(NUMBER), text, "is neither a number nor a mark of the survey")
+        lines.refuse(other & text.str.starts_with("-"), text, "is below 0, as no count nor margin is: correct it")
     return pl.DataFrame(texts)
 
 
-def _lines(table: Source) -> tuple[list[Path], pl.DataFrame]:
-    """The paths of lines, and of all places their number, estimate and margin as text, with their row; of either form.
+def _lines(table: Source) -> tuple[list[Path], Source]:
+    """The paths of lines, and of all places their number, estimate and margin as text; of either form.
 
-    The frame has (lines times places,) rows.
+    The table has (lines times places,) rows.
     """
-    frame = table.frame.with_columns(pl.all().cast(pl.String).fill_null(""))
-    if frame.columns and frame.columns[0].startswith(LABEL):
-        return _lines_in_rows(frame, table.rows)
-    rows = table.rows
-    labels = {name: name for name in frame.columns}
-    if frame.height and any(text.startswith(ESTIMATE + BETWEEN) for text in frame.row(0)):
-        labels, frame, rows = dict(zip(frame.columns, frame.row(0), strict=True)), frame[1:], rows[1:]
+    table = replace(table, frame=table.frame.with_columns(pl.all().cast(pl.String).fill_null("")))
+    names = table.frame.columns
+    if names and names[0].startswith(LABEL):
+        return _lines_in_rows(table)
+    labels = {name: name for name in names}
+    if table.frame.height and any(text.startswith(ESTIMATE + BETWEEN) for text in table.frame.row(0)):
+        labels = dict(zip(names, table.frame.row(0), strict=True))
+        table = replace(table, frame=table.frame[1:], rows=table.rows[1:])
     of_path = {kind: _paths(labels, kind) for kind in (ESTIMATE, MARGIN)}
     if not of_path[ESTIMATE]:
         raise ValueError(
@@ -154,19 +148,16 @@ def _lines(table: Source) -> tuple[list[Path], pl.DataFrame]:
     missing = next((path for path in of_path[ESTIMATE] if path not in of_path[MARGIN]), None)
     if missing is not None:
         raise ValueError(f"line {' > '.join((TOTAL, *missing))!r} has no column {MARGIN!r}")
-    places = frame[CODE_OF_PLACE if CODE_OF_PLACE in frame.columns else frame.columns[0]]
-    blocks = [
-        _block(places, line, frame[column], frame[of_path[MARGIN][path]], rows)
-        for line, (path, column) in enumerate(of_path[ESTIMATE].items())
-    ]
-    return list(of_path[ESTIMATE]), pl.concat(blocks)
+    place = pl.col(CODE_OF_PLACE if CODE_OF_PLACE in names else names[0])
+    columns = enumerate(of_path[ESTIMATE].items())
+    blocks = [_block(place, pl.lit(line), column, of_path[MARGIN][path]) for line, (path, column) in columns]
+    return list(of_path[ESTIMATE]), table.stacked(blocks)
 
 
-def _block(place: Any, line: Any, estimate: pl.Series, margin: pl.Series, rows: NDArray[np.int64]) -> pl.DataFrame:
-    """A line at places or a place of lines, (rows,): one of the first two is the same for all."""
-    texts = [estimate.alias(ESTIMATE), margin.alias(MARGIN), pl.Series("row", rows)]
-    same = [own if isinstance(own, pl.Series) else pl.lit(own) for own in (place, line)]
-    return pl.DataFrame(texts).with_columns(place=same[0], line=same[1].cast(pl.Int64))
+def _block(place: pl.Expr, line: pl.Expr, estimate: str, margin: str) -> list[pl.Expr]:
+    """A line at places or a place of lines: what names these, and the columns of estimates and margins."""
+    columns = pl.col(estimate).alias(ESTIMATE), pl.col(margin).alias(MARGIN)
+    return [place.alias("place"), line.cast(pl.Int64).alias("line"), *columns]
 
 
 def _paths(labels: Mapping[str, str], kind: str) -> dict[Path, str]:
@@ -182,11 +173,11 @@ def _paths(labels: Mapping[str, str], kind: str) -> dict[Path, str]:
     return found
 
 
-def _lines_in_rows(frame: pl.DataFrame, rows: NDArray[np.int64]) -> tuple[list[Path], pl.DataFrame]:
+def _lines_in_rows(table: Source) -> tuple[list[Path], Source]:
     """Lines of a table as it is shown, (rows,): their labels are indented below what they are a part of."""
     above: list[tuple[int, str]] = []
     paths: list[Path] = []
-    for text in frame.to_series():
+    for text in table.frame.to_series():
         label = text.replace("\u00a0", " ")
         depth = len(label) - len(label.lstrip())
         while above and above[-1][0] >= depth:
@@ -194,24 +185,24 @@ def _lines_in_rows(frame: pl.DataFrame, rows: NDArray[np.int64]) -> tuple[list[P
         above.append((depth, label.strip()))
         paths.append(_below_total([own for _, own in above], label.strip()))
     numbers = {path: line for line, path in enumerate(dict.fromkeys(paths))}
-    line = pl.Series([numbers[path] for path in paths], dtype=pl.Int64)
+    line = pl.lit(pl.Series([numbers[path] for path in paths], dtype=pl.Int64))
     blocks = []
-    for column in frame.columns:
+    for column in table.frame.columns:
         place, _, kind = column.rpartition(BETWEEN)
         if kind != ESTIMATE:
             continue
         beside = f"{column.removesuffix(ESTIMATE)}{MARGIN}"
-        if beside not in frame.columns:
+        if beside not in table.frame.columns:
             raise ValueError(f"column {column!r} has no other beside it, {beside!r}")
         if BETWEEN in place:
             raise ValueError(
                 f"column {column!r} is one of several of a place, perhaps of shares: keep counts alone, and "
                 f"call them '{place.split(BETWEEN)[0]}{BETWEEN}{ESTIMATE}'"
             )
-        blocks.append(_block(place, line, frame[column], frame[beside], rows))
+        blocks.append(_block(pl.lit(place), line, column, beside))
     if not blocks:
         raise ValueError(f"no column is one of estimates, such as 'Rhode Island{BETWEEN}{ESTIMATE}'")
-    return list(numbers), pl.concat(blocks)
+    return list(numbers), table.stacked(blocks)
 
 
 def _below_total(path: Sequence[str], label: str) -> Path:

@@ -17,7 +17,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 
 from constraint_builders.files.columns import SUMMED_OUT
@@ -61,17 +60,17 @@ def plain_sdmx(table: Source, frequencies: bool = False) -> Source:
     ValueError
         If the table is neither form, a value is no number, or said to be none, or rows are in several units.
     """
-    said, numbers, rows = _read(table, FREQUENCIES if frequencies else ())
+    table = _read(table, FREQUENCIES if frequencies else ())
+    *names, _ = table.frame.columns
     if frequencies:  # each has empty cells for periods of the others: a cell without values is kept once, no period is
-        value, cell = pl.col(VALUE), pl.struct(said.columns)
-        alone = cell.is_first_distinct() & value.is_null().all().over(said.columns)
-        for name in said.columns:
+        value, cell = pl.col(VALUE), pl.struct(names)
+        alone = cell.is_first_distinct() & value.is_null().all().over(names)
+        for name in names:
             if TIME in name.upper():
                 alone &= value.is_not_null().any().over(name)
-        there = said.with_columns(numbers.alias(VALUE)).select(value.is_not_null() | alone).to_series()
-        said, numbers, rows = said.filter(there), numbers.filter(there), rows[there.to_numpy()]
-    kept = [said[name] for name in said.columns if said[name].n_unique() > 1]
-    plain = pl.DataFrame([*map(_with_total, kept), numbers.alias("value")])
+        table = table.kept(table.frame.select(value.is_not_null() | alone).to_series())
+    kept = [table.frame[name] for name in names if table.frame[name].n_unique() > 1]
+    plain = pl.DataFrame([*map(_with_total, kept), table.frame[VALUE].alias("value")])
     for name in plain.columns[:-1]:
         codes = plain[name].drop_nulls().unique().to_list()
         if SUMMED_OUT in codes and len(codes) == 2:
@@ -80,12 +79,12 @@ def plain_sdmx(table: Source, frequencies: bool = False) -> Source:
                 f"column {name!r} has {shown(alone)} alone beside a total, as if both counted the same: give the "
                 "others rows, with an empty value where there is none, or leave out those of one"
             )
-    return replace(table, frame=plain, rows=rows, delimiter="")
+    return replace(table, frame=plain)
 
 
 def constant_codes(table: Source) -> dict[str, str | None]:
     """The code of every dimension or unit, in capitals, that has one alone, not of all; None of those with several."""
-    said, _, _ = _read(table)
+    *said, _ = _read(table).frame
     units = [own.alias(_id(own.name)) for own in table.frame if _id(own.name).upper() in UNITS]
     found = {own.name.upper(): own for own in map(_with_total, [*said, *map(_without_names, units)]) if own.len()}
     codes = {name: str(own[0]) if own.n_unique() == 1 else None for name, own in found.items()}
@@ -105,31 +104,31 @@ def refuse_apart(tables: Mapping[str, Source]) -> None:
                 )
 
 
-def _read(table: Source, without: Sequence[str] = ()) -> tuple[pl.DataFrame, pl.Series, np.ndarray]:
-    """The dimensions, all of them but some, values and rows of a table, (cells,) each."""
-    frame = table.frame.with_columns(pl.all().cast(pl.String).str.strip_chars())
+def _read(table: Source, without: Sequence[str] = ()) -> Source:
+    """The dimensions, all of them but some, and behind them ``OBS_VALUE``, (cells,) each."""
+    table = replace(table, frame=table.frame.with_columns(pl.all().cast(pl.String).str.strip_chars()), delimiter="")
+    frame, powers = table.frame, None
     header = {_id(name): name for name in frame.columns}
     if VALUE in header:
         before = frame.columns[: frame.columns.index(header[VALUE])]
         dimensions = [name for name in before if _id(name).upper() not in OF_THE_FILE | ATTRIBUTES]
         if {"STRUCTURE_NAME", NAME_OF_VALUE} & {name.upper() for name in header}:
             dimensions = _without_columns_of_names(frame, dimensions)
-        values, rows = frame[header[VALUE]], table.rows
         powers = _without_names(frame[header[MULTIPLIER]]) if MULTIPLIER in header else None
-        said = frame.select(pl.col(name).alias(_id(name)) for name in dimensions)
         _refuse_mixed({own: frame[name] for name in frame.columns if (own := _id(name).upper()) not in without})
         if STATUS in header:
-            _refuse_no_values(values, _without_names(frame[header[STATUS]]), rows)
+            _refuse_no_values(table, frame[header[VALUE]], _without_names(frame[header[STATUS]]))
+        table = table.stacked([[pl.col(name).alias(_id(name)) for name in (*dimensions, header[VALUE])]])
     elif frame.columns and ACROSS in frame.columns[0]:
-        said, values, rows, powers = *_across(frame, table.rows), None
-        _refuse_mixed({name.upper(): said[name] for name in said.columns if name.upper() not in without})
+        table = _across(table)
+        _refuse_mixed({own.name.upper(): own for own in table.frame if own.name.upper() not in without})
     else:
         raise ValueError(
             f"no table of SDMX: there is neither a column {VALUE!r} nor a first one such as "
             f"'freq,sex,geo{ACROSS}TIME_PERIOD'"
         )
-    said = said.select(name for name in said.columns if name.upper() not in without)
-    return said.with_columns(map(_without_names, said)), _numbers(values, powers, rows), rows
+    *said, values = (own for own in table.frame if own.name.upper() not in without)
+    return replace(table, frame=pl.DataFrame([*map(_without_names, said), _numbers(table, values, powers)]))
 
 
 def _refuse_mixed(columns: Mapping[str, pl.Series]) -> None:
@@ -143,16 +142,14 @@ def _refuse_mixed(columns: Mapping[str, pl.Series]) -> None:
         raise ValueError(f"column {ACTION!r} has rows to be deleted: leave them out, with those that they delete")
 
 
-def _refuse_no_values(values: pl.Series, status: pl.Series, rows: np.ndarray) -> None:
+def _refuse_no_values(table: Source, values: pl.Series, status: pl.Series) -> None:
     """Refuse values, (rows,), where their status says that there is none, or that others are in it."""
-    wrong = np.flatnonzero(
-        status.is_in(NO_VALUES).fill_null(False) & values.str.contains(r"^[+-]?[0-9]").fill_null(False)
-    )
-    if wrong.size:
-        number, mark = values[int(wrong[0])], status[int(wrong[0])]
+    wrong = (status.is_in(NO_VALUES) & values.str.contains(r"^[+-]?[0-9]")).fill_null(False)
+    if wrong.any():
+        number, mark = values.filter(wrong)[0], status.filter(wrong)[0]
         raise ValueError(
-            f"row {rows[wrong[0]]}: {number} has the {STATUS} {mark!r}, missing or counted elsewhere: empty it, or the "
-            "status"
+            f"row {table.row_of(wrong)}: {number} has the {STATUS} {mark!r}, missing or counted elsewhere: empty it, "
+            "or the status"
         )
 
 
@@ -186,34 +183,27 @@ def _with_total(codes: pl.Series) -> pl.Series:
     return codes.replace(dict.fromkeys(totals, SUMMED_OUT))
 
 
-def _across(frame: pl.DataFrame, rows: np.ndarray) -> tuple[pl.DataFrame, pl.Series, np.ndarray]:
-    """The dimensions, values and rows of a table of Eurostat, (cells,) each, whose last dimension lies across."""
-    first, *codes = frame.columns
+def _across(table: Source) -> Source:
+    """The dimensions and values of a table of Eurostat, (cells,) each, whose last dimension lies across."""
+    first, *codes = table.frame.columns
     joined, _, last = first.partition(ACROSS)
     names = [name.strip() for name in joined.split(JOINED)]
-    parts = frame[first].str.split(JOINED)
-    wrong = np.flatnonzero(parts.list.len().to_numpy() != len(names))
-    if wrong.size:
-        raise ValueError(f"row {rows[wrong[0]]}: {shown(frame[first][int(wrong[0])])} has not {len(names)} codes")
-    said = pl.DataFrame([parts.list.get(i).str.strip_chars().alias(name) for i, name in enumerate(names)])
-    blocks = [said.with_columns(pl.lit(code.strip()).alias(last.strip())) for code in codes]
-    return pl.concat(blocks), pl.concat([frame[code] for code in codes]), np.tile(rows, len(codes))
+    parts = table.frame[first].str.split(JOINED)
+    table.refuse(parts.list.len() != len(names), table.frame[first], f"has not {len(names)} codes")
+    said = [parts.list.get(i).str.strip_chars().alias(name) for i, name in enumerate(names)]
+    return table.stacked([*said, pl.lit(code.strip()).alias(last.strip()), pl.col(code).alias(VALUE)] for code in codes)
 
 
-def _numbers(values: pl.Series, powers: pl.Series | None, rows: np.ndarray) -> pl.Series:
+def _numbers(table: Source, values: pl.Series, powers: pl.Series | None) -> pl.Series:
     """Values, (cells,), without flags, in units; null where there is none."""
     texts = values.fill_null("")
-    numbers = texts.str.extract(NUMBER, 1).cast(pl.Float64).alias("value")
-    wrong = (numbers.is_null() & ~texts.str.contains(NO_VALUE)).arg_true()
-    if wrong.len():
-        row, text = rows[wrong[0]], texts[int(wrong[0])]
-        raise ValueError(f"row {row}: {shown(text)} is neither a number nor a mark of one that is missing")
+    numbers = texts.str.extract(NUMBER, 1).cast(pl.Float64)
+    wrong = numbers.is_null() & ~texts.str.contains(NO_VALUE)
+    table.refuse(wrong, texts, "is neither a number nor a mark of one that is missing")
     if powers is None:
         return numbers
     exponent = powers.fill_null("0").replace("", "0").cast(pl.Float64, strict=False)
-    wrong = (
-        ~(exponent.is_between(-MOST_POWER, MOST_POWER) & (exponent == exponent.round())).fill_null(False)
-    ).arg_true()
-    if wrong.len():
-        raise ValueError(f"row {rows[wrong[0]]}: {MULTIPLIER} is a power of ten, such as 3 for thousands")
+    wrong = ~(exponent.is_between(-MOST_POWER, MOST_POWER) & (exponent == exponent.round())).fill_null(False)
+    if wrong.any():
+        raise ValueError(f"row {table.row_of(wrong)}: {MULTIPLIER} is a power of ten, such as 3 for thousands")
     return numbers * 10.0**exponent

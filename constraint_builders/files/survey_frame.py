@@ -136,8 +136,7 @@ def measured_as_said(
         variables = find_columns(table.frame, schema, named=names_its_tables(table)).variables
         table, totals = with_totals(table, variables, schema, marks)
         if len(_several(said.sheet or ())) > 1:  # which often repeat their totals
-            first = table.frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
-            table = replace(table, frame=table.frame.filter(first), rows=table.rows[first.to_numpy()])
+            table = table.kept(table.frame.select(pl.struct(pl.all()).is_first_distinct()).to_series())
         if said.sums:
             table, schema = _with_periods(table, schema, variables, said.sums)
         table = _with_names_of_tables(table, schema, variables)

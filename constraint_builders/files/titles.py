@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -67,6 +68,20 @@ class Source:
         if labels.null_count():
             raise ValueError(f"column {labels.name!r} is empty in row {self.row_of(labels.is_null())}{hint}")
         return labels
+
+    def refuse(self, flags: pl.Series, texts: pl.Series, why: str) -> None:
+        """Raise `ValueError` for the first row that is flagged in (height,), by its number and text."""
+        if flags.any():
+            raise ValueError(f"row {self.row_of(flags)}: {shown(texts.filter(flags)[0])} {why}")
+
+    def kept(self, flags: pl.Series) -> Source:
+        """The rows that are flagged in (height,)."""
+        return replace(self, frame=self.frame.filter(flags), rows=self.rows[flags.to_numpy()])
+
+    def stacked(self, blocks: Iterable[Sequence[Any]]) -> Source:
+        """All rows once for each of some lists of columns, by what polars selects, one after another."""
+        parts = [self.frame.select(*columns) for columns in blocks]
+        return replace(self, frame=pl.concat(parts, how="vertical_relaxed"), rows=np.tile(self.rows, len(parts)))
 
 
 def header_at(rows: Iterable[Sequence[str | None]]) -> tuple[int, int]:
@@ -157,7 +172,7 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str = "", titles
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
     rows = np.arange(2 + skipped, 2 + skipped + frame.height)
     used = said & ~_comments(frame) if frame.width > 1 else said
-    return Source(frame.filter(used), rows[used.to_numpy()], delimiter, left_out=left_out)
+    return Source(frame, rows, delimiter, left_out=left_out).kept(used)
 
 
 def _comments(frame: pl.DataFrame) -> pl.Series:

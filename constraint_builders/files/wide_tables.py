@@ -94,12 +94,7 @@ def with_rows_for_cells(
             f"column {left!r} has no other for its precision beside it, as cells have: give one, or leave it out"
         )
     levels = [_levels(cell.stem, variables, names_sep, totals) for cell in found]
-    parts = [_rows(table.frame, kept, cell, variables, own) for cell, own in zip(found, levels, strict=True)]
-    try:
-        frame = pl.concat(parts, how="vertical")
-    except pl.exceptions.SchemaError:
-        frame = pl.concat(parts, how="vertical_relaxed")
-    return replace(table, frame=frame, rows=np.tile(table.rows, len(parts)))
+    return table.stacked([*kept, *_columns(cell, variables, own)] for cell, own in zip(found, levels, strict=True))
 
 
 def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
@@ -127,14 +122,13 @@ def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
     return found
 
 
-def _rows(
-    frame: pl.DataFrame, kept: Sequence[str], cell: _Cell, variables: Sequence[str], levels: Sequence[str]
-) -> pl.DataFrame:
+def _columns(cell: _Cell, variables: Sequence[str], levels: Sequence[str]) -> list[pl.Expr]:
+    """The levels of a cell, its value, and how precise that is."""
     said = [pl.lit(level).alias(variable) for variable, level in zip(variables, levels, strict=True)]
     said.append(pl.col(cell.value).alias("value"))
     if cell.spread is not None and cell.kind is not None:
         said.append(pl.col(cell.spread).alias(cell.kind))
-    return frame.select(*kept, *said)
+    return said
 
 
 def _levels(stem: str, variables: Sequence[str], names_sep: str, totals: Sequence[str]) -> list[str]:
