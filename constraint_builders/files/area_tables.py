@@ -238,9 +238,10 @@ def _placed(table: Source, leaves: LeafTable, said: _Said) -> tuple[Source, Tabl
         here = levels == level
         codes = codes.zip_with(~here, _as_in(areas, level, codes, table, here))
     frame = table.frame.drop(said.used).with_columns(levels.alias(GEOLEVEL), codes.alias(GEOCODE))
-    first = frame.select(pl.struct(pl.all(), everywhere.alias(POSITION)).is_first_distinct()).to_series()
-    kept = ~everywhere | first
-    return replace(table, frame=frame).kept(kept), TableAreas(areas, _in_words(areas, said.columns, int((~kept).sum())))
+    kept = (~everywhere).to_numpy(writable=True)
+    kept[~kept] = frame.filter(everywhere).select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
+    table = replace(table, frame=frame).kept(pl.Series(kept))
+    return table, TableAreas(areas, _in_words(areas, said.columns, int((~kept).sum())))
 
 
 def _may_be_whole(leaves: LeafTable, said: _Said, name: str) -> bool:
