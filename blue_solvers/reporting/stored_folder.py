@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,12 @@ from blue_solvers.results.estimate_rows import ROW_GROUP
 from blue_solvers.results.store import estimates_of, remarks_of
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.results.stored_measurements import VARIANCES
+from blue_solvers.results.tidy import cell_frame
 from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.files.arrow_files import read_parquet, scan_files
-from constraint_builders.files.columns import SUMMED_OUT
 from constraint_builders.files.naming import naming
 
 CELLS_AT_ONCE = 1 << 20  # of a table that are read together
@@ -121,11 +121,7 @@ class StoredEstimates(StoredResult):
 
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:
-    labels = list(product(*(schema.labels_of(factor) for factor in table.factors)))
-    columns = {name: [SUMMED_OUT] * len(labels) for name in schema.names}
-    for position, axis in enumerate(table.axes):
-        columns[schema.names[axis]] = [cell[position] for cell in labels]
-    keys = pl.DataFrame({TABLE: [table.name] * len(labels), **columns})
+    keys = cell_frame(schema, table.name, table)
     estimate, error = (rows[name].explode().to_numpy() for name in ("estimate", "std_error"))
     lower, upper = normal_intervals(estimate, error, level)
     numbers = {"estimate": estimate, STD_ERROR: error, "lower": lower, "upper": upper}

@@ -19,6 +19,11 @@ Observed = Mapping[str, Mapping[str, Float]]
 Levels = Mapping[str, Flags]  # for each variable that a count restricts which of its levels are counted
 
 
+def of_variables(schema: Schema, levels: Levels) -> Levels:
+    """What is counted of variables, by what is counted of factors, (cells,) each, of which some are recodes."""
+    return {schema.names[schema.axis_of(own)]: flags[list(schema.groups_of(own))] for own, flags in levels.items()}
+
+
 @dataclass(frozen=True)
 class MeasuredTogether:
     """All measurements of a result.
@@ -93,11 +98,7 @@ class MeasuredTogether:
 
     def counted(self, schema: Schema, levels: Levels) -> Levels:
         """What is counted of variables of stored tables, in terms of this schema's variables."""
-        found: dict[str, Flags] = {}
-        for name, flags in levels.items():
-            factor = self.factors.get(name, name)
-            found[schema.names[schema.axis_of(factor)]] = flags[list(schema.groups_of(factor))]
-        return found
+        return of_variables(schema, {self.factors.get(name, name): flags for name, flags in levels.items()})
 
     def table(self, schema: Schema, variables: Collection[str]) -> Table:
         """The table of a smaller schema that tells levels of variables of stored tables apart."""

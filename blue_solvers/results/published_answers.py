@@ -13,7 +13,7 @@ import polars as pl
 from scipy import sparse
 
 from blue_solvers.quantiles import normal_multiple
-from blue_solvers.results.measured_together import Levels
+from blue_solvers.results.measured_together import Levels, of_variables
 from blue_solvers.results.place_sums import PlaceSums, sources_at
 from blue_solvers.results.store import Progress, reported
 from blue_solvers.results.stored import StoredResult
@@ -293,15 +293,8 @@ def _as_sums(published: PublishedTables, lines: Sequence[PublishedLine], schema:
     parts = [_summed(published, line) for line in lines]
     needed = {own.code: own for part in parts for own in part}
     adds = np.array([[sum(own.code == code for own in part) for code in needed] for part in parts], dtype=float)
-    counted = [_own_levels(schema, own.levels) for own in needed.values()]
+    counted = [of_variables(schema, own.levels) for own in needed.values()]
     return Lines(tuple(lines), tuple(map(published.path, lines)), counted, list(needed), adds)
-
-
-def _own_levels(schema: Schema, levels: Levels) -> Levels:
-    """What is counted of a result's variables; that of a published table may be a recode of one."""
-    return {
-        schema.names[schema.axis_of(name)]: counted[list(schema.groups_of(name))] for name, counted in levels.items()
-    }
 
 
 def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLine]:

@@ -14,6 +14,7 @@ from blue_solvers.results.published_answers import NUMBERS, with_bounds
 from blue_solvers.results.questions import Count, Result
 from blue_solvers.results.store import Progress
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.columns import SUMMED_OUT
 
@@ -95,7 +96,7 @@ def tables_frame(
     found = []
     for name in tables:
         table = parse_table(result.schema, name)
-        keys = _cell_frame(result, name, table)
+        keys = cell_frame(result.schema, name, table)
         estimate, std_error = _asked(result, places, list(_cells(result, table)), progress)
         repeated = pl.concat([keys.select(pl.lit(place).alias("place"), pl.all()) for place in places])
         found.append(_with_results(repeated, estimate, std_error, confidence_level))
@@ -139,7 +140,7 @@ def geounits_frame(
     for name in tables:
         table = parse_table(result.schema, name)
         if table.name in stored and not table.is_turned:
-            keys, own = _cell_frame(result, name, table), np.repeat(np.arange(members.size), table.size)
+            keys, own = cell_frame(result.schema, name, table), np.repeat(np.arange(members.size), table.size)
             estimate, std_error = result.stored(geolevel, table, np.arange(members.size))
             repeated = pl.concat([keys] * members.size).with_columns(place=pl.Series(codes).gather(own))
             frame = _with_results(repeated, estimate.ravel(), std_error.ravel(), confidence_level)
@@ -173,9 +174,8 @@ def _cells(result: Result, table: Table) -> Iterator[Count]:
         yield {factor: [label] for factor, label in zip(table.factors, labels, strict=True)}
 
 
-def _cell_frame(result: Result, name: str, table: Table) -> pl.DataFrame:
+def cell_frame(schema: Schema, name: str, table: Table) -> pl.DataFrame:
     """The keys of a table's cells, in C order."""
-    schema = result.schema
     cells = list(product(*(schema.labels_of(factor) for factor in table.factors)))
     columns = {"table": [name] * len(cells)} | {variable: [SUMMED_OUT] * len(cells) for variable in schema.names}
     for position, axis in enumerate(table.axes):
