@@ -24,10 +24,10 @@ from blue_solvers.nonnegative.model import ROUNDING, FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
 from blue_solvers.nonnegative.solving import attempt, solve
-from blue_solvers.nonnegative.tree_partitions import join, meet, refines, sums_matrix
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.layout import Name
+from constraint_builders.relations.label_partitions import join, meet, refines, sums_matrix
 
 
 def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None = None) -> NonnegativeFit:

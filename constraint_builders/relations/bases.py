@@ -23,6 +23,7 @@ from scipy import sparse
 from constraint_builders.arrays import Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
+from constraint_builders.relations.label_partitions import meet, numbered, refines
 
 Component = tuple[tuple[int, int], ...]  # (axis, mode) for every variable whose mode is not its total
 
@@ -112,14 +113,14 @@ def _bases_of_groupings(groupings: tuple[tuple[int, ...], ...], has_total: bool)
     closed = _closed_under_joins(partitions, has_total)
     chosen: list[Index] = []  # for every mode, the groups whose indicators are its functionals
     for partition in closed:
-        coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if _coarsens(other, partition)]
+        coarser = [(other, own) for other, own in zip(closed, chosen, strict=False) if refines(partition, other)]
         chosen.append(_complete(coarser, partition))
     functionals = list(zip(closed, chosen, strict=True))
     if not _is_chain_of_two_ends(closed) and not _independent(functionals):
         return None
     bases = []
     for partition in partitions:
-        modes = tuple(mode for mode, other in enumerate(closed) if len(chosen[mode]) and _coarsens(other, partition))
+        modes = tuple(mode for mode, other in enumerate(closed) if len(chosen[mode]) and refines(partition, other))
         counts = tuple(len(chosen[mode]) for mode in modes)
         first_level = np.unique(partition, return_index=True)[1]
         rows = [_indicators(closed[mode][first_level], chosen[mode]) for mode in modes]
@@ -133,39 +134,15 @@ def _closed_under_joins(partitions: list[Index], has_total: bool) -> list[Index]
     closed = {trivial.tobytes(): trivial} if has_total else {}
     for partition in partitions:
         for other in (*closed.values(), partition):
-            joined = _join(partition, other)
+            joined = numbered(meet(partition, other))
             closed = closed | {joined.tobytes(): joined}
     return sorted(closed.values(), key=lambda partition: int(partition.max()))
 
 
-def _join(first: Index, second: Index) -> Index:
-    """The finest partition that both refine, (levels,), its groups numbered by first appearance."""
-    parent = list(range(int(first.max()) + 1))
-
-    def root(group: int) -> int:
-        while parent[group] != group:
-            parent[group] = group = parent[parent[group]]
-        return group
-
-    seen: dict[int, int] = {}
-    for group, other in dict.fromkeys(zip(first.tolist(), second.tolist(), strict=True)):
-        parent[root(group)] = root(seen.setdefault(other, group))
-    roots = [root(group) for group in range(len(parent))]
-    number = {own: place for place, own in enumerate(dict.fromkeys(roots[group] for group in first.tolist()))}
-    return np.array([number[own] for own in roots], dtype=np.intp)[first]
-
-
-def _coarsens(coarse: Index, fine: Index) -> bool:
-    """Whether every group of `fine` lies within one of `coarse`, (levels,) each."""
-    representative = np.zeros(fine.max() + 1, dtype=np.intp)
-    representative[fine] = coarse
-    return bool(np.array_equal(representative[fine], coarse))
-
-
 def _is_chain_of_two_ends(closed: list[Index]) -> bool:
     """Whether partitions, (levels,), closed under joins, nest but for the last two, which share their join alone."""
-    nested = all(_coarsens(coarse, fine) for coarse, fine in pairwise(closed[:-1]))
-    return nested and (len(closed) < 3 or _coarsens(closed[-3], closed[-1]))
+    nested = all(refines(fine, coarse) for coarse, fine in pairwise(closed[:-1]))
+    return nested and (len(closed) < 3 or refines(closed[-1], closed[-3]))
 
 
 def _indicators(partition: Index, groups: Index) -> sparse.csr_array:
@@ -186,7 +163,7 @@ def _complete(known: list[tuple[Index, Index]], partition: Index) -> Index:
     """
     first_level = np.unique(partition, return_index=True)[1]
     groups = np.arange(first_level.size)
-    if known and all(_coarsens(other, known[-1][0]) for other, _ in known):
+    if known and all(refines(known[-1][0], other) for other, _ in known):
         # These are all sums of groups of the finest known partition: one group in each is not free.
         coarse = known[-1][0][first_level]
         last_of_each = groups.size - 1 - np.unique(coarse[::-1], return_index=True)[1]

@@ -28,10 +28,19 @@ def join(first: Index, second: Index) -> Index:
 
 def meet(first: Index, second: Index) -> Index:
     """The finest partition that both refine, (cells,)."""
+    for fine, coarse in ((first, second), (second, first)):
+        if refines(fine, coarse):
+            return coarse
     size = first.max() + 1
     shape = (size + second.max() + 1,) * 2
     together = sparse.coo_array((np.ones(first.size), (first, size + second)), shape=shape)
     return connected_components(together, directed=False)[1][first].astype(np.intp)
+
+
+def numbered(labels: Index) -> Index:
+    """The same partition, (cells,), its groups numbered by first appearance."""
+    _, first, group = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group]
 
 
 def sums_matrix(fine: Index, coarse: Index) -> sparse.csr_array:
