@@ -193,3 +193,32 @@ def _refuse(column: pl.Series, wrong: pl.Series, why: str) -> None:
         row = int(wrong.fill_null(False).arg_max() or 0)
         hint = ": write decimals with a point" if "," in str(column[row]) else ""
         raise NotANumberError(row, f"{shown(column[row])} {why}{hint}")
+
+
+def marked(column: pl.Series, marks: Sequence[str | float]) -> pl.Series:
+    """Where a column holds one of the marks, of which an empty one means that it is empty."""
+    numbers = [float(mark) for mark in marks if is_number(mark)]
+    marked = is_empty(column) & ("" in marks)
+    if column.dtype in TEXT:
+        text = column.cast(pl.String).str.strip_chars()
+        marked |= text.is_in([str(mark).strip() for mark in marks]).fill_null(False)
+    elif not column.dtype.is_numeric():
+        return marked
+    return marked | column.cast(pl.Float64, strict=False).is_in(numbers).fill_null(False)
+
+
+def is_number(mark: str | float) -> bool:
+    """Whether a mark is a number, or text of one."""
+    try:
+        float(mark)
+    except ValueError:
+        return False
+    return True
+
+
+def is_empty(column: pl.Series) -> pl.Series:
+    """Where a column holds nothing, or says that it does."""
+    if column.dtype in TEXT:
+        return column.cast(pl.String).str.strip_chars().str.contains(EMPTY).fill_null(True)
+    empty = column.is_null()
+    return empty | column.is_nan().fill_null(False) if column.dtype.is_float() else empty

@@ -27,7 +27,7 @@ from constraint_builders.files.columns import (
 from constraint_builders.files.labels import LabelNumbers, in_order, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import listed, naming, shown
-from constraint_builders.files.numbers import EMPTY, TEXT, read_labels
+from constraint_builders.files.numbers import TEXT, is_empty, is_number, marked, read_labels
 from constraint_builders.files.periods import recoded_periods
 from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
 from constraint_builders.files.source import Source, open_source
@@ -290,15 +290,15 @@ def _without_marks(
     """
     value, spread = frame[columns.value], frame[columns.spread.column]
     suppressed, exact = _several(suppressed), _several(exact)
-    unsaid = _marked(value, CENSUS_MARKS) & ~_marked(value, suppressed)
+    unsaid = marked(value, CENSUS_MARKS) & ~marked(value, suppressed)
     if unsaid.any():
         mark = value.filter(unsaid)[0]
         raise ValueError(f"value {mark} is a mark of the Census Bureau, no number: name it by suppressed=")
-    of_spreads = [mark for mark in suppressed if mark != "" and not (_is_number(mark) and float(mark) >= 0)]
-    hidden = _marked(value, suppressed) | _marked(spread, of_spreads)
-    empty = hidden | (_empty(value) & ~_broken(value, spread))
-    silent = _empty(value) & _empty(spread) & ~hidden
-    known = _marked(spread, exact) & ~empty
+    of_spreads = [mark for mark in suppressed if mark != "" and not (is_number(mark) and float(mark) >= 0)]
+    hidden = marked(value, suppressed) | marked(spread, of_spreads)
+    empty = hidden | (is_empty(value) & ~_broken(value, spread))
+    silent = is_empty(value) & is_empty(spread) & ~hidden
+    known = marked(spread, exact) & ~empty
     if not (empty.any() or known.any()):
         return frame, silent
     text = spread.dtype in TEXT
@@ -324,7 +324,7 @@ def _refuse_silent_geolevels(table: Source, columns: Columns, silent: pl.Series)
     """Refuse a footer in the column of geolevels: one of which all rows say nothing, without a code."""
     if GEOLEVEL not in columns.keys:
         return
-    silent &= _empty(table.frame[columns.keys[GEOCODE]])
+    silent &= is_empty(table.frame[columns.keys[GEOCODE]])
     for level, row in _silent_labels(table, columns.keys[GEOLEVEL], silent).items():
         raise ValueError(
             f"row {row}, {shown(level)} in column {columns.keys[GEOLEVEL]!r}, has neither a code nor a value nor a "
@@ -337,37 +337,10 @@ def _several(marks: Any) -> Sequence[str | float]:
     return [marks] if isinstance(marks, str | int | float) else list(marks)
 
 
-def _marked(column: pl.Series, marks: Sequence[str | float]) -> pl.Series:
-    """Where a column holds one of the marks, of which an empty one means that it is empty."""
-    numbers = [float(mark) for mark in marks if _is_number(mark)]
-    marked = _empty(column) & ("" in marks)
-    if column.dtype in TEXT:
-        text = column.cast(pl.String).str.strip_chars()
-        marked |= text.is_in([str(mark).strip() for mark in marks]).fill_null(False)
-    elif not column.dtype.is_numeric():
-        return marked
-    return marked | column.cast(pl.Float64, strict=False).is_in(numbers).fill_null(False)
-
-
-def _is_number(mark: str | float) -> bool:
-    try:
-        float(mark)
-    except ValueError:
-        return False
-    return True
-
-
 def _broken(value: pl.Series, spread: pl.Series) -> pl.Series:
     """Where a value is NaN, which is no empty one, beside a precision."""
     if value.dtype in TEXT:
         not_a_number = value.cast(pl.String).str.strip_chars().str.to_lowercase() == "nan"
     else:
         not_a_number = value.is_nan() if value.dtype.is_float() else value.is_null() & False
-    return not_a_number.fill_null(False) & ~_empty(spread)
-
-
-def _empty(column: pl.Series) -> pl.Series:
-    if column.dtype in TEXT:
-        return column.cast(pl.String).str.strip_chars().str.contains(EMPTY).fill_null(True)
-    empty = column.is_null()
-    return empty | column.is_nan().fill_null(False) if column.dtype.is_float() else empty
+    return not_a_number.fill_null(False) & ~is_empty(spread)

@@ -32,7 +32,7 @@ from constraint_builders.files.columns import (
 )
 from constraint_builders.files.labels import is_total, plain_label
 from constraint_builders.files.naming import listed, shown
-from constraint_builders.files.numbers import read_labels
+from constraint_builders.files.numbers import marked, read_labels
 from constraint_builders.files.source import Source
 
 MOST_CELLS = 1e7  # of a table that lacks some: it is held whole
@@ -156,9 +156,7 @@ def columns_of_numbers(frame: pl.DataFrame, marks: Sequence[str | float] = ()) -
     if "level" in names and "code" in names:
         both = f"{names['level']!r} and {names['code']!r}"
         raise ValueError(f"columns {both} say where a row counts: give areas=, or call them geolevel and geocode")
-    own = list(map(str, marks))
-    plain = {name: frame[name] for name in frame.columns if not is_role(name)}
-    plain = {name: _without(column, own) for name, column in plain.items()}
+    plain = {own.name: own.filter(~marked(own, marks)) for own in frame if not is_role(own.name)}
     found = [name for name, column in plain.items() if holds_numbers(column)]
     for name in plain if found else ():
         text = plain[name].cast(pl.String, strict=False).drop_nulls().unique(maintain_order=True).str.strip_chars()
@@ -171,13 +169,6 @@ def columns_of_numbers(frame: pl.DataFrame, marks: Sequence[str | float] = ()) -
                 "the cells by cells=['female', 'male']"
             )
     return found or None
-
-
-def _without(column: pl.Series, marks: Sequence[str]) -> pl.Series:
-    """A column, (rows,), null where it holds a mark."""
-    if not marks or column.dtype != pl.String:
-        return column
-    return pl.select(pl.when(column.str.strip_chars().is_in(marks)).then(None).otherwise(column)).to_series()
 
 
 def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None = None) -> Source:
