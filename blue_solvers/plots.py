@@ -67,14 +67,14 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     Axes
         `ax`.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     rows = _rows(fit)
     by_table = {name: fit.residuals[cells] for name, cells in rows.items()}
     largest = {name: np.nanmax(abs(own)) for name, own in by_table.items() if np.isfinite(own).any()}
     unchecked = _unchecked(fit, rows)
     drawn = _rows_that_fit(ax, unchecked, by_table, largest)
-    limit = float(norm.isf(0.025 / max(fit.checked, 1)))
+    limit = float(-ndtri(0.025 / max(fit.checked, 1)))
     ax.axvspan(-EXPECTED, EXPECTED, color="0.92", zorder=0)
     ax.axvline(0, color=GREY, linewidth=0.8, zorder=1)
     for row, name in enumerate(drawn):
@@ -106,7 +106,7 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     Axes
         `ax`.
     """
-    from scipy.stats import beta, norm
+    from scipy.special import betaincinv, ndtri
 
     by_table = {str(name): fit.of_table(name) for name in fit.problem.observed.names}
     unchecked = _unchecked(fit, by_table)
@@ -115,17 +115,17 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     strays: dict[str, float] = {}
     for name, own in checked.items():
         ranks = np.arange(1, own.size + 1)
-        low, high = (norm.ppf(beta.ppf(tail, ranks, own.size + 1 - ranks)) for tail in (0.025, 0.975))
+        low, high = (ndtri(betaincinv(ranks, own.size + 1 - ranks, tail)) for tail in (0.025, 0.975))
         strays[name] = float(np.max(abs(own - (low + high) / 2) / (high - low)))
     apart = sorted(strays, key=lambda name: -strays[name])[:MOST_APART]
     for name in sorted(checked, key=lambda name: name in apart):
         place = apart.index(name) if name in apart else None
         shown = _thinned(checked[name].size)
-        expected = norm.ppf((shown + 0.5) / checked[name].size)
+        expected = ndtri((shown + 0.5) / checked[name].size)
         mark, colour = (".", "0.7") if place is None else (MARKERS[place], COLOURS[place])
         label = None if place is None else folded(ax, [name], "y")[0]
         ax.plot(expected, checked[name][shown], mark, color=colour, label=label, markersize=4, markeredgewidth=0)
-    ends = norm.ppf(0.5 / max((own.size for own in checked.values()), default=2))
+    ends = ndtri(0.5 / max((own.size for own in checked.values()), default=2))
     ax.plot([ends, -ends], [ends, -ends], color=GREY, linewidth=1, zorder=0)
     ax.legend(loc="upper left", frameon=False, fontsize="small")
     words = ["quantile of the normal law; line: noise as declared"]
