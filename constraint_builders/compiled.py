@@ -1,8 +1,10 @@
 """The one way to compile: a sequential loop is declared together with the numpy code that does the same.
 
-Where numba is installed (the extra ``fast``) the loop is compiled for the types of arguments that it meets, the first
-time that it meets them, and kept on disk where a place beside the code or of the user's can be written. Elsewhere the
-reference runs. Who declares a kernel gives a case of it to ``tests/test_compiled_kernels.py``, which compares the two.
+Where numba is installed (the extra ``fast``) the loop is compiled for the types of arguments that it meets, and kept on
+disk where a place beside the code or of the user's can be written. Elsewhere the reference runs. It also serves few
+numbers while nothing is kept on disk, until references have taken `PATIENCE`: compiling the loops that estimate PL94
+takes some twenty seconds, their references a hundredth of one. Who declares a kernel gives a case of it to
+``tests/test_compiled_kernels.py``, which compares the two.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -25,6 +29,9 @@ from constraint_builders.extras import missing_extra
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 KERNELS: dict[str, CompiledLoop] = {}
+PATIENCE = 0.5  # seconds of references in a process before loops that are not kept are compiled for few numbers
+FEW = 2**15  # numbers in the arrays of a call
+_PASSED = [0.0]  # seconds of that already
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
 _NAMESPACES: dict[str, dict[str, Any]] = {}  # of files whose helpers are compiled once for several kernels
 _LOCK = threading.RLock()
@@ -62,8 +69,26 @@ class CompiledLoop(Generic[Loop]):
         return f"{self.loop.__module__}.{self.loop.__name__}"
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run what is `fastest`; in a loop that is compiled, the compiled one."""
-        return self.fastest()(*arguments)
+        """Run what is `fastest`, or what is there at once; in a loop that is compiled, the compiled one."""
+        if self._made or not self._serves_at_once(arguments):
+            return self.fastest()(*arguments)
+        started = time.perf_counter()
+        try:
+            return self.reference(*arguments)
+        finally:
+            _PASSED[0] += time.perf_counter() - started
+
+    def _serves_at_once(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether these are few numbers, references have time left, and nothing compiled is kept."""
+        few = _PASSED[0] < PATIENCE and sum(getattr(own, "size", 1) for own in arguments) <= FEW
+        return few and has_numba() and not self._is_kept
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether numba kept the loop where it looks first: in a folder that the user names, or beside the code."""
+        named, beside = os.environ.get("NUMBA_CACHE_DIR"), Path(inspect.getfile(self.loop)).parent / "__pycache__"
+        name = f"*.{_kept_name(self.loop, self.inline)}-*.nbi"
+        return any(Path(named).glob(f"*/{name}")) if named else any(beside.glob(name))
 
     def fastest(self) -> Loop:
         """The compiled loop where numba is installed, otherwise the reference."""
@@ -133,6 +158,11 @@ def compiled(reference: Loop, inline: bool = True) -> Callable[[Loop], CompiledL
     return declare
 
 
+def compile_at_once() -> None:
+    """Let references serve no more: for work whose speed is measured, or whose bytes are to be the same every time."""
+    _PASSED[0] = PATIENCE
+
+
 def _declared(module: str, name: str) -> CompiledLoop:
     return getattr(importlib.import_module(module), name)
 
@@ -171,11 +201,16 @@ def _compile(loop: Any, inline: bool, numba: Any) -> Any:
         if names[helper.__name__] is helper:
             names[helper.__name__] = numba.njit(inline="always" if inline else "never", **OPTIONS)(_copy(helper, names))
     whole = _copy(loop, names)
-    whole.__qualname__ = f"{loop.__name__}_{_fingerprint([loop, *helpers], inline):08x}"
+    whole.__qualname__ = _kept_name(loop, inline)
     try:
         return _Interruptible(numba.njit(cache=True, **OPTIONS)(whole))
     except RuntimeError:  # numba finds no folder that it may write to
         return _Interruptible(numba.njit(**OPTIONS)(whole))
+
+
+def _kept_name(loop: Any, inline: bool) -> str:
+    """What a compiled loop is called on disk."""
+    return f"{loop.__name__}_{_fingerprint([loop, *_helpers(loop)], inline):08x}"
 
 
 class _Interruptible:
