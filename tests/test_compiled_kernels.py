@@ -478,8 +478,8 @@ def test_many_numbers_and_what_is_kept_are_compiled_at_once(monkeypatch: pytest.
     kept = undeclared()
     kept(np.ones(2))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    many = undeclared()
-    many(np.ones(compiled.FEW + 1))
+    many = CompiledLoop(scale, scale_in_numpy, most=compiled.ONE_BY_ONE - 1)
+    many(np.ones(compiled.ONE_BY_ONE))
     assert kept._made
     assert many._made
     assert compiled._PASSED == [0.0]

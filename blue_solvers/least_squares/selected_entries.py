@@ -11,7 +11,7 @@ from scipy import sparse
 
 from blue_solvers.normal_equations.inverses import inverse_on_factor
 from constraint_builders.arrays import Float, Index, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 
 FEW_SUPERNODES = 1_000  # up to which loading what is compiled takes longer than the loop in Python
 
@@ -99,7 +99,7 @@ def entries_by_supernode_in_numpy(pointers: Integers, rows: Index, data: Float, 
     found[:] = inverse_on_factor(sparse.csc_matrix((data, rows, pointers), shape=(size, size)))
 
 
-@compiled(reference=entries_by_supernode_in_numpy)
+@compiled(reference=entries_by_supernode_in_numpy, most=ONE_BY_ONE)
 def entries_by_supernode(pointers: Integers, rows: Index, data: Float, starts: Integers, found: Float) -> None:
     """See `entries_by_supernode_in_numpy`, found being (nnz,), from the roots down."""
     node_of = np.empty(pointers.size - 1, dtype=np.int64)

@@ -16,7 +16,7 @@ from scipy.sparse.linalg import SuperLU, splu
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 from constraint_builders.memory import free_memory, require_memory
 
 try:
@@ -167,7 +167,7 @@ def count_entries_in_numpy(pointers: Integers, indices: Integers, counts: Intege
     counts[:] = [rows.size for rows in factor_rows(sparse.csc_array(lower))]
 
 
-@compiled(reference=count_entries_in_numpy)
+@compiled(reference=count_entries_in_numpy, most=ONE_BY_ONE)
 def count_entries(pointers: Integers, indices: Integers, counts: Integers) -> None:
     """See `count_entries_in_numpy`, of counts (n,): every row walks from its entries up the elimination tree."""
     parent = np.full(counts.size, -1)
