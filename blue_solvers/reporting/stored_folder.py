@@ -106,7 +106,7 @@ class StoredEstimates(StoredResult):
 
     def _errors(self, geolevel: str, table: Table) -> Iterator[Float]:
         for rows in self.rows(geolevel, table, ["std_error"]):
-            yield rows["std_error"].explode().to_numpy()
+            yield rows["std_error"].explode().to_numpy().reshape(rows.height, table.size)
 
     def first_rows(self, most: int, level: float) -> pl.DataFrame:
         """The first cells, a row each, with intervals of some level."""
