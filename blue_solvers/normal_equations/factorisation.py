@@ -123,7 +123,7 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
         with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'
             L = factor.L()
         L.sort_indices()  # in place: of a large factor a copy takes as long as its selected inverse
-        return L, factor.P().astype(np.int64)
+        return L, factor.P().astype(np.intp)
 
     return Factor(factor.solve_A, label, triangle)
 
@@ -148,8 +148,8 @@ def entries_of_factor(matrix: sparse.csc_matrix, order: Integers) -> Integers:
     """Entries in every column of the factor of ``matrix[order][:, order]``, (n,), that of the diagonal included."""
     lower = sparse.csr_array(sparse.tril(sparse.csr_array(matrix)[order][:, order], k=-1, format="csr"))
     lower.sort_indices()
-    counts = np.ones(lower.shape[0], dtype=np.int64)
-    count_entries(lower.indptr.astype(np.int64), lower.indices.astype(np.int64), counts)
+    counts = np.ones(lower.shape[0], dtype=np.intp)
+    count_entries(lower.indptr.astype(np.intp), lower.indices.astype(np.intp), counts)
     return counts
 
 
@@ -221,7 +221,7 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
     pivots = factors.U.diagonal()
     if not np.array_equal(factors.perm_r, factors.perm_c) or pivots.min() <= 0:
         raise UnsupportedProblemError(INDEFINITE)
-    order = np.argsort(factors.perm_c).astype(np.int64)
+    order = np.argsort(factors.perm_c).astype(np.intp)
     L = sparse.csc_array(factors.L @ sparse.diags_array(np.sqrt(pivots)))
     rows = list(factor_rows(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc"))))
     pointers, indices = np.cumsum([0, *(own.size for own in rows)]), np.concatenate(rows)
@@ -232,7 +232,7 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
 
 def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:
     """Every entry's place in a compressed matrix as one number, (nnz,), ascending where its indices are sorted."""
-    outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.int64), np.diff(matrix.indptr))
+    outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.intp), np.diff(matrix.indptr))
     return outer * matrix.indptr.size + matrix.indices
 
 

@@ -28,7 +28,14 @@ from numpy.typing import NDArray
 
 from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
 from constraint_builders.files.columns import NOTES, names_measurements, plain_name
-from constraint_builders.files.titles import MOST_TITLES, left_out, notes_below, refuse_note_of_commas, titles_above
+from constraint_builders.files.titles import (
+    MOST_TITLES,
+    left_out,
+    notes_below,
+    refuse_levels,
+    refuse_note_of_commas,
+    titles_above,
+)
 from constraint_builders.memory import format_bytes
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -141,7 +148,9 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str) -> TextTabl
         raise ValueError("it holds no rows: give a header and a row for every cell")
     cells = with_formulas(cells)
     last = cells.height - notes_below(cells)
-    below = left_out(cells[last:, 0].to_list(), skipped + last + 1, "below")
+    texts = cells[last:, 0].to_list()
+    below = left_out(texts, skipped + last + 1, "below")
+    refuse_levels(texts, below)
     cells = cells[:last]
     names = [(name or "").strip() for name in cells.row(0)]
     if plain_name(names[0]) not in NOTES:

@@ -21,6 +21,7 @@ NOTE = re.compile(
     r"kilde|källa|lähde)\b.*:|[(\[]?\d{1,2}[)\]] |[*†‡]+ ?\w|©|\(c\) |\.\.+ ?=",
     re.IGNORECASE,
 )
+IN_NOTES = re.compile(rf"^({NOTE.pattern})|\S\s+\S+\s+\S+\s+\S|[.:]|https?:", re.IGNORECASE)  # in levels hardly ever
 YEAR = re.compile(r"(1[89]|20|21)\d\d")
 IN_WORDS = re.compile(r"[^\W\d]\w* ?:")
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
@@ -73,6 +74,14 @@ def notes_below(cells: pl.DataFrame) -> int:
         if not text or (NOTE.match(text) and not are_labels):
             return 0 if any(map(NUMBER.fullmatch, filter(None, below[start:]))) else len(below) - start
     return 0
+
+
+def refuse_levels(texts: Sequence[str | None], said: Sequence[str]) -> None:
+    """Refuse to leave out rows below a table of which none reads as a note, by the first cells of all of them."""
+    if said and not any(IN_NOTES.search(text.strip()) for text in texts if text):
+        raise ValueError(
+            f"{said[0]} would be left out: if it is a level take the empty row out, if a note write 'Note: ' before it"
+        )
 
 
 def refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:
