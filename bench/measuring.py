@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from blue_solvers.benchmarking.clock import best_seconds, copy_seconds, peak_bytes
+from constraint_builders.compiled import compile_at_once
 
 __all__ = [
     "best_seconds", "copy_seconds", "figures_apart", "is_quick", "keep_freed_memory", "parser_of", "peak_bytes",
@@ -44,6 +45,7 @@ def timed(run: Callable[[], T], clock: Callable[[], float] = time.process_time) 
 
 def shortest(*runs: Callable[[], object], rounds: int = 5) -> list[float]:
     """Least CPU seconds of several calls of each, interleaved."""
+    compile_at_once()
     best = [float("inf")] * len(runs)
     for _ in range(rounds):
         gc.collect()

@@ -30,7 +30,7 @@ from blue_solvers.over_layouts import (
 )
 from blue_solvers.solvers import SOLVERS, Auto, Dense, SolverName
 from blue_solvers.verification.certificate import Certificate, Certifier
-from blue_solvers.verification.weighed_noise import at_most
+from blue_solvers.verification.weighed_noise import at_most, thread_time
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.vectors import refuse_not_finite, refuse_unusable
@@ -85,13 +85,13 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
         solver = SOLVERS[solver]()
     if not isinstance(solver, Solver):
         raise TypeError(f"solver must be a name or a configured Solver: got {solver!r}")
-    start, processor = time.perf_counter(), time.thread_time()
+    start, processor = time.perf_counter(), thread_time()
     try:
         prepared = solver.prepare(problem)
     except UnsupportedProblemError as refusal:
         raise UnsupportedProblemError(f"solver {solver.name!r} cannot take this problem: {refusal}") from None
     P = BlueOperator(problem, solver, prepared)
-    P._seconds = time.thread_time() - processor
+    P._seconds = thread_time() - processor
     logger.info("%s prepared in %.3g s for %r: %s", solver.name, time.perf_counter() - start, problem, P.info.reason)
     return P
 
@@ -257,9 +257,9 @@ class BlueOperator(OverLayouts):
         Where refinement does not reach a proof, `auto` tries the dense solver on what is small enough. What then is not
         proved is not called exact. All of that takes as long as some estimates at most.
         """
-        start = time.thread_time()
+        start = thread_time()
         x, info = self._reported(y)
-        with at_most(max(ESTIMATES_A_PROOF * (self._seconds + time.thread_time() - start), PROOF_SECONDS)):
+        with at_most(max(ESTIMATES_A_PROOF * (self._seconds + thread_time() - start), PROOF_SECONDS)):
             x, certificate = proved(y, x, self.matvec, judge, self.problem.variances)
             if not is_exact(certificate) and self.solver == Auto() and self.problem.observed.size <= MOST_DENSE:
                 with suppress(UnsupportedProblemError):

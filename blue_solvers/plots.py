@@ -19,6 +19,7 @@ from blue_solvers.uncertainty.intervals import intervals
 from blue_solvers.verification import Fit
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.labelled import Nodes
 from constraint_builders.description.layout import Name
 from constraint_builders.pictures import (
     BLUE,
@@ -30,6 +31,7 @@ from constraint_builders.pictures import (
     folded,
     lines_that_fit,
     mentioned,
+    name_columns,
     wrapped,
 )
 
@@ -44,15 +46,15 @@ MOST_APART = 4  # tables of their own colour among quantiles
 EXPECTED = 1.959963984540054  # standard errors within which 95 % of residuals are
 GOLDEN = 0.6180339887498949  # multiples of it are spread evenly
 TICKS = 2  # lines that the numbers of an axis take
-LEADER = 14  # points between a picture and the names beside it, for lines that lead to them
 
 
 def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     """Residuals of the measurements, measured less estimated, in their own standard errors, a row for each table.
 
-    A table of at most 200 cells is drawn point by point, a larger one as its quartiles (thick), its 1 and 99 per cent
-    points (thin) and what lies beyond. Residuals that would be unlikely, at 5 per cent among all of them, are orange
-    diamonds. Where there is not room for all tables those with the largest residuals are drawn.
+    Nodes of a hierarchy that have names have a row each. A table of at most 200 cells is drawn point by point, a larger
+    one as its quartiles (thick), its 1 and 99 per cent points (thin) and what lies beyond. Residuals that would be
+    unlikely, at 5 per cent among all of them, are orange diamonds. Where there is not room for all rows those with the
+    largest residuals are drawn.
 
     Parameters
     ----------
@@ -65,12 +67,14 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     Axes
         `ax`.
     """
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
-    by_table = _residuals(fit)
+    rows = _rows(fit)
+    by_table = {name: fit.residuals[cells] for name, cells in rows.items()}
     largest = {name: np.nanmax(abs(own)) for name, own in by_table.items() if np.isfinite(own).any()}
-    drawn = _rows_that_fit(ax, fit, by_table, largest)
-    limit = float(norm.isf(0.025 / max(fit.checked, 1)))
+    unchecked = _unchecked(fit, rows)
+    drawn = _rows_that_fit(ax, unchecked, by_table, largest)
+    limit = float(-ndtri(0.025 / max(fit.checked, 1)))
     ax.axvspan(-EXPECTED, EXPECTED, color="0.92", zorder=0)
     ax.axvline(0, color=GREY, linewidth=0.8, zorder=1)
     for row, name in enumerate(drawn):
@@ -80,7 +84,7 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     ax.set_ylim(max(len(drawn), 1) - 0.5, -0.5)
     reach = 1.08 * max([3.0, *(largest[name] for name in drawn)])
     ax.set_xlim(-reach, reach)
-    ax.set_xlabel(_explained(ax, fit, by_table, drawn))
+    ax.set_xlabel(_explained(ax, unchecked, by_table, drawn))
     return ax
 
 
@@ -102,36 +106,52 @@ def quantiles_by_table(ax: Axes, fit: Fit) -> Axes:
     Axes
         `ax`.
     """
-    from scipy.stats import beta, norm
+    from scipy.special import betaincinv, ndtri
 
-    by_table = _residuals(fit)
-    checked = {name: np.sort(own[np.isfinite(own)]) for name, own in by_table.items() if np.isfinite(own).any()}
+    by_table = {str(name): fit.of_table(name) for name in fit.problem.observed.names}
+    unchecked = _unchecked(fit, by_table)
+    residuals = {name: fit.residuals[cells] for name, cells in by_table.items()}
+    checked = {name: np.sort(own[np.isfinite(own)]) for name, own in residuals.items() if np.isfinite(own).any()}
     strays: dict[str, float] = {}
     for name, own in checked.items():
         ranks = np.arange(1, own.size + 1)
-        low, high = (norm.ppf(beta.ppf(tail, ranks, own.size + 1 - ranks)) for tail in (0.025, 0.975))
+        low, high = (ndtri(betaincinv(ranks, own.size + 1 - ranks, tail)) for tail in (0.025, 0.975))
         strays[name] = float(np.max(abs(own - (low + high) / 2) / (high - low)))
     apart = sorted(strays, key=lambda name: -strays[name])[:MOST_APART]
     for name in sorted(checked, key=lambda name: name in apart):
         place = apart.index(name) if name in apart else None
         shown = _thinned(checked[name].size)
-        expected = norm.ppf((shown + 0.5) / checked[name].size)
+        expected = ndtri((shown + 0.5) / checked[name].size)
         mark, colour = (".", "0.7") if place is None else (MARKERS[place], COLOURS[place])
         label = None if place is None else folded(ax, [name], "y")[0]
         ax.plot(expected, checked[name][shown], mark, color=colour, label=label, markersize=4, markeredgewidth=0)
-    ends = norm.ppf(0.5 / max((own.size for own in checked.values()), default=2))
+    ends = ndtri(0.5 / max((own.size for own in checked.values()), default=2))
     ax.plot([ends, -ends], [ends, -ends], color=GREY, linewidth=1, zorder=0)
     ax.legend(loc="upper left", frameon=False, fontsize="small")
     words = ["quantile of the normal law; line: noise as declared"]
     words += [f"grey: {len(checked) - len(apart):,} other tables, nearer to it"] if len(checked) > len(apart) else []
-    ax.set_xlabel(wrapped(ax, "\n".join([*words, *_unchecked(fit, by_table)])))
+    ax.set_xlabel(wrapped(ax, "\n".join([*words, *unchecked])))
     ax.set_ylabel(wrapped(ax, "residual, in standard errors"))
     return ax
 
 
-def _residuals(fit: Fit) -> dict[str, Float]:
-    """Of every table."""
-    return {str(name): fit.residuals[fit.of_table(name)] for name in fit.problem.observed.names}
+def _rows(fit: Fit) -> dict[str, Index]:
+    """Positions of the measurements of what has a row: of every table, or of every node that has a name."""
+    observed = fit.problem.observed
+    names = _node_names(fit.problem)
+    if names is None:
+        return {str(name): fit.of_table(name) for name in observed.names}
+    positions = fit.of_table(observed.names[0])
+    cells = np.array([fit.cell(i) for i in positions.tolist()])
+    order = np.argsort(cells, kind="stable")
+    parts = np.split(positions[order], np.searchsorted(cells[order], np.arange(1, len(names))))
+    return dict(zip(names, parts, strict=True))
+
+
+def _node_names(problem: Problem) -> tuple[str, ...] | None:
+    """Of a problem that is given by a matrix."""
+    naming = problem.observed.naming
+    return naming.labels if isinstance(naming, Nodes) else None
 
 
 def _thinned(size: int) -> Index:
@@ -142,26 +162,29 @@ def _thinned(size: int) -> Index:
     return np.unique(np.concatenate([np.arange(MOST_POINTS // 4), between, size - 1 - np.arange(MOST_POINTS // 4)]))
 
 
-def _rows_that_fit(ax: Axes, fit: Fit, by_table: Mapping[str, Float], largest: Mapping[str, float]) -> list[str]:
+def _rows_that_fit(
+    ax: Axes, unchecked: Sequence[str], by_table: Mapping[str, Float], largest: Mapping[str, float]
+) -> list[str]:
     """The tables for which there is room above what is said below: those with the largest residuals, (cells,) each."""
-    by_size = sorted(largest, key=lambda name: -largest[name])
-    lines = max((label.count("\n") + 1 for label in folded(ax, by_size, "y")), default=1)
     room = int(lines_that_fit(ax, "y") * WHOLE)
+    by_size = sorted(largest, key=lambda name: -largest[name])[:room]
+    lines = max((label.count("\n") + 1 for label in folded(ax, by_size, "y")), default=1)
     drawn = by_size
     for _ in range(2):
-        below = TICKS + _explained(ax, fit, by_table, drawn).count("\n") + 1
+        below = TICKS + _explained(ax, unchecked, by_table, drawn).count("\n") + 1
         drawn = by_size[: max(1, (room - below) // lines)]
     return [name for name in by_table if name in drawn]
 
 
-def _explained(ax: Axes, fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> str:
+def _explained(ax: Axes, unchecked: Sequence[str], by_table: Mapping[str, Float], drawn: Sequence[str]) -> str:
     """What is said below residuals, (cells,) by table."""
     words = [
         "residual, measured less estimated, in standard errors",
         "grey: where 95 % lie if the noise is as declared",
     ]
-    words += _not_drawn(fit, by_table, drawn)
-    return wrapped(ax, "\n".join(words), folded(ax, drawn, "y"))
+    smaller = [name for name, own in by_table.items() if np.isfinite(own).any() and name not in drawn]
+    words += [f"not drawn, residuals are smaller: {mentioned(smaller)}"] if smaller else []
+    return wrapped(ax, "\n".join([*words, *unchecked]), folded(ax, drawn, "y"))
 
 
 def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
@@ -172,25 +195,19 @@ def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
         ax.hlines(row, low, high, color=BLUE, linewidth=1)
         ax.hlines(row, first, third, color=BLUE, linewidth=5)
         single = (residuals < low) | (residuals > high)
-    heights = row + 0.5 * ((np.arange(residuals.size) * GOLDEN) % 1 - 0.5)
+    spread = 0.5 if residuals.size > 1 else 0
+    heights = row + spread * ((np.arange(residuals.size) * GOLDEN) % 1 - 0.5)
     for kind, colour, marker in ((abs(residuals) <= limit, BLUE, "o"), (abs(residuals) > limit, VERMILION, "D")):
         shown = single & kind
         ax.plot(residuals[shown], heights[shown], marker, color=colour, markersize=3.5, alpha=0.8, markeredgewidth=0)
 
 
-def _not_drawn(fit: Fit, by_table: Mapping[str, Float], drawn: Sequence[str]) -> list[str]:
-    """Which tables have no row, and why, by their residuals, (cells,)."""
-    smaller = [name for name, own in by_table.items() if np.isfinite(own).any() and name not in drawn]
-    lines = [f"not drawn, residuals are smaller: {mentioned(smaller)}"] if smaller else []
-    return [*lines, *_unchecked(fit, by_table)]
-
-
-def _unchecked(fit: Fit, by_table: Mapping[str, Float]) -> list[str]:
-    """Which tables have no residuals among these, (cells,) each, and why."""
+def _unchecked(fit: Fit, rows: Mapping[str, Index]) -> list[str]:
+    """Which rows, by their positions, have no residuals, and why."""
     reasons: dict[str, list[str]] = {}
-    for name, own in zip(by_table, fit.problem.observed.names, strict=True):
-        if not np.isfinite(by_table[name]).any():
-            statuses = {fit.reason(i) for i in fit.of_table(own).tolist()}
+    for name, cells in rows.items():
+        if not np.isfinite(fit.residuals[cells]).any():
+            statuses = {fit.reason(i) for i in cells.tolist()}
             reasons.setdefault(" or ".join(sorted(statuses)), []).append(name)
     return [f"not drawn, {reason}: {mentioned(names)}" for reason, names in reasons.items()]
 
@@ -245,6 +262,8 @@ def noisy_against_estimated(
 def variance_reduction(ax: Axes, P: BlueOperator) -> Axes:
     """How much smaller the estimate's variance is than the noise's, on average over every table, in per cent.
 
+    Nodes of a hierarchy that have names have a bar each.
+
     Parameters
     ----------
     ax : Axes
@@ -261,9 +280,13 @@ def variance_reduction(ax: Axes, P: BlueOperator) -> Axes:
         If no table is both observed and desired.
     """
     shared = _compared(P.problem)
+    nodes = _node_names(P.problem)
+    if nodes is not None:  # desired as they are observed
+        shared = [(name, slice(i, i + 1), np.array([i])) for i, name in enumerate(nodes)]
     noise, own = P.problem.variances, P.variances()
-    names = folded(ax, [name for name, _, _ in shared], "y")
-    drawn = shared[: lines_that_fit(ax, "y") // max(name.count("\n") + 1 for name in names)]
+    room = lines_that_fit(ax, "y")
+    names = folded(ax, [name for name, _, _ in shared[:room]], "y")
+    drawn = shared[: room // max(name.count("\n") + 1 for name in names)]
     reduction = [_reduction(noise[observed], own[desired]) for _, observed, desired in drawn]
     places = np.arange(len(drawn))
     ax.barh(places, reduction, color=BLUE)
@@ -298,26 +321,11 @@ def sparsity(ax: Axes, problem: Problem, rows: str = "independent") -> Axes:
     names = folded(ax, [str(name) for name in problem.observed.names], "x")
     lines = len(names) * max(name.count("\n") + 1 for name in names)
     if len(names) <= MOST_NAMED_TABLES and lines <= lines_that_fit(ax, "x"):
-        _name_columns(ax, (borders[:-1] + borders[1:]) / 2 - 0.5, names)
+        name_columns(ax, (borders[:-1] + borders[1:]) / 2 - 0.5, names)
     else:
         ax.set_xlabel(f"{len(names):,} tables, too many to name")
     ax.set_ylabel(f"{A.shape[0]:,} constraints")
     return ax
-
-
-def _name_columns(ax: Axes, centres: Float, names: Sequence[str]) -> None:
-    """Names above a picture, evenly spaced, with lines that lead to the centres, (names,), of what they name."""
-    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
-
-    left, right = ax.get_xlim()
-    places = left + (right - left) * (np.arange(len(names)) + 0.5) / len(names)
-    ax.set_xticks(places, names, rotation=90)
-    ax.tick_params(axis="x", length=0, pad=LEADER + 2, top=False, bottom=False, labeltop=True, labelbottom=False)
-    at_border = blended_transform_factory(ax.transData, ax.transAxes)
-    above = at_border + ScaledTranslation(0, LEADER / 72, ax.figure.dpi_scale_trans)
-    line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
-    for place, centre in zip(places, centres, strict=True):
-        ax.annotate("", (centre, 1), (place, 1), at_border, above, arrowprops=line, annotation_clip=False)
 
 
 def _compared(problem: Problem) -> list[tuple[str, slice, Index]]:

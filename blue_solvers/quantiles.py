@@ -46,8 +46,8 @@ def normal_multiple(level: float) -> float:
 
 
 def t_multiple(degrees: float, level: float) -> float:
-    """The same for Student's t: the square root of the F quantile with one degree of freedom above."""
-    return float(np.sqrt(f_quantile(1, degrees, level)))
+    """The same for Student's t of positive or infinite `degrees`: of F with one above the root of its quantile."""
+    return normal_multiple(level) if np.isinf(degrees) else float(np.sqrt(f_quantile(1, degrees, level)))
 
 
 def chi_square_quantile(degrees: int, level: float) -> float:

@@ -11,6 +11,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from constraint_builders.arrays import Float
 from constraint_builders.printable import printable
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ LINE_HEIGHT, LETTER_WIDTH = 1.35, 0.62  # of text, in units of its size
 MOST_MENTIONED = 6  # tables in a note
 WHOLE = 1.22  # of the length of axes before anything stands beside them: what they and their labels have together
 NAMES_SHARE = 0.5  # of that length, at most, for names
+LEADER = 14  # points between a picture and the names beside it, for lines that lead to them
 
 
 def in_words(number: float) -> str:
@@ -93,3 +97,18 @@ def _pixels(axes: Axes) -> float:
 
     points = float(FontProperties(size=axes.xaxis.label.get_fontsize()).get_size_in_points())
     return points * axes.figure.dpi / 72
+
+
+def name_columns(ax: Axes, centres: Float, names: Sequence[str]) -> None:
+    """Names above a picture, evenly spaced, with lines that lead to the centres, (names,), of what they name."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    left, right = ax.get_xlim()
+    places = left + (right - left) * (np.arange(len(names)) + 0.5) / len(names)
+    ax.set_xticks(places, names, rotation=90)
+    ax.tick_params(axis="x", length=0, pad=LEADER + 2, top=False, bottom=False, labeltop=True, labelbottom=False)
+    at_border = blended_transform_factory(ax.transData, ax.transAxes)
+    above = at_border + ScaledTranslation(0, LEADER / 72, ax.figure.dpi_scale_trans)
+    line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+    for place, centre in zip(places, centres, strict=True):
+        ax.annotate("", (centre, 1), (place, 1), at_border, above, arrowprops=line, annotation_clip=False)

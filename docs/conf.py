@@ -31,6 +31,7 @@ extensions = [
     "outside_links",  # ours: links to numpy's and scipy's pages, without asking them
     "repository_links",  # ours: links out of docs/ that work on the site too
     "moved_pages",  # ours: old addresses of pages lead to the new ones
+    "browser_page",  # ours: a page that runs lines in a browser, and the wheel that it installs there
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_*", "gallery/**/*.md5", "gallery/**/*.ipynb", "gallery/**/*.py", "gallery/**/*.json"]

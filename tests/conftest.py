@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from constraint_builders import memory
+from constraint_builders.compiled import compile_at_once
 from constraint_builders.description.noise import NOISE_LAWS
 from tests.helpers.effort import THOROUGH, USUAL
 
@@ -25,6 +26,7 @@ for name, number in (("usual", USUAL), ("thorough", THOROUGH)):
         print_blob=REPEATABLE,
     )
 settings.load_profile("usual")
+compile_at_once()  # one way from the first test to the last, whatever is kept on disk
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """The packages in a Python for browsers, as far as it can be told apart from here: what is absent there is absent.
 
-NumPy and SciPy have wheels for it that only its own download holds, so that the real runtime is not started.
+The real runtime is run in `tests/test_in_a_browser.py` where there is one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.places import ROOT
 
 ABSENT = """
-import importlib.metadata, os, sys, threading, _thread
+import importlib.metadata, os, sys, threading, time, _thread
 
 ABSENT = {
     "psutil", "threadpoolctl", "polars", "pyarrow", "msgspec", "numba", "llvmlite", "sksparse", "pyamg", "pandas",
@@ -41,6 +41,7 @@ import numpy, scipy.sparse.linalg, scipy.stats  # which look at the system while
 
 threading._start_new_thread = _thread.start_new_thread = _thread.start_joinable_thread = no_thread
 vars(os).pop("sched_getaffinity", None)
+vars(time).pop("thread_time", None)
 os.cpu_count = lambda: 8
 sys.platform = "emscripten"
 """

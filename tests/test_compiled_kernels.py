@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import importlib
+import os
 import pickle
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -451,3 +454,46 @@ def test_what_was_compiled_is_kept_on_disk() -> None:
     again = undeclared().compiled()
     again(np.ones(2))
     assert sum(again.stats.cache_hits.values()) == 1
+
+
+@needs_numba
+def test_references_serve_few_numbers_until_they_took_long_enough(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_PASSED", [0.0])
+    kernel = undeclared()
+    assert kernel(np.ones(3)).tolist() == [SCALE] * 3
+    assert not kernel._made
+    assert 0 < compiled._PASSED[0] < compiled.PATIENCE
+    compiled.compile_at_once()
+    assert kernel(np.ones(3)).tolist() == [SCALE] * 3
+    assert kernel._made
+
+
+@needs_numba
+def test_many_numbers_and_what_is_kept_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiled, "_PASSED", [0.0])
+    undeclared().compiled()(np.ones(2))
+    kept = undeclared()
+    kept(np.ones(2))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    many = CompiledLoop(scale, scale_in_numpy, most=compiled.ONE_BY_ONE - 1)
+    many(np.ones(compiled.ONE_BY_ONE))
+    assert kept._made
+    assert many._made
+    assert compiled._PASSED == [0.0]
+
+
+@needs_numba
+@pytest.mark.slow
+def test_the_first_answer_of_a_new_machine_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
+    said = "import sys; from blue_solvers import estimate; from constraint_builders import gallery\n"
+    said += "p = gallery.pl94(); e = estimate(p, p.variances * 0 + 5.0)\n"
+    said += "assert e.info.error_bound < 1e-6; assert 'numba' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", said], env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, cwd=ROOT, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not any(tmp_path.rglob("*.nbi"))

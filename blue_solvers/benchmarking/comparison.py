@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from blue_solvers.about import logger
-from blue_solvers.benchmarking.one_pair import Figures, figures
+from blue_solvers.benchmarking.one_pair import Costs, figures
 from blue_solvers.benchmarking.own_process import in_own_process
 from blue_solvers.benchmarking.records import append_record, fingerprint, read_records
 from blue_solvers.contract import Solver
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars
 
 LONGEST = 31_536_000  # seconds, a year
-COLUMNS_OF_A_ROW = ("problem", "solver", "cells_in", "cells_out", *(field.name for field in fields(Figures)))
+COLUMNS_OF_A_ROW = ("problem", "solver", "cells_in", "cells_out", *(field.name for field in fields(Costs)))
 
 
 def benchmark(
@@ -134,5 +134,5 @@ def _check(problems: Mapping[str, Problem], columns: int, timeout: float) -> Non
         raise ValueError(f"timeout must be above 0 seconds, and at most {LONGEST:,}: got {timeout}")
 
 
-def _here(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, timeout: float) -> Figures:
+def _here(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, timeout: float) -> Costs:
     return figures(problem, solver, columns, seed, alone=False)

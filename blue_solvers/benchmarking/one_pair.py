@@ -23,7 +23,7 @@ LONGEST_VARIANCES = 20.0  # seconds: where they would take longer column by colu
 
 
 @dataclass(frozen=True)
-class Figures:
+class Costs:
     """What was measured of a solver on a problem; None where that was not, NaN nowhere.
 
     Attributes
@@ -60,7 +60,7 @@ class Figures:
     proof: str | None = None
 
 
-def figures(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> Figures:
+def figures(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> Costs:
     """Measure a solver on a problem, in this process.
 
     Parameters
@@ -77,10 +77,10 @@ def figures(problem: Problem, solver: SolverName | Solver, columns: int, seed: i
     try:
         return _figures(problem, solver, columns, seed, alone)
     except (UnsupportedProblemError, ConvergenceError, MemoryError, ImportError) as error:
-        return Figures(status=f"{type(error).__name__}: {error}")
+        return Costs(status=f"{type(error).__name__}: {error}")
 
 
-def _figures(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> Figures:
+def _figures(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> Costs:
     y, Y = _measurements(problem, columns, seed)
     before = forget_peak() if alone else 0
     start = time.perf_counter()
@@ -91,7 +91,7 @@ def _figures(problem: Problem, solver: SolverName | Solver, columns: int, seed: 
     apply = best_seconds(lambda: P @ y)
     many = None if Y is None else best_seconds(lambda: P @ Y, repeats=2, least=0)
     error, proof = _judged(P, y)
-    return Figures(
+    return Costs(
         status=DONE,
         by=info.solver,
         exact=info.exact,

@@ -1,4 +1,4 @@
-"""Figures of one solver on one problem from a process of its own."""
+"""Costs of one solver on one problem from a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 
-from blue_solvers.benchmarking.one_pair import Figures, figures
+from blue_solvers.benchmarking.one_pair import Costs, figures
 from blue_solvers.contract import Solver
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
@@ -16,7 +16,7 @@ from constraint_builders import Problem
 ELSEWHERE = "put its class at the top of a module that can be imported, or give alone=False"
 
 
-def in_own_process(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, timeout: float) -> Figures:
+def in_own_process(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, timeout: float) -> Costs:
     """As `figures`, in a new process, which `timeout` ends.
 
     Raises
@@ -38,20 +38,20 @@ def in_own_process(problem: Problem, solver: SolverName | Solver, columns: int, 
             out, complaints = process.communicate(sent, timeout)
         except subprocess.TimeoutExpired:
             process.kill()
-            return Figures(status=f"TimeoutError: no answer within {timeout:g} s")
+            return Costs(status=f"TimeoutError: no answer within {timeout:g} s")
         except BaseException:  # an interrupt: the process ends with it, and is seen to
             process.kill()
             process.wait()
             raise
     if process.returncode:
         said = complaints.decode(errors="replace").strip().splitlines()
-        return Figures(status=f"ChildProcessError: {said[-1] if said else f'ended with code {process.returncode}'}")
+        return Costs(status=f"ChildProcessError: {said[-1] if said else f'ended with code {process.returncode}'}")
     answered = json.loads(out.splitlines()[-1])
     if "unreadable" in answered:
         raise TypeError(
             f"solver {solver!r} is not known in a process of its own ({answered['unreadable']}): {ELSEWHERE}"
         )
-    return Figures(**answered)
+    return Costs(**answered)
 
 
 def answer() -> None:

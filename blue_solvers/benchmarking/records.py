@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.benchmarking.one_pair import DONE, Figures
+from blue_solvers.benchmarking.one_pair import DONE, Costs
 from blue_solvers.contract import Solver
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
@@ -23,7 +23,7 @@ Key = tuple[str, str, str]
 KEY = ("problem", "solver", "fingerprint")
 BEGINNING = b'{"problem": '  # of a line, which may be cut short anywhere
 KINDS = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float), "None": (type(None),)}
-FIGURES = {own.name: sum((KINDS[kind] for kind in str(own.type).split(" | ")), ()) for own in fields(Figures)}
+FIGURES = {own.name: sum((KINDS[kind] for kind in str(own.type).split(" | ")), ()) for own in fields(Costs)}
 PARTS = {
     "schema": ("variables", "recodes"),
     "spine": ("levels", "geocodes", "parent", "level_of"),
@@ -75,7 +75,7 @@ def _settings(solver: SolverName | Solver) -> str:
     return f"{kind.__module__}.{kind.__qualname__} {own}"
 
 
-def read_records(path: str | os.PathLike[str]) -> dict[Key, Figures]:
+def read_records(path: str | os.PathLike[str]) -> dict[Key, Costs]:
     """The figures of a file, by problem, solver and fingerprint; a last line that was cut short is left out.
 
     Pairs that failed are measured again, those that a solver refused are not.
@@ -87,7 +87,7 @@ def read_records(path: str | os.PathLike[str]) -> dict[Key, Figures]:
     """
     if not Path(path).exists():
         return {}
-    found: dict[Key, Figures] = {}
+    found: dict[Key, Costs] = {}
     *lines, last = read_bytes(path).split(b"\n")
     for number, line in enumerate(lines, 1):
         key, own = _record(line, f"{os.fspath(path)}: line {number}")
@@ -98,7 +98,7 @@ def read_records(path: str | os.PathLike[str]) -> dict[Key, Figures]:
     return found
 
 
-def _record(line: bytes, where: str) -> tuple[Key, Figures]:
+def _record(line: bytes, where: str) -> tuple[Key, Costs]:
     """A line of a file; `ValueError` if it is none that `append_record` wrote."""
     try:
         record = json.loads(line)
@@ -106,13 +106,13 @@ def _record(line: bytes, where: str) -> tuple[Key, Figures]:
         figures = {name: record[name] for name in FIGURES}
         known = all(isinstance(figures[name], kinds) for name, kinds in FIGURES.items())
         if known and all(isinstance(name, str) for name in (problem, solver, own)):
-            return (problem, solver, own), Figures(**figures)
+            return (problem, solver, own), Costs(**figures)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ValueError(f"{where} is no record of a benchmark: name another file")
 
 
-def append_record(path: str | os.PathLike[str], key: Key, own: Figures) -> None:
+def append_record(path: str | os.PathLike[str], key: Key, own: Costs) -> None:
     """Add a pair's figures to a file, on the disk when this returns."""
     named: Mapping[str, object] = dict(zip(KEY, key, strict=True))
     end = _whole_lines(path)

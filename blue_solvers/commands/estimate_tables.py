@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from constraint_builders.joint_problem import LeavesByGroup
 
 
-class Tables(NamedTuple):
+class ReadTables(NamedTuple):
     """What is estimated: a problem of one file or of several, and the parts of these as they were read."""
 
     problem: Problem
@@ -87,18 +87,18 @@ def run_on_tables(args: argparse.Namespace) -> None:
     refuse_doubt(args, fit.doubt, *notes, *copied)
 
 
-def read_tables_of(args: argparse.Namespace) -> Tables:
+def read_tables_of(args: argparse.Namespace) -> ReadTables:
     """What the inputs say, which are files of tables."""
     return _read_one(args) if len(args.inputs) == 1 else _read_several(args)
 
 
-def _read_one(args: argparse.Namespace) -> Tables:
+def _read_one(args: argparse.Namespace) -> ReadTables:
     args.input, (args.schema,) = args.inputs[0], for_each(args.schema, args.inputs, "--schema")
     problem, y = read_input(args)
-    return Tables(problem, y, {args.input: (problem, y)})
+    return ReadTables(problem, y, {args.input: (problem, y)})
 
 
-def _read_several(args: argparse.Namespace) -> Tables:
+def _read_several(args: argparse.Namespace) -> ReadTables:
     """Files of tables that are estimated together, and how their schemas match."""
     from constraint_builders import joint
     from constraint_builders.files.sdmx_table import refuse_apart
@@ -124,7 +124,7 @@ def _read_several(args: argparse.Namespace) -> Tables:
         problem, apart = joint_parts(problems, names, parts, recodes=same, desired=args.desired)
     y = np.concatenate([own for _, own in read.values()])
     problem.check_vector(y)
-    return Tables(problem, y, read, apart)
+    return ReadTables(problem, y, read, apart)
 
 
 def _frame(est: Estimate, level: float, apart: LeavesByGroup | None) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from constraint_builders.files.boundaries import Boundaries
 
 MOST_SHOWN = 250  # rows on a screen: the longest table of one place has 209
-UNSURE_NOTE = "C: the line's number is from memory of 2010; its cells are those of the label, its number may be another"
 
 
 def add_result_argument(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def add_names_argument(parser: argparse.ArgumentParser) -> None:
         "--place-names",
         metavar="FILE",
         type=ReadPath,
-        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl segment of 2020",
+        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl or .dhc segment of 2020",
     )
 
 
@@ -101,6 +101,17 @@ def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
     called = {geoid: names.get(geoid_of(geoid.upper()) or "", "") for geoid in frame["geoid"].unique()}
     own = pl.col("geoid").replace_strict(called, default="", return_dtype=pl.String).alias("name")
     return frame.select("geoid", own, pl.exclude("geoid")) if any(called.values()) else frame
+
+
+def say_unnamed(args: argparse.Namespace, frames: Sequence[pl.DataFrame]) -> None:
+    """Say how many places of answers have no name in ``--place-names``."""
+    geoids = {geoid for frame in frames for geoid in frame["geoid"]}
+    named = {
+        row[0] for frame in frames if "name" in frame.columns for row in frame.select("geoid", "name").rows() if row[1]
+    }
+    if args.place_names is not None and geoids - named:
+        lacking = plural(len(geoids - named), "place")
+        say(f"no name    for {lacking} of {len(geoids):,} in {args.place_names}, such as {min(geoids - named)}")
 
 
 def write_answers(frame: pl.DataFrame, args: argparse.Namespace) -> None:

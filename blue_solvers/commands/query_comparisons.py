@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import CSV_DIGITS, bounds_header, plural, print_columns
+from blue_solvers.commands.common import CSV_DIGITS, LEVEL, bounds_header, plural, print_columns
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
     MOST_SHOWN,
-    UNSURE_NOTE,
     names_of,
     places_of,
     print_proof,
     require_few,
+    say_unnamed,
     with_names,
     write_answers,
 )
@@ -52,7 +52,7 @@ def add_comparison_arguments(parser: argparse.ArgumentParser, required: bool) ->
         dest="published_file",
         type=ReadPath,
         help="of all that both have, or what --table, --geoid and --geolevel say, what was published less the "
-        "estimates: a table with GEOIDs and columns such as P1_003N or P0010003, or a .pl segment of 2020",
+        "estimates: a table with GEOIDs and columns such as P1_003N or P0010003, or a .pl or .dhc segment of 2020",
     )
     parser.add_argument("--base", metavar="CODE", help="the place that the other line is of; default: the same place")
 
@@ -63,7 +63,9 @@ def compare(args: argparse.Namespace, result: Result) -> None:
         raise ValueError("--rank compares places with one another: leave --base out")
     if args.wide or args.whole or args.digits is not None:
         raise ValueError("--wide, --whole and --digits are of tables and counts: leave them out of a comparison")
-    frame = with_names(_answers(args, result), names_of(args))
+    names = names_of(args)
+    frame = with_names(_answers(args, result), names)
+    say_unnamed(args, [frame])
     if args.out is None:
         _show(frame, args.level)
     else:
@@ -83,6 +85,8 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
     given = next((name for name in left_out if getattr(args, name) not in (None, False)), None)
     if given is not None:
         raise ValueError(f"--published is compared line by line: leave --{given.replace('_', '-')} out")
+    if args.level != LEVEL:
+        raise ValueError("--published gives standard errors, and no intervals: leave --level out")
     with reading():
         published = read_published(args.published_file)
     with LevelBar("answering", alike=True) as bar, naming(args.published_file):
@@ -97,6 +101,7 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
         say(f"left out   {plural(rest, 'row')} of places that this result has not, or not whole, or without a count")
     names = names_of(args) or published.names
     frame = with_names(beside.frame, names)
+    say_unnamed(args, [frame])
     say(f"compared   {plural(frame.height, 'count')}: {beside}")
     if args.out is None:
         if frame.height > MOST_SHOWN:
@@ -106,8 +111,6 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
         numbers = ("published", "estimate", "std_error", "difference", "z")
         rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in frame.rows(named=True)]
         print_columns((*keys, "published", "estimate", "std error", "difference", "std errors"), rows, len(keys))
-        if "C" in frame["confidence"]:
-            say(UNSURE_NOTE)
     else:
         _write(frame, args)
     print_proof(args, result)
@@ -141,8 +144,6 @@ def _show(frame: pl.DataFrame, level: float) -> None:
         [[_text(x) for x in row] for row in frame.select(shown).rows()],
         texts,
     )
-    if "C" in frame["confidence"]:
-        say(UNSURE_NOTE)
 
 
 def _text(value: str | int | float | None) -> str:

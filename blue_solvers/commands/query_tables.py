@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from blue_solvers.commands.common import bounds_header, plural, print_columns, rounded_for
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
-    UNSURE_NOTE,
     names_of,
     places_of,
     print_proof,
     require_few,
+    say_unnamed,
     with_names,
     write_answers,
 )
@@ -38,8 +38,10 @@ def answer_tables(args: argparse.Namespace, result: Result) -> None:
             result.table(name, geoids, geolevel, args.level, progress=bar, whole=args.whole) for name in args.table
         ]
     _require_different(frames)
+    named = [with_names(frame, names) for frame in frames]
+    say_unnamed(args, named)
     if args.out is None:
-        _show([with_names(frame, names) for frame in frames], args.level)
+        _show(named, args.level)
         if not isinstance(geoids, dict):
             _advise(result, frames)
     else:
@@ -63,20 +65,17 @@ def _show(frames: list[pl.DataFrame], level: float) -> None:
     frame = pl.concat([own.with_columns(label=_labels(own)) for own in frames])
     require_few(frame)
     keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
-    header = (*keys, "", "estimate", "std error", "90% ±", "cv", *bounds_header(level))
+    header = (*keys, "estimate", "std error", "90% ±", "cv", *bounds_header(level))
     rows = [
         (
             *(row[key] for key in keys),
-            _mark(row["confidence"]),
             *(f"{row[name]:,.2f}" for name in ("estimate", "std_error", "margin_90")),
             _percent(row["cv"], row["reliability"]),
             *(f"{row[name]:,.2f}" for name in ("lower", "upper")),
         )
         for row in frame.iter_rows(named=True)
     ]
-    print_columns(header, rows, left=len(keys) + 1)
-    if "C" in frame["confidence"]:
-        say(UNSURE_NOTE)
+    print_columns(header, rows, left=len(keys))
     if (frame["reliability"] != "high").any():
         say(RELIABILITY_NOTE)
 
@@ -92,12 +91,6 @@ def _labels(frame: pl.DataFrame) -> pl.Series:
     depth = frame["path"].str.count_matches(BELOW, literal=True)
     indents = ["  " * own for own in depth]
     return pl.Series([own + label for own, label in zip(indents, frame["label"], strict=True)])
-
-
-def _mark(confidence: str) -> str:
-    from constraint_builders.files.published_tables import UNSURE
-
-    return confidence if confidence == UNSURE else ""
 
 
 def _percent(cv: float | None, reliability: str) -> str:

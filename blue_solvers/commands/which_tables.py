@@ -27,17 +27,11 @@ def run(args: argparse.Namespace) -> None:
     known, unknown = frame.filter(frame["reason"] == ""), frame.filter(frame["reason"] != "")
     say(f"{plural(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
     if known.height:
-        rows = [
-            (name, title, str(lines), _unsure(unsure), levels) for name, title, lines, unsure, levels, _ in known.rows()
-        ]
-        print_columns(("table", "title", "lines", "", "stored at, others are composed"), rows, left=2)
+        rows = [(name, title, str(lines), levels) for name, title, lines, _, levels, _ in known.rows()]
+        print_columns(("table", "title", "lines", "stored at, others are composed"), rows, left=2)
     if unknown.height:
         say()
         print_columns(
             ("table", "title", "cannot be answered:"), [(row[0], row[1], row[5]) for row in unknown.rows()], left=3
         )
     print_proof(args, result)
-
-
-def _unsure(count: int) -> str:
-    return f"{count} C" if count else ""

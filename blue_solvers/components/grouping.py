@@ -140,7 +140,7 @@ class SchemaAxes:
         self.is_whole = [own == 1 << axis for axis, own in enumerate(self.bits)]
         self.has_groups = max(self.groups, default=-1) >= 0
         told = [self.groups[axis] if whole else axis for axis, whole in enumerate(self.is_whole)]
-        self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.int64) for i, own in enumerate(told)]
+        self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.intp) for i, own in enumerate(told)]
 
     def _lay(self, name: str, grouping: Grouping) -> None:
         """The axes of a variable, by the factors that they are."""
@@ -177,7 +177,7 @@ class SchemaAxes:
 
     def between(self, fine: int, coarse: int) -> Integers:
         """The cell of the coarser axis of a variable that each of the finer one goes to."""
-        found = np.zeros(self.sizes[fine], dtype=np.int64)
+        found = np.zeros(self.sizes[fine], dtype=np.intp)
         found[self.cells[fine]] = self.cells[coarse]
         return found
 

@@ -34,7 +34,7 @@ class Basis:
         orders = [(axis, g.order) for axis, g in enumerate(groupings, 1)]
         self._ordered = [(axis, order) for axis, order in orders if (np.diff(order) < 0).any()]
         self._axes = [(axis, g) for axis, g in enumerate(groupings, 1) if g.has_contrasts]
-        self._sizes = np.concatenate([np.zeros(0, dtype=np.int64), *(g.sizes for _, g in self._axes)])
+        self._sizes = np.concatenate([np.zeros(0, dtype=np.intp), *(g.sizes for _, g in self._axes)])
         self._steps: dict[tuple[int, ...], Integers] = {}
 
     def to_slots(self, block: Float) -> None:

@@ -161,7 +161,7 @@ class SparseFactor(InformationFactor):
 
 def _no_triangle() -> tuple[sparse.csc_matrix, Index]:
     """Of a matrix without rows."""
-    return sparse.csc_matrix((0, 0)), np.zeros(0, dtype=np.int64)
+    return sparse.csc_matrix((0, 0)), np.zeros(0, dtype=np.intp)
 
 
 class OrthogonalFactor(InformationFactor):

@@ -22,7 +22,7 @@ from blue_solvers.operator import ESTIMATES_A_PROOF, PROOF_SECONDS, BlueOperator
 from blue_solvers.over_layouts import read_weights
 from blue_solvers.uncertainty import Functionals, covariance_block, covariance_columns
 from blue_solvers.verification.certificate import Certificate
-from blue_solvers.verification.weighed_noise import NotCertifiedError, at_most
+from blue_solvers.verification.weighed_noise import NotCertifiedError, at_most, thread_time
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.memory import require_memory
@@ -82,9 +82,9 @@ class LeafOperator(BlueOperator):
     _prepared: Estimable
 
     def __init__(self, problem: Problem, basis: LeafBasis) -> None:
-        start, solver = time.thread_time(), ThroughLeaves(basis)
+        start, solver = thread_time(), ThroughLeaves(basis)
         super().__init__(problem, solver, Estimable(problem, solver.prepare(problem), basis))
-        self.basis, self._seconds = basis, time.thread_time() - start
+        self.basis, self._seconds = basis, thread_time() - start
 
     def estimate(self, y: Any, certify: bool | None = None) -> LeafEstimate:
         """The estimate from one set of measurements, with its errors and its proof.

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from blue_solvers.normal_equations.inverses import inverse_on_factor
 from constraint_builders.arrays import Float, Index, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 
 FEW_SUPERNODES = 1_000  # up to which loading what is compiled takes longer than the loop in Python
 
@@ -27,7 +27,7 @@ class EntriesOfInverse:
     """
 
     def __init__(self, L: sparse.csc_matrix, order: Integers) -> None:
-        self._pointers, self._rows = L.indptr.astype(np.int64), L.indices
+        self._pointers, self._rows = L.indptr.astype(np.intp), L.indices
         self._place = np.empty_like(order)
         self._place[order] = np.arange(order.size)
         starts = starts_of_supernodes(self._pointers, self._rows)
@@ -57,7 +57,7 @@ def starts_of_supernodes(pointers: Integers, rows: Index) -> Integers:
     size, counts = pointers.size - 1, np.diff(pointers)
     below = np.where(counts > 1, rows[np.minimum(pointers[:-1] + 1, rows.size - 1)], size)
     joined = (below[:-1] == np.arange(1, size)) & (counts[:-1] == counts[1:] + 1)
-    return np.flatnonzero(np.concatenate([[True], ~joined, [True]])).astype(np.int64)
+    return np.flatnonzero(np.concatenate([[True], ~joined, [True]])).astype(np.intp)
 
 
 def read_entries_in_numpy(
@@ -99,10 +99,10 @@ def entries_by_supernode_in_numpy(pointers: Integers, rows: Index, data: Float, 
     found[:] = inverse_on_factor(sparse.csc_matrix((data, rows, pointers), shape=(size, size)))
 
 
-@compiled(reference=entries_by_supernode_in_numpy)
+@compiled(reference=entries_by_supernode_in_numpy, most=ONE_BY_ONE)
 def entries_by_supernode(pointers: Integers, rows: Index, data: Float, starts: Integers, found: Float) -> None:
     """See `entries_by_supernode_in_numpy`, found being (nnz,), from the roots down."""
-    node_of = np.empty(pointers.size - 1, dtype=np.int64)
+    node_of = np.empty(pointers.size - 1, dtype=np.intp)
     for node in range(starts.size - 1):
         node_of[starts[node] : starts[node + 1]] = node
     for node in range(starts.size - 2, -1, -1):
@@ -136,7 +136,7 @@ def entries_by_supernode(pointers: Integers, rows: Index, data: Float, starts: I
                     below[row, column] = data[start + row]
             turned = np.dot(below, inverse)
             known = np.empty((more, more))
-            place = np.empty(more, dtype=np.int64)
+            place = np.empty(more, dtype=np.intp)
             begin = 0
             while begin < more:
                 above = node_of[rows[top + width + begin]]

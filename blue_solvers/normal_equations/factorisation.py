@@ -16,7 +16,7 @@ from scipy.sparse.linalg import SuperLU, splu
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 from constraint_builders.memory import free_memory, require_memory
 
 try:
@@ -123,7 +123,7 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
         with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'
             L = factor.L()
         L.sort_indices()  # in place: of a large factor a copy takes as long as its selected inverse
-        return L, factor.P().astype(np.int64)
+        return L, factor.P().astype(np.intp)
 
     return Factor(factor.solve_A, label, triangle)
 
@@ -148,8 +148,8 @@ def entries_of_factor(matrix: sparse.csc_matrix, order: Integers) -> Integers:
     """Entries in every column of the factor of ``matrix[order][:, order]``, (n,), that of the diagonal included."""
     lower = sparse.csr_array(sparse.tril(sparse.csr_array(matrix)[order][:, order], k=-1, format="csr"))
     lower.sort_indices()
-    counts = np.ones(lower.shape[0], dtype=np.int64)
-    count_entries(lower.indptr.astype(np.int64), lower.indices.astype(np.int64), counts)
+    counts = np.ones(lower.shape[0], dtype=np.intp)
+    count_entries(lower.indptr.astype(np.intp), lower.indices.astype(np.intp), counts)
     return counts
 
 
@@ -167,7 +167,7 @@ def count_entries_in_numpy(pointers: Integers, indices: Integers, counts: Intege
     counts[:] = [rows.size for rows in factor_rows(sparse.csc_array(lower))]
 
 
-@compiled(reference=count_entries_in_numpy)
+@compiled(reference=count_entries_in_numpy, most=ONE_BY_ONE)
 def count_entries(pointers: Integers, indices: Integers, counts: Integers) -> None:
     """See `count_entries_in_numpy`, of counts (n,): every row walks from its entries up the elimination tree."""
     parent = np.full(counts.size, -1)
@@ -221,7 +221,7 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
     pivots = factors.U.diagonal()
     if not np.array_equal(factors.perm_r, factors.perm_c) or pivots.min() <= 0:
         raise UnsupportedProblemError(INDEFINITE)
-    order = np.argsort(factors.perm_c).astype(np.int64)
+    order = np.argsort(factors.perm_c).astype(np.intp)
     L = sparse.csc_array(factors.L @ sparse.diags_array(np.sqrt(pivots)))
     rows = list(factor_rows(sparse.csc_array(sparse.tril(matrix[order][:, order], format="csc"))))
     pointers, indices = np.cumsum([0, *(own.size for own in rows)]), np.concatenate(rows)
@@ -232,7 +232,7 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
 
 def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:
     """Every entry's place in a compressed matrix as one number, (nnz,), ascending where its indices are sorted."""
-    outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.int64), np.diff(matrix.indptr))
+    outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.intp), np.diff(matrix.indptr))
     return outer * matrix.indptr.size + matrix.indices
 
 

@@ -145,7 +145,7 @@ class SelectedInverse:
 
 def _squares(U: sparse.csc_array, inverse: SelectedInverse) -> Float:
     """Of every column u the square u' N^-1 u, (K,), by all unordered pairs of entries in it, itself included."""
-    partners = np.repeat(U.indptr[1:], np.diff(U.indptr)).astype(np.int64) - np.arange(U.nnz)
+    partners = np.repeat(U.indptr[1:], np.diff(U.indptr)).astype(np.intp) - np.arange(U.nnz)
     first = np.repeat(np.arange(U.nnz), partners)
     second = np.arange(first.size) - np.repeat(partners.cumsum() - partners, partners) + first
     terms = inverse.at(U.indices[first], U.indices[second]) * U.data[first] * U.data[second]
@@ -203,7 +203,7 @@ def inverse_on_factor(L: sparse.csc_matrix) -> Float:
     MemoryError
         If the fronts that are needed at once would not fit.
     """
-    size, pointers, rows = L.shape[0], L.indptr.astype(np.int64), L.indices
+    size, pointers, rows = L.shape[0], L.indptr.astype(np.intp), L.indices
     counts = np.diff(pointers)
     below = np.append(rows, size)[np.where(counts > 1, pointers[:-1] + 1, L.nnz)]  # the first row, or none
     joined = (below[:-1] == np.arange(1, size)) & (counts[:-1] == counts[1:] + 1)

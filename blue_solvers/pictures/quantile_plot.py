@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import betaincinv, ndtri
 
 from blue_solvers.quantiles import takes_confidence_level
 from constraint_builders.description.reals import real_array
@@ -55,9 +55,9 @@ def normal_quantiles(
         raise ValueError("no residual is a number: nothing checks any of these cells")
     order = checked[np.argsort(values[checked])]
     ranks = np.arange(1, order.size + 1)
-    expected = stats.norm.ppf((ranks - 0.5) / order.size)
+    expected = ndtri((ranks - 0.5) / order.size)
     low, high = (
-        stats.norm.ppf(stats.beta.ppf(p, ranks, order.size + 1 - ranks))
+        ndtri(betaincinv(ranks, order.size + 1 - ranks, p))
         for p in ((1 - confidence_level) / 2, (1 + confidence_level) / 2)
     )
     ax.fill_between(

@@ -1,4 +1,4 @@
-"""A map of the places that a page lists, as SVG: the greater the number, the darker the place."""
+"""A map of places, as SVG: the greater the number, the darker the place."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 WIDTH, LEGEND = 720, 40
 PALEST = 0.08  # how much of the colour the least number has
 SWATCHES = 6
+MOST_DRAWN = 10_000  # places: more make a page slow to open
 NUMBERS = ("estimate", STD_ERROR, "lower", "upper", "measured", "nonnegative")
 
 
 def with_map(page: Page, boundaries: Boundaries) -> Page:
-    """A page with a map of the first number of every place of that geolevel of which it lists most places.
+    """A page with a map of the first number of every place, listed or not, of the geolevel with most places listed.
 
     Parameters
     ----------
@@ -47,9 +48,11 @@ def with_map(page: Page, boundaries: Boundaries) -> Page:
     place = [name for name in ("place",) if name in level.columns]
     labels = [name for name in level.columns if name not in (GEOCODE, *NUMBERS, *place)]
     known_or_nan = pl.col(*NUMBERS[:2]).fill_null(float("nan"))
-    drawn = level.with_columns(known_or_nan).filter(
+    whole = level if page.places is None else page.places(level[GEOLEVEL][0])
+    of_places = whole.with_columns(known_or_nan).filter(
         pl.all_horizontal(pl.col(name).eq_missing(pl.lit(level[name][0])) for name in labels)
     )
+    drawn = of_places.head(MOST_DRAWN)
     what = ", ".join(str(level[name][0]) for name in labels if name != GEOLEVEL and level[name][0] != SUMMED_OUT)
     said = [
         f"{' '.join(row[:-2])}: {written(row[-2], BY_ERROR, row[-1])}"
@@ -57,7 +60,8 @@ def with_map(page: Page, boundaries: Boundaries) -> Page:
     ]
     title = f"{level[GEOLEVEL][0]}: {what}"
     shapes = _polygons_of(boundaries, drawn[GEOCODE].cast(pl.String))
-    sentence = f"The map shows the {drawn.height:,} places of {level[GEOLEVEL][0]} that are listed, by {what}."
+    those = f"the {drawn.height:,}" if drawn.height == of_places.height else f"{drawn.height:,} of {of_places.height:,}"
+    sentence = f"The map shows {those} places of {level[GEOLEVEL][0]}, by {what}."
     degrees = (boundaries.crs or {}).get("type") == "GeographicCRS"
     drawing = _picture(title, shapes, drawn["estimate"].to_list(), said, degrees)
     return replace(page, sections=[*page.sections[:1], Section("map", "Map", [sentence], drawing), *page.sections[1:]])

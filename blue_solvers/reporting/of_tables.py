@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from os import PathLike
 
 import numpy as np
@@ -50,11 +52,11 @@ def page_of_measurements(
     frame = est.with_measurements(frame)
     frame = frame if apart is None else with_groups(frame, est.problem, apart)
     keep = [own for own in frame.columns if own not in (MEASURED, "note", VARIANCE, "adjustment", "adjustment_z")]
-    listed = frame.select(own for own in keep if not without_source(own)[1]).head(MOST_ROWS)
-    listed = listed.rename({ERROR: STD_ERROR, "value": VALUE}, strict=False)
+    whole = frame.select(own for own in keep if not without_source(own)[1])
+    whole = whole.rename({ERROR: STD_ERROR, "value": VALUE}, strict=False)
     formats = dict.fromkeys((ESTIMATE, STD_ERROR, "lower", "upper"), BY_ERROR)
-    sections = listed_sections(listed, sizes_of(frame), formats, level, names)
-    return judged_page(est, name, precision, sections, difference=None)
+    sections = listed_sections(whole.head(MOST_ROWS), sizes_of(frame), formats, level, names)
+    return replace(judged_page(est, name, precision, sections, difference=None), places=partial(_of_level, whole))
 
 
 def page_of_estimates(
@@ -88,8 +90,8 @@ def page_of_estimates(
     ValueError, OSError
         As `read_long_table`, and if the result has cells that the measurements do not.
     """
-    frame, formats = result.listed(MOST_ROWS)
-    listed = listed_sections(frame, sizes_of(result.keys), formats, level, names)
+    whole, formats = result.listed(len(result.keys))
+    listed = listed_sections(whole.head(MOST_ROWS), sizes_of(result.keys), formats, level, names)
     held = result.measurements() if measured is None else None
     source: pl.DataFrame | Path | None = measured
     if held is not None:  # a file that was written here says what counts everybody
@@ -98,11 +100,17 @@ def page_of_estimates(
         source = held if said.law is None else held.drop(VARIANCE)
     if source is None:
         keys = [own for own in (GEOLEVEL, TABLE) if own in result.keys.columns]
-        return unjudged_page(name, precision_rows(result.cells(), keys), listed, ADVICE)
+        page = unjudged_page(name, precision_rows(result.cells(), keys), listed, ADVICE)
+        return replace(page, places=partial(_of_level, whole))
     read = tables_as_said(source, schema, said, desired=result.tables)
     est = estimate(read.problem, read.y)
     best = _frame(est, level)
-    return judged_page(est, name, _precision(best), listed, result.difference(best))
+    page = judged_page(est, name, _precision(best), listed, result.difference(best))
+    return replace(page, places=partial(_of_level, whole))
+
+
+def _of_level(frame: pl.DataFrame, geolevel: str) -> pl.DataFrame:
+    return frame.filter(pl.col(GEOLEVEL) == geolevel)
 
 
 def _frame(est: Estimate, level: float) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -70,6 +70,8 @@ class Page:
     sections : sequence of Section
     doubt : str
         What is doubtful about what was measured; empty if nothing is.
+    places : callable, optional
+        Of a geolevel, the first number of every place, or more numbers, which may not all be listed.
     """
 
     title: str
@@ -77,6 +79,7 @@ class Page:
     tiles: Sequence[Tile]
     sections: Sequence[Section]
     doubt: str = ""
+    places: Callable[[str], pl.DataFrame] | None = None
 
 
 def tied_tile(tied: TiedTogether) -> Tile:

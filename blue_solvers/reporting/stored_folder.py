@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -105,7 +106,7 @@ class StoredEstimates(StoredResult):
 
     def _errors(self, geolevel: str, table: Table) -> Iterator[Float]:
         for rows in self.rows(geolevel, table, ["std_error"]):
-            yield rows["std_error"].explode().to_numpy()
+            yield rows["std_error"].explode().to_numpy().reshape(rows.height, table.size)
 
     def first_rows(self, most: int, level: float) -> pl.DataFrame:
         """The first cells, a row each, with intervals of some level."""
@@ -118,6 +119,12 @@ class StoredEstimates(StoredResult):
             found.append(_cells(self.schema, geolevel, table, few, level).head(left))
             left -= len(found[-1])
         return pl.concat(found)
+
+    def first_numbers(self, geolevel: str, level: float) -> pl.DataFrame:
+        """The first cell of every place of a geolevel, as `first_rows` gives it."""
+        table = next(own for place, own in self.tables() if place == geolevel)
+        rows = self.rows(geolevel, table, ["geocode", "estimate", "std_error"])
+        return pl.concat(_cells(self.schema, geolevel, table, few, level).gather_every(table.size) for few in rows)
 
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:
@@ -168,4 +175,5 @@ def stored_page(folder: Path, level: float, names: Mapping[str, str] = NO_NAMES)
         known["fit"] = stored_fit(proof.fit, stored.fit_schema)
     if proof.certificate is not None:
         known["certificate"] = stored_certificate(proof.certificate)
-    return unjudged_page(folder.name, precision, listed, advice, made, known, tied_tile(stored.tied), stored.doubt)
+    page = unjudged_page(folder.name, precision, listed, advice, made, known, tied_tile(stored.tied), stored.doubt)
+    return replace(page, places=partial(stored.first_numbers, level=level))

@@ -25,7 +25,8 @@ def median_and_largest(pieces: Pieces) -> tuple[float, float, int]:
     Parameters
     ----------
     pieces : callable
-        Gives the numbers piece by piece, ndarrays (k,); called for every pass. There is at least one number.
+        Gives the numbers piece by piece, ndarrays (k,) or (rows, k), of which rows equal to the one before are counted
+        with it; called for every pass. There is at least one number.
 
     Returns
     -------
@@ -60,10 +61,14 @@ def _counts(
     """
     found = pl.DataFrame(schema={"bits": pl.Int64, "count": pl.Int64})
     for piece in pieces():
-        leading = pl.Series("bits", (piece + 0.0).view(np.int64) >> (64 - bits))
+        rows = piece.reshape(len(piece), -1)
+        new = np.ones(len(rows), dtype=bool)
+        new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+        times = np.diff(np.flatnonzero(np.append(new, True)))
+        leading = (rows[new].ravel() + 0.0).view(np.int64) >> (64 - bits)
+        own = pl.DataFrame({"bits": leading, "count": np.repeat(times, rows.shape[1])})
         if known:
-            leading = leading.filter(pl.Series(leading.to_numpy() >> (bits - known) == begun))
-        own = leading.value_counts().cast({"count": pl.Int64})
+            own = own.filter(pl.Series(leading >> (bits - known) == begun))
         found = pl.concat([found, own]).group_by("bits").agg(pl.col("count").sum())
         if found.height > most:
             return None

@@ -119,15 +119,15 @@ def answerable(result: StoredResult) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Columns ``table``, ``title``, ``lines``, ``unsure`` (how many of these have numbers from memory), ``geolevels``
-        (those of the spine at which every line is stored, others are composed of them) and ``reason``, why not, or
-        empty.
+        Columns ``table``, ``title``, ``lines``, ``unsure`` (how many of these have numbers that nobody confirms: none),
+        ``geolevels`` (those of the spine at which every line is stored, others are composed of them) and ``reason``,
+        why not, or empty.
     """
     published = published_of(result)
     rows = []
     for table in published.tables.values():
         reason, geolevels = _judged(result, published, table.lines)
-        unsure = sum(line.confidence == "C" for line in table.lines)
+        unsure = sum(line.confidence != "A" for line in table.lines)
         rows.append((table.name, table.title, len(table.lines), unsure, ", ".join(geolevels), reason))
     columns = ("table", "title", "lines", "unsure", "geolevels", "reason")
     return pl.DataFrame(rows, schema=columns, orient="row")

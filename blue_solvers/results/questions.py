@@ -86,8 +86,8 @@ class Result(StoredResult):
         -------
         polars.DataFrame
             A row for each published table: ``table``, ``title``, ``lines``, ``unsure`` (how many of these have numbers
-            from memory), ``geolevels`` at which all lines are stored, and ``reason``, why the result cannot answer it,
-            or empty.
+            that nobody confirms: none), ``geolevels`` at which all lines are stored, and ``reason``, why the result
+            cannot answer it, or empty.
 
         Raises
         ------
@@ -136,9 +136,9 @@ class Result(StoredResult):
         -------
         polars.DataFrame
             Columns ``geoid``, ``line``, ``label``, ``estimate``, ``std_error``, ``lower``, ``upper``, ``confidence``
-            (C: the line's number is from memory), ``path``, ``margin_90``, ``cv``, the standard error in percent of the
-            estimate, and ``reliability``, high up to 10 %, medium up to 30 %, else low; or wide ``geoid``,
-            ``P12_001N``, ``P12_001N_se``, ....
+            (A: the Census Bureau lists the line by this number), ``path``, ``margin_90``, ``cv``, the standard error in
+            percent of the estimate, and ``reliability``, high up to 10 %, medium up to 30 %, else low; or wide
+            ``geoid``, ``P12_001N``, ``P12_001N_se``, ....
 
         Raises
         ------

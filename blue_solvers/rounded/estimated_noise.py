@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from blue_solvers.contract import Solver
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.quantiles import read_level, takes_confidence_level
+from blue_solvers.quantiles import read_level, t_multiple, takes_confidence_level
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
@@ -82,7 +81,7 @@ class EstimatedNoise:
         lower, upper : ndarray, (m,)
         """
         degrees = self.redundancy[self.estimated].min(initial=np.inf)
-        t = float(stats.t.isf((1 - read_level(confidence_level)) / 2, degrees))
+        t = t_multiple(degrees, read_level(confidence_level))
         return self.estimate.values - t * self.estimate.std_errors, self.estimate.values + t * self.estimate.std_errors
 
     def __str__(self) -> str:

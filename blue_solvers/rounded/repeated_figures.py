@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import bdtrc
 
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -45,7 +45,7 @@ class RepeatedFigures:
             return UNSURE
         if self.agreeing == self.pairs:
             return COPIES if self.pairs * np.log(expected) < np.log(SURE) else UNSURE
-        return OWN if stats.binom.sf(self.agreeing, self.pairs, expected) > SURE else UNSURE
+        return OWN if bdtrc(self.agreeing, self.pairs, expected) > SURE else UNSURE
 
     def __str__(self) -> str:
         return (

@@ -25,6 +25,7 @@ from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_b
 from blue_solvers.streaming.workplace import Workplace, remove
 from blue_solvers.verification.placed_tables import Unread
 from constraint_builders.arrays import Float, Index
+from constraint_builders.compiled import compile_at_once
 
 CHECKSUMS = "checksums.json"
 PROVING = 8 << 20  # bytes beside a part that its proof takes
@@ -61,6 +62,7 @@ class Job:
         memory: float | None = None,
         certify: bool = True,
     ) -> None:
+        compile_at_once()
         self.input = Partitions.open(folder)
         self.place = Workplace(Path(out), STEPS)
         self.variances = variances

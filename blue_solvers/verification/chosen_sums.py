@@ -87,9 +87,9 @@ class ChosenSums:
     def _choose(self, ranks: Index) -> None:
         """Eliminate cells while there are sums for any, those of the lowest ranks, (sums,), first."""
         holds, within, open_ = self._holds, self._within, ~self.follows
-        count = np.diff(holds.indptr).astype(np.int64)
+        count = np.diff(holds.indptr).astype(np.intp)
         rows = np.repeat(np.arange(count.size), count)
-        last = np.bincount(rows, weights=holds.indices, minlength=count.size).astype(np.int64)
+        last = np.bincount(rows, weights=holds.indices, minlength=count.size).astype(np.intp)
         pending = np.flatnonzero(count == 1)
         while open_.any():
             require_time()

@@ -228,7 +228,7 @@ class Level:
             maps.append(placed.into[::run])
             self._starts[id(placed)], self._cells, first = own, own + size, first + maps[-1].size
         order = sorted(range(len(steps)), key=lambda i: steps[i][0][0] + steps[i][1][0])  # those of one table together
-        self._by_row, self._fixed = np.array(steps, dtype=np.int64).reshape(-1, 2, 8)[order].transpose(1, 0, 2)
+        self._by_row, self._fixed = np.array(steps, dtype=np.intp).reshape(-1, 2, 8)[order].transpose(1, 0, 2)
         self._into = np.concatenate([NO_MAP, *maps])
         says = set[int]()  # tables of which residuals may say something, or of others that are summed from them
         for placed in self.others:

@@ -22,6 +22,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
 
+thread_time = getattr(time, "thread_time", time.process_time)  # a browser has one thread, and the second clock alone
 Product = Callable[[Float], Float]
 _LIMIT: ContextVar[tuple[float, float] | None] = ContextVar("seconds of a proof, and when they end", default=None)
 ROUNDING, EXTENDED = np.finfo(np.float64).eps, float(np.finfo(np.longdouble).eps)
@@ -130,7 +131,7 @@ def at_most(seconds: float) -> Iterator[None]:
     if _LIMIT.get() is not None:
         yield
         return
-    token = _LIMIT.set((seconds, time.thread_time() + seconds))
+    token = _LIMIT.set((seconds, thread_time() + seconds))
     try:
         yield
     finally:
@@ -140,7 +141,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def require_time() -> None:
     """Raise `TooLongError` once a proof took longer than it may."""
     seconds, end = _LIMIT.get() or (0.0, np.inf)
-    if end < np.inf and time.thread_time() > end:
+    if end < np.inf and thread_time() > end:
         raise TooLongError(f"its proof was stopped after {seconds:.2g} s; certify(problem, y, x) goes on to the end")
 
 

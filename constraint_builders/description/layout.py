@@ -77,8 +77,8 @@ class Layout:
             for name, size in zip(self.names, sizes, strict=True):
                 require_cells(size, f"table {name!r}")
             require_cells(sum(sizes), f"a layout of {len(sizes)} tables")
-        self.sizes = np.array(sizes, dtype=np.int64)
-        self.offsets = np.array([0, *accumulate(sizes)], dtype=np.int64)
+        self.sizes = np.array(sizes, dtype=np.intp)
+        self.offsets = np.array([0, *accumulate(sizes)], dtype=np.intp)
         if keys is None:
             keys = list(map(naming.canonical, self.names)) if naming else self.names
         self._index = dict(zip(keys, range(len(keys)), strict=True))

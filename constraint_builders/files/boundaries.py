@@ -130,11 +130,12 @@ def read_boundaries(path: str | os.PathLike[str]) -> Boundaries:
     ImportError
         If pyogrio is not installed.
     ValueError
-        If it is nothing of the kind.
+        If it is nothing of the kind, or has several layers of shapes.
     OSError
         If it cannot be opened.
     """
     try:
+        from pyogrio import list_layers
         from pyogrio.errors import DataSourceError
         from pyogrio.raw import read_arrow
     except ImportError as error:
@@ -143,7 +144,10 @@ def read_boundaries(path: str | os.PathLike[str]) -> Boundaries:
         open_file(path).close()
     with naming(path):
         try:
-            about, table = read_arrow(os.path.abspath(path))
+            layers = [str(name) for name, kind in list_layers(os.path.abspath(path)) if kind is not None]
+            if len(layers) > 1:
+                raise ValueError(f"it has {len(layers)} layers of shapes, {', '.join(layers[:4])}: give a file of one")
+            about, table = read_arrow(os.path.abspath(path), layer=layers[0] if layers else None)
         except DataSourceError:
             raise ValueError("GDAL does not read it as boundaries: give a shapefile, GeoPackage or GeoJSON") from None
         geometry = about["geometry_name"] or "wkb_geometry"

@@ -117,7 +117,12 @@ def recoded_periods(
         names = {own: called.pop(own, name) for own, name in whole.items()}
         recodes[name] = [names[own] for own in groups]
     if called:
-        rest = shown(next(iter(called.values())))
+        longer, rest = next((own, shown(label)) for own, label in called.items())
+        if longer.parts == 4 and any(_around(periods[level], 4) == longer for level in levels):
+            raise ValueError(
+                f"column {variable!r}: {rest} is a quarter, of which {shown(levels[0])} is a part: say that too, "
+                f"{variable}=quarter"
+            )
         raise ValueError(
             f"column {variable!r}: nothing is in {rest}, which is longer than {shown(levels[0])}: leave it out"
         )

@@ -1,8 +1,9 @@
 """Files of published counts, and of names of places: a row for each place, lines of published tables in columns.
 
 They are those of data.census.gov, whose second row holds labels, any table that names its lines as `published_name`
-reads them, and the segments of the redistricting files of 2020 (``ri000012020.pl``), which have no header and whose
-places stand in another file beside them (``rigeo2020.pl``).
+reads them, and the segments of the Census Bureau's own files of 2020, redistricting (``ri000012020.pl``) and
+demographic (``ri000052020.dhc``), which have no header and whose places stand in another file beside them
+(``rigeo2020.pl``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -27,15 +29,16 @@ from constraint_builders.files.numbers import (
     read_numbers,
 )
 from constraint_builders.files.published_tables import BELOW, published_name, published_tables
+from constraint_builders.files.schema_file import parse_document
 from constraint_builders.files.source import open_source
-from constraint_builders.opening import open_file, read_whole
+from constraint_builders.opening import SHIPPED, open_file, read_whole
 
 GEOIDS = re.compile(r"geo_?id(fq)?(\d\d)?|geocode")
 LEVELS = re.compile(r"sum(mary)?_?lev(el)?")
 NAMES = re.compile(r"name|name(lsad)?\d*|geo_?name|basename|place_?name")
-SEGMENT, GEOGRAPHY = re.compile(r"([a-z]{2})0000([123])2020\.pl"), "{}geo2020.pl"
+SEGMENT, GEOGRAPHY = re.compile(r"([a-z]{2})000(\d\d)2020\.(pl|dhc)"), "{}geo2020.{}"
 SITE_LABELS, SITE_BELOW = "Geography", "!!"  # of data.census.gov: the row of labels, and between labels of a path
-OF_SEGMENTS = {"1": {"P1": 71, "P2": 73}, "2": {"P3": 71, "P4": 73, "H1": 3}, "3": {"P5": 10}}
+PRODUCTS_IN = {"pl": ("pl94_persons", "pl94_units"), "dhc": ("dhc_persons", "dhc_households", "dhc_tenvacgq")}
 BEFORE = 5  # columns of a segment before its counts, of which the last is the number of the record
 RECORD, GEOID, NAME, WIDTH = 7, 8, 87, 97  # columns of the geography
 
@@ -73,18 +76,19 @@ def read_published(path: str | os.PathLike[str]) -> PublishedFile:
     Parameters
     ----------
     path : path
-        A table, or a segment of a redistricting file.
+        A table, or a segment of the files of 2020, of which tables that are not known are left out.
 
     Raises
     ------
     ValueError
-        If no column holds GEOIDs, one is there twice, or a count is no number. The message names the file.
+        If no column holds GEOIDs, one is there twice, a count is no number, or a segment has no table that is known.
+        The message names the file.
     OSError
         If it cannot be opened.
     """
     segment = SEGMENT.fullmatch(Path(path).name.lower())
     if segment is not None:
-        return _read_segment(Path(path), segment[1], segment[2])
+        return _read_segment(Path(path), *segment.groups())
     source = open_source(path)
     frame = source.frame
     with naming(path):
@@ -147,27 +151,52 @@ def _numbers(column: pl.Series, mark: str) -> pl.Series:
     return counts
 
 
-def _read_segment(path: Path, state: str, number: str) -> PublishedFile:
-    lines = [f"{table}_{i:03}N" for table, size in OF_SEGMENTS[number].items() for i in range(1, size + 1)]
-    counts, places = _columns(path, BEFORE + len(lines)), _columns(path.with_name(GEOGRAPHY.format(state)), WIDTH)
+@cache
+def _segments() -> dict[str, dict[str, str]]:
+    """By the ending of files, and the number of a segment, its tables, each with the number of its lines."""
+    text = (SHIPPED / "published" / "segments.toml").read_text(encoding="utf-8")
+    return parse_document(text, dict[str, dict[str, str]])
+
+
+def _read_segment(path: Path, state: str, number: str, ending: str) -> PublishedFile:
+    geography = GEOGRAPHY.format(state, ending)
+    with naming(path):
+        listed = _segments()[ending].get(str(int(number)))
+        if listed is None:
+            raise ValueError(f"there is no segment {number}: they are 01 to {len(_segments()[ending]):02}")
+        tables = [table.split(":") for table in listed.split()]
+        lines = [f"{table}_{i:03}N" for table, size in tables for i in range(1, int(size) + 1)]
+        products = [published_tables(product).tables for product in PRODUCTS_IN[ending]]
+        labels = {line.code: line.label for own in products for table in own.values() for line in table.lines}
+        known = [line for line in lines if line in labels]
+        if not known:
+            names = ", ".join(table for table, _ in tables)
+            raise ValueError(f"its tables, {names}, are not among those that can be asked for: give another segment")
+    counts, places = _columns(path, BEFORE + len(lines)), _columns(path.with_name(geography), WIDTH)
     with naming(path):
         record = counts.columns[BEFORE - 1]
         counts = counts.rename(dict(zip(counts.columns[BEFORE:], lines, strict=True)))
+        other = counts.filter(pl.nth(BEFORE - 2).cast(pl.Int64, strict=False).ne_missing(int(number)))
+        if other.height:
+            said = str(other[0, BEFORE - 2])
+            raise ValueError(f"its records are those of segment {said!r}, and its name says {number}: was it renamed?")
         chosen = places.select(pl.nth(RECORD).alias(record), pl.nth(GEOID).alias("geoid"), pl.nth(NAME).alias("name"))
         joined = chosen.join(counts, on=record, how="inner", validate="1:1", maintain_order="left")
         if joined.height != counts.height or joined.height != places.height:
-            raise ValueError(f"its records are not those of {GEOGRAPHY.format(state)}: take both from one release")
-        own = _read(joined.select("geoid", "name", *lines), "geoid", "name", "|")
-        tables = (published_tables(product).tables for product in ("pl94_persons", "pl94_units"))
-        labels = {line.code: line.label for own in tables for table in own.values() for line in table.lines}
-        return replace(own, labels={line: labels[line] for line in lines})
+            raise ValueError(f"its records are not those of {geography}: take both from one release")
+        own = _read(joined.select("geoid", "name", *known), "geoid", "name", "|")
+        return replace(own, labels={line: labels[line] for line in known})
 
 
 def _columns(path: Path, width: int) -> pl.DataFrame:
-    """The columns of a file of a release, whose names are not in UTF-8."""
+    """The columns of a file of a release, whose names may be in UTF-8 and may not."""
     with open_file(path) as file, naming(path):
-        text = read_whole(file).decode("latin-1").encode()
+        text = read_whole(file)
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            text = text.decode("latin-1").encode()
         frame = pl.read_csv(text, separator="|", has_header=False, infer_schema=False, quote_char=None)
         if frame.width != width:
-            raise ValueError(f"it has {frame.width} columns, not {width}: is it a redistricting file of 2020?")
+            raise ValueError(f"it has {frame.width} columns, not {width}: is it a file of 2020?")
         return frame

@@ -1,6 +1,6 @@
 """The tables that the Census Bureau published of 2020, line by line, as sums of the cells that were measured.
 
-The files in ``published/`` say which levels of which variables each line counts, and how sure its number is.
+The files in ``published/`` say which levels of which variables each line counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ OF_SETTINGS = {
         ("dhc", "units_tenvacgq"): "dhc_tenvacgq",
     }.items()
 }
-UNSURE = "C"  # confidence of a line whose number is from memory
 BELOW = " > "  # between the labels of a path
 _LINE = re.compile(r"(?P<table>[A-Z]+\d+[A-Z]?)_(?P<number>\d{3})N", re.ASCII)
 _TABLE = re.compile(r"[A-Z]+\d+[A-Z]?", re.ASCII)
@@ -80,8 +79,7 @@ class PublishedLine:
         As the Census Bureau's interface names it, such as ``"P12_003N"``.
     label : str
     confidence : str
-        ``"A"`` if public code confirms that the line has this number, ``"B"`` if the number of lines and some of them
-        do, ``"C"`` if it is from memory of 2010: the cells are right for the label, the number may be another.
+        ``"A"`` where the Census Bureau's list of fields has the line by this number, as it has all that are here.
     levels : mapping of str to ndarray of bool
         For each variable that the line restricts which of its levels are counted.
     adds : tuple of str

@@ -27,6 +27,7 @@ NOTE = re.compile(
     r"kilde|källa|lähde)\b.*:|[(\[]?\d{1,2}[)\]] |[*†‡]+ ?\w|©|\(c\) |\.\.+ ?=",
     re.IGNORECASE,
 )
+IN_NOTES = re.compile(rf"^({NOTE.pattern})|\S\s+\S+\s+\S+\s+\S|[.:]|https?:", re.IGNORECASE)  # in levels hardly ever
 YEAR = re.compile(r"(1[89]|20|21)\d\d")
 IN_WORDS = re.compile(r"[^\W\d]\w* ?:")
 NUMBER = re.compile(r"[-+]?[\d.,]*\d%?")
@@ -147,8 +148,10 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str = "", titles
     if cells.is_empty():
         raise ValueError("it holds no rows: give a header and a row for every cell")
     last = cells.height - _notes_below(cells)
-    left_out = _left_out(titles, skipped + 1 - len(titles), "above")
-    left_out += _left_out(cells[last:, 0].to_list(), skipped + last + 1, "below")
+    above = _left_out(titles, skipped + 1 - len(titles), "above")
+    texts = cells[last:, 0].to_list()
+    below = _left_out(texts, skipped + last + 1, "below")
+    _refuse_levels(texts, below)
     cells = cells[:last]
     names = [(name or "").strip() for name in cells.row(0)]
     if plain_name(names[0]) not in NOTES:
@@ -172,7 +175,7 @@ def named_columns(cells: pl.DataFrame, skipped: int, delimiter: str = "", titles
     said = frame.select(pl.any_horizontal(pl.all().str.strip_chars().ne("")).fill_null(False)).to_series()
     rows = np.arange(2 + skipped, 2 + skipped + frame.height)
     used = said & ~_comments(frame) if frame.width > 1 else said
-    return Source(frame, rows, delimiter, left_out=left_out).kept(used)
+    return Source(frame, rows, delimiter, left_out=above + below).kept(used)
 
 
 def _comments(frame: pl.DataFrame) -> pl.Series:
@@ -213,6 +216,14 @@ def _notes_below(cells: pl.DataFrame) -> int:
         if not text or (NOTE.match(text) and not are_labels):
             return 0 if any(map(NUMBER.fullmatch, filter(None, below[start:]))) else len(below) - start
     return 0
+
+
+def _refuse_levels(texts: Sequence[str | None], said: Sequence[str]) -> None:
+    """Refuse to leave out rows below a table of which none reads as a note, by the first cells of all of them."""
+    if said and not any(IN_NOTES.search(text.strip()) for text in texts if text):
+        raise ValueError(
+            f"{said[0]} would be left out: if it is a level take the empty row out, if a note write 'Note: ' before it"
+        )
 
 
 def _refuse_note_of_commas(texts: Sequence[str | None], last: int) -> None:

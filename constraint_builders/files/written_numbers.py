@@ -16,6 +16,8 @@ NOTED = r"^(.*[0-9]%?)\s*((?:\([0-9]{1,2}\)|[*†‡¹²³⁴-⁹])+)$"  # with 
 MARKS = r"[(*†‡±¹²³⁴-⁹]|\+/?-"
 SIGNED = r"^(?:±|\+/?-)\s*"
 PERCENT = r"[0-9]\s*%$"
+DOTTED, WHOLE = r"^[-+−]?[1-9][0-9]{0,2}\.[0-9]{3}$", r"^[0-9]+$"  # which may be a thousand, beside a whole number
+DECIMALS = r"\.([0-9]{1,2}|[0-9]{4,})$"
 POWER = r"^[-+−]?10\s*[¹²³⁴-⁹]+$"  # which may be one of ten
 
 
@@ -59,10 +61,22 @@ def _without_plus_minus(frame: pl.DataFrame, kind: str | None) -> pl.DataFrame:
         if called in frame.columns:
             raise ValueError(f"columns {name!r}, behind ±, and {called!r} both say how precise values are: keep one")
         before, behind = (parts.struct.field(field) for field in ("field_0", "field_1"))
+        _refuse_thousands(name, text, before, behind)
         frame, split = frame.with_columns(before.alias(name), behind.alias(called)), True
     if kind is not None and not split:
         raise ValueError(f"plus_minus={kind!r} is of numbers such as '100 ± 2', and there are none: leave it out")
     return frame
+
+
+def _refuse_thousands(name: str, text: pl.Series, before: pl.Series, behind: pl.Series) -> None:
+    """Refuse ``1.234 ± 2``, which hardly anybody writes of 1.2, where no other number says what the point means."""
+    doubtful = text.filter((before.str.contains(DOTTED) & behind.str.contains(WHOLE)).fill_null(False))
+    if doubtful.len() and not any(part.str.contains(DECIMALS).any() for part in (before, behind)):
+        number = before.filter(text == doubtful[0])[0]
+        raise ValueError(
+            f"column {name!r}: {shown(doubtful[0])} may be of {number.replace('.', '')} or {number}, which has more "
+            "digits than its error: write thousands without a point, or the error with as many digits"
+        )
 
 
 def _without_percent(frame: pl.DataFrame) -> pl.DataFrame:

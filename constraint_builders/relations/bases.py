@@ -253,13 +253,13 @@ class FunctionalRows:
         self.tables = tuple(tables)
         self.repeats = tuple(repeats)
         sizes = [table.size * count for table, count in zip(tables, repeats, strict=True)]
-        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         common = set.intersection(*(set(table.axes) for table in tables)) if tables else set()
         self._bases: dict[str, FactorBasis] = factor_bases(
             schema, (*(f for t in tables for f in t.factors), *other_factors), common
         )
         self._kinds = _kinds(self._bases)
-        self._row_cache: dict[tuple[tuple[int, ...], ...], NDArray[np.int64]] = {}
+        self._row_cache: dict[tuple[tuple[int, ...], ...], NDArray[np.intp]] = {}
 
     @property
     def size(self) -> int:
@@ -284,17 +284,17 @@ class FunctionalRows:
         for choice in product(*choices):
             yield tuple(key for key, _ in choice if key is not None), prod(count for _, count in choice)
 
-    def rows(self, index: int, component: Component) -> NDArray[np.int64]:
+    def rows(self, index: int, component: Component) -> NDArray[np.intp]:
         """Rows of `matrix` that are a table's functionals of one component, in its first occurrence."""
         table, modes = self.tables[index], dict(component)
         choice = tuple(modes.get(axis, 0) for axis in table.axes)
         return self.offsets[index] + self._local_rows(table, choice)
 
-    def _local_rows(self, table: Table, modes: tuple[int, ...]) -> NDArray[np.int64]:
+    def _local_rows(self, table: Table, modes: tuple[int, ...]) -> NDArray[np.intp]:
         """Rows of a mode of every factor, in the order of the functionals over the schema's order of the variables."""
         key = tuple(self._kinds[factor] for factor in table.factors), modes, table.schema_order
         if key not in self._row_cache:
-            rows = np.zeros((), dtype=np.int64)
+            rows = np.zeros((), dtype=np.intp)
             for factor, mode in zip(table.factors, modes, strict=True):
                 basis = self._bases[factor]
                 position = basis.modes.index(mode)

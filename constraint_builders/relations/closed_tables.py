@@ -53,7 +53,7 @@ class ClosedTables:
         TooManyTablesError
             If it has more than so many cells, or so many variables that sets of them have no number.
         """
-        levels = np.array([*shape, 1], dtype=np.int64)  # the last stands for no axis
+        levels = np.array([*shape, 1], dtype=np.intp)  # the last stands for no axis
         lengths = np.fromiter(map(len, tables), dtype=np.intp, count=len(tables))
         rows = np.full((len(tables), lengths.max(initial=0)), len(shape), dtype=np.intp)
         rows[np.arange(rows.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(tables), dtype=np.intp)
@@ -90,12 +90,12 @@ class ClosedTables:
         number[order] = np.arange(order.size)
         row, column = (np.concatenate([getattr(own, name) for own in classes]) for name in ("row", "column"))
         without = np.concatenate([own.from_finer for own in classes])
-        lengths = np.concatenate([np.ones((len(kept), 1), dtype=np.int64), levels[kept]], axis=1)
+        lengths = np.concatenate([np.ones((len(kept), 1), dtype=np.intp), levels[kept]], axis=1)
         before = np.cumprod(lengths, axis=1)
         sizes, up_to = before[:, -1], before[row, column]
         axis = kept[row, column]
         after = sizes[row] // (up_to * levels[axis])
-        up = np.stack([number[row], number[without], axis, up_to, levels[axis], after], axis=1).astype(np.int64)
+        up = np.stack([number[row], number[without], axis, up_to, levels[axis], after], axis=1).astype(np.intp)
         offsets = np.concatenate([[0], np.cumsum(sizes[order])])
         variables = (kept < levels.size - 1).sum(axis=1)
         return cls(tuple(levels[:-1].tolist()), offsets, variables[order], up, number[place_of])

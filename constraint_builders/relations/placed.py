@@ -139,7 +139,7 @@ class AreaConsistency(SelfConsistency):
         alike = [i for i, own in enumerate(self._tables) if own.in_schema_order() == table.in_schema_order()]
         if alike[0] != index:
             return []
-        block = np.full(self._places.size, -1, dtype=np.int64)
+        block = np.full(self._places.size, -1, dtype=np.intp)
         for i in alike:
             members = self._places.members[self._levels[i]]
             block[members[np.isfinite(self._variances[i])]] = i

@@ -235,47 +235,75 @@ def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> spars
     is_leaf[leaf_node] = True
     rank = np.empty(S.shape[0], dtype=np.intp)
     rank[np.lexsort((np.arange(S.shape[0]), ~is_leaf, sizes))] = np.arange(S.shape[0])
-    inner, whole = np.flatnonzero(~is_leaf), sparse.csr_array(S[nodes])
-    overlap = sparse.coo_array(whole @ S[inner].T)
-    row, part = overlap.row, inner[overlap.col]
-    inside = (overlap.data == sizes[part]) & (rank[part] < rank[nodes[row]])
-    row, part = row[inside], part[inside]
+    inner, whole = np.flatnonzero(~is_leaf & (sizes > 0)), sparse.csr_array(S[nodes])
+    row, part = _may_be_within(S, inner, whole)
+    row, part = _largest_first(rank, nodes, row, part)
+    first, made_up = _made_up_of_first(S, nodes, row, part)
+    rows, columns = [row[first]], [part[first]]
+    left = np.repeat(~made_up, np.diff(whole.indptr))
+    others = ~made_up[row]
+    row, part = row[others], part[others]
+    chosen = _greedily(S, whole, row, part, left)
+    rows.append(row[chosen])
+    columns.append(part[chosen])
+    rows.append(np.repeat(np.arange(nodes.size), np.diff(whole.indptr))[left])
+    columns.append(leaf_node[whole.indices[left]])
+    places = (np.concatenate(rows), np.concatenate(columns))
+    return sparse.csr_array((np.ones(places[0].size), places), shape=(nodes.size, S.shape[0]))
+
+
+def _may_be_within(S: sparse.csr_array, inner: Index, whole: sparse.csr_array) -> tuple[Index, Index]:
+    """Rows of `whole` and rows of S among `inner` two of whose leaves lie in it: all that are within, and some more."""
+    holders = sparse.csr_array(whole.T)
+    ends = [S.indices[S.indptr[inner]], S.indices[S.indptr[inner + 1] - 1]]
+    both = sparse.coo_array(holders[ends[0]].multiply(holders[ends[1]]))
+    return both.col.astype(np.intp), inner[both.row]
+
+
+def _largest_first(rank: Index, nodes: Index, row: Index, part: Index) -> tuple[Index, Index]:
+    """Pairs of a row of `nodes` and a part that is smaller, by rows, the largest part first."""
+    smaller = rank[part] < rank[nodes[row]]
+    row, part = row[smaller], part[smaller]
     order = np.lexsort((-rank[part], row))
-    row, part = row[order], part[order]
-    starts = np.searchsorted(row, np.arange(nodes.size + 1))
-    chosen, made_up = _made_up_of_first(S, sizes[nodes], row, part)
-    taken, left = np.zeros(S.shape[1], dtype=bool), np.repeat(~made_up, np.diff(whole.indptr))
-    for own in np.flatnonzero((np.diff(starts) > 0) & ~made_up).tolist():
-        open_leaves = int(sizes[nodes[own]])
-        for place in range(starts[own], starts[own + 1]):
+    return row[order], part[order]
+
+
+def _greedily(S: sparse.csr_array, whole: sparse.csr_array, row: Index, part: Index, left: Flags) -> Flags:
+    """Which pairs to choose for rows of `whole`, in turn, none overlapping; leaves (entries) so held are not `left`."""
+    chosen, is_open = np.zeros(row.size, dtype=bool), np.zeros(S.shape[1], dtype=bool)
+    starts = np.flatnonzero(np.diff(row, prepend=-1)).tolist()
+    for start, stop in pairwise([*starts, row.size]):
+        entries = slice(*whole.indptr[row[start] : row[start] + 2])
+        is_open[whole.indices[entries]] = True
+        open_leaves = entries.stop - entries.start
+        for place in range(start, stop):
             leaves = S.indices[S.indptr[part[place]] : S.indptr[part[place] + 1]]
-            if not taken[leaves].any():
-                taken[leaves] = chosen[place] = True
+            if is_open[leaves].all():
+                is_open[leaves], chosen[place] = False, True
                 open_leaves -= leaves.size
                 if not open_leaves:
                     break
-        entries = slice(whole.indptr[own], whole.indptr[own + 1])
-        leaves = whole.indices[entries]
-        left[entries] = ~taken[leaves]
-        taken[leaves] = False
-    rows = np.concatenate([row[chosen], np.repeat(np.arange(nodes.size), np.diff(whole.indptr))[left]])
-    columns = np.concatenate([part[chosen], leaf_node[whole.indices[left]]])
-    return sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(nodes.size, S.shape[0]))
+        left[entries] = is_open[whole.indices[entries]]
+        is_open[whole.indices[entries]] = False
+    return chosen
 
 
-def _made_up_of_first(S: sparse.csr_array, sizes: Index, row: Index, part: Index) -> tuple[Flags, Flags]:
-    """Which candidates, (pairs,), make up their nodes, the first ones being disjoint; and which nodes, of sizes (k,).
+def _made_up_of_first(S: sparse.csr_array, nodes: Index, row: Index, part: Index) -> tuple[Flags, Flags]:
+    """Which pairs of one of `nodes`, (k,), and a part make it up, the first ones being disjoint; and which nodes, (k,).
 
-    Candidates, as rows of S, are listed with their node: those of one node together, the largest first.
+    Pairs of one node are together, those of the largest parts first; parts may have leaves that the node has not.
     """
-    of_parts, count = np.diff(S.indptr)[part].astype(np.intp), np.bincount(row, minlength=sizes.size)
+    sizes, of_parts = np.diff(S.indptr)[nodes], np.diff(S.indptr)[part].astype(np.intp)
+    count = np.bincount(row, minlength=sizes.size)
     total = np.cumsum(of_parts)
     firsts = np.cumsum(count) - count
-    held = total - np.repeat(np.concatenate([[0], total])[firsts], count)  # by this candidate and those before
-    whole = np.bincount(row[held == sizes[row]], minlength=sizes.size) > 0
-    first = whole[row] & (held <= sizes[row])
-    together = sparse.csr_array((np.ones(first.sum()), (row[first], part[first])), shape=(sizes.size, S.shape[0])) @ S
-    made_up = whole & (np.diff(together.indptr) == sizes)
+    held = total - np.repeat(np.concatenate([[0], total])[firsts], count)  # by this part and those before
+    filled = np.bincount(row[held == sizes[row]], minlength=sizes.size) > 0
+    first = filled[row] & (held <= sizes[row])
+    rows, own = np.concatenate([row[first], np.arange(sizes.size)]), np.repeat([1.0, -1.0], [first.sum(), sizes.size])
+    columns = np.concatenate([part[first], nodes])
+    apart = sparse.coo_array(sparse.csr_array((own, (rows, columns)), shape=(sizes.size, S.shape[0])) @ S)
+    made_up = np.bincount(apart.row[apart.data != 0], minlength=sizes.size) == 0
     return first & made_up[row], made_up
 
 

@@ -67,7 +67,7 @@ class TreeSums:
         whole = np.flatnonzero(has & self.covered(has))
         number = np.full(tree.size, -1)
         number[whole] = np.arange(whole.size)
-        nearest = np.full(tree.size, -1, dtype=np.int64)  # strictly above
+        nearest = np.full(tree.size, -1, dtype=np.intp)  # strictly above
         for members in tree.members[1:]:
             parents = tree.parent[members]
             nearest[members] = np.where(has[parents], parents, nearest[parents])

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.chains import INSTEAD, Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
@@ -128,7 +128,7 @@ def redraw_in_numpy(
         np.add.at(states, (chains, changed), t[:, None] * by)
 
 
-@compiled(reference=redraw_in_numpy)
+@compiled(reference=redraw_in_numpy, most=ONE_BY_ONE)
 def redraw_chains(
     states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
 ) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 from constraint_builders.description.reals import positive_number, share
 from noise_mechanisms.integer_subspace.chains import INSTEAD, Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
@@ -49,7 +49,7 @@ def jump_in_numpy(states: Integers, basis: Integers, jumps: Integers, costs: Flo
         accept(states, states + jumps[:, turn] @ basis, costs[:, turn], epsilon, norm)
 
 
-@compiled(reference=jump_in_numpy)
+@compiled(reference=jump_in_numpy, most=ONE_BY_ONE)
 def jump_chains(states: Integers, basis: Integers, jumps: Integers, costs: Float, epsilon: float, norm: int) -> None:
     """As in `jump_in_numpy`: states (chains, d), basis (rank, d), jumps (chains, n, rank), costs (chains, n)."""
     proposal = np.empty(states.shape[1], np.int64)

@@ -90,7 +90,7 @@ def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:
         f"the list of {size[0]:,} basic moves",
         "use Gaussian noise or the L2 norm, whose samplers need no moves",
     )
-    cells, steps = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    cells, steps = np.zeros(size, dtype=np.intp), np.zeros(size, dtype=np.int64)
     along = {(shape, axes): moves_along(shape, axes) for shape, axes in {table[1:] for table in tables}}
     for (records, shape, axes), start, count in zip(tables, np.cumsum([0, *counts]), counts, strict=False):
         moved, by = along[shape, axes]

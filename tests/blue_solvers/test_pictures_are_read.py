@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("matplotlib")
@@ -114,6 +115,31 @@ def test_tables_without_residuals_are_named_with_the_reason() -> None:
     words = said(figure)
     assert "not drawn, known exactly: total" in words
     assert "not drawn, not measured: race" in words
+
+
+def test_named_nodes_have_a_row_each() -> None:
+    names = ["all", "north", "south", "n1", "n2", "s1", "s2", "s3"]
+    S = np.vstack([np.ones(5), [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], np.eye(5)])
+    variances = np.array([1, 4, 2, 1, 1, np.inf, 3, 1.0])
+    problem = Problem.from_summing_matrix(pd.DataFrame(S, index=names), variances)
+    y = S @ [5.0, 3, 8, 1, 2] + [0, 1, 0, 9, 0, 0, 1, 0]
+    est = estimate(problem, y)
+    figure = Figure(figsize=(12, 6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plots.residuals_by_table(left, est.goodness_of_fit(draws=0))
+    plots.variance_reduction(right, blue(problem))
+    assert unreadable(figure) == []
+    assert [text.get_text() for text in left.get_yticklabels()] == names[:5]
+    assert "not drawn, not measured: s1" in said(figure)
+    assert "s2, s3" in said(figure)  # s1 takes up whatever they say
+    assert [text.get_text() for text in right.get_yticklabels()] == names
+    sizes = [bar.get_width() for bar in right.patches]
+    measured = np.isfinite(variances)
+    expected = 100 * (1 - blue(problem).variances() / variances)[measured]
+    np.testing.assert_allclose(np.array(sizes)[measured], expected, rtol=1e-9)
+    residuals = {line.get_ydata()[0]: line.get_xdata()[0] for line in left.lines if len(line.get_xdata()) == 1}
+    found = est.goodness_of_fit(draws=0).residuals
+    np.testing.assert_allclose([residuals[row] for row in sorted(residuals)], found[np.isfinite(found)])
 
 
 def test_where_there_is_no_room_the_largest_residuals_are_drawn() -> None:

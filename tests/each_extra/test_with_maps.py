@@ -57,3 +57,17 @@ def test_what_is_no_file_of_boundaries_is_named(tmp_path: Path) -> None:
         read_boundaries(tmp_path / "flat.csv")
     with pytest.raises(FileNotFoundError):
         read_boundaries(tmp_path / "absent.shp")
+
+
+def test_of_several_layers_none_is_taken_for_the_places(tmp_path: Path) -> None:
+    from pyogrio.raw import read, write
+
+    about, _, shapes, columns = read(geojson(tmp_path / "in.geojson", ["44001", "44003"]))
+    kept = {"geometry_type": "Polygon", "crs": "EPSG:4269", "driver": "GPKG"}
+    for layer in ("state", "county"):
+        write(tmp_path / "in.gpkg", shapes, columns, about["fields"], layer=layer, append=layer == "county", **kept)
+    with pytest.raises(ValueError, match=r"in\.gpkg: it has 2 layers of shapes, (state, county|county, state): give"):
+        read_boundaries(tmp_path / "in.gpkg")
+    write(tmp_path / "one.gpkg", shapes, columns, about["fields"], layer="county", **kept)
+    write(tmp_path / "one.gpkg", None, columns, about["fields"], layer="said", append=True, driver="GPKG")
+    assert read_boundaries(tmp_path / "one.gpkg").attributes["GEOID"].to_list() == ["44001", "44003"]

@@ -113,9 +113,13 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
-        self.ask("Page.navigate", url=path.resolve().as_uri())
+        self.go(path.resolve().as_uri())
+
+    def go(self, address: str) -> None:
+        """Load an address, and wait until it is there."""
+        self.ask("Page.navigate", url=address)
         end = time.monotonic() + TIMEOUT
-        while self.value("document.readyState + location.protocol") != "completefile:":
+        while self.value("document.readyState + location.href.split('#')[0]") != f"complete{address}":
             assert time.monotonic() < end, "the page does not load"
             time.sleep(0.05)
 

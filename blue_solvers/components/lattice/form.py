@@ -121,7 +121,7 @@ class LatticeForm:
             later, kept = later.followed_by(shares), set(shares.steps[shares.steps[:, 0] < READ, 2].tolist())
             laid += [own for own in plan.margins if plan.places[own] in kept]
             is_first = np.ones_like(writes.table, dtype=bool)
-        starts, sizes = (np.fromiter(map(of, laid), np.int64) for of in (plan.places.__getitem__, plan.size_of))
+        starts, sizes = (np.fromiter(map(of, laid), np.intp) for of in (plan.places.__getitem__, plan.size_of))
         empty = ~np.isin(starts, writes.steps[:, 1])
         beside = slice(starts[empty].min(initial=plan.cells), (starts + sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)

@@ -72,7 +72,7 @@ class GroupMixing:
         self.variances: dict[Component, Float] = {}
         self.roots: dict[int, tuple[Axes, Float, list[int]]] = {}
         heads: list[list[int]] = []
-        ends, places, matrices = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
+        ends, places, matrices = [np.zeros((0, 2), np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
         count = cells = entries = 0
         for components in self._alike():
             for members in components:
@@ -84,7 +84,7 @@ class GroupMixing:
                 if PLACE_BYTES * cells + ENTRY_BYTES * entries > most_bytes:
                     raise TooManyCellsError
             matrices.append(self._solve(components).ravel())
-        table = np.array(heads, dtype=np.int64).reshape(-1, 6)
+        table = np.array(heads, dtype=np.intp).reshape(-1, 6)
         self.lines: Lines = np.concatenate(ends), table, np.concatenate(places), np.concatenate(matrices)
 
     def _lines(self, members: list[Axes]) -> tuple[Integers, Integers, int]:
@@ -101,7 +101,7 @@ class GroupMixing:
         places: list[Integers] = []
         for table, step in zip(members, steps, strict=True):
             along = [step[axis] * np.arange(sizes[axis]) for axis in (*self._plan.groups(table), *outer)]
-            places.append(reduce(np.add.outer, along, np.zeros((), np.int64)).reshape(-1, runs))
+            places.append(reduce(np.add.outer, along, np.zeros((), np.intp)).reshape(-1, runs))
             ends += [[self._plan.places[table], self._plan.size_of(table)]] * len(places[-1])
         return np.array(ends), np.concatenate(places), size
 
@@ -155,7 +155,7 @@ class GroupMixing:
     def _lay_design(self, seen: Axes, variables: Axes) -> Float:
         """What a table sees of the groups of variables, (cells, groups)."""
         own, axes = {self._axes.groups[axis]: axis for axis in seen}, self._axes
-        places = [axes.between(of, own[of]) if of in own else np.zeros(axes.sizes[of], np.int64) for of in variables]
+        places = [axes.between(of, own[of]) if of in own else np.zeros(axes.sizes[of], np.intp) for of in variables]
         return kronecker([np.eye(place.max() + 1)[:, place] for place in places])
 
     def _variance_parts(self, table: Axes) -> list[tuple[int, int, Axes]]:

@@ -121,15 +121,15 @@ class SweepPlan:
         starts = list(accumulate(map(self.size_of, laid), initial=0))
         self.cells = starts.pop()
         self.places = dict(zip(laid, starts, strict=True))
-        self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.int64)
+        self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.intp)
         self._lay_copies(len(desired) > 0)
         self._lay_steps()
 
     def reads(self, tables: Sequence[Axes], starts: Integers) -> StepList:
         """What reads tables at starts, (tables,), each with the number of the table that it is, or is a margin of."""
-        lengths = np.array([self.axes.sizes[own[0]] if own else 1 for own in tables], dtype=np.int64)
+        lengths = np.array([self.axes.sizes[own[0]] if own else 1 for own in tables], dtype=np.intp)
         own = self.places, self._source, self._sizes
-        places, numbers, sizes = (np.array([of[table] for table in tables], dtype=np.int64) for of in own)
+        places, numbers, sizes = (np.array([of[table] for table in tables], dtype=np.intp) for of in own)
         return StepList.of(rows_of_columns(READ, places, starts, lengths, 1, sizes // lengths, SUMMED, numbers, 0, 1))
 
     def size_of(self, table: Axes) -> int:
@@ -147,7 +147,7 @@ class SweepPlan:
         for fine, coarse, stages in self._compared:
             found = cells[fine]
             for before, levels, after, listed in stages:
-                own = np.zeros(levels, np.int64) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
+                own = np.zeros(levels, np.intp) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
                 found = sweeps.sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
             worst = float(np.maximum(worst, abs(found.reshape(-1, cells.shape[1]) - cells[coarse]).max(initial=0.0)))
         return worst
@@ -172,7 +172,7 @@ class SweepPlan:
         if sizes.sum() > most_cells:
             raise TooManyCellsError
         told = dict(zip(generators.values(), generators, strict=True))
-        self.masks, self.sizes = self.lattice.members, sizes.astype(np.int64)
+        self.masks, self.sizes = self.lattice.members, sizes.astype(np.intp)
         self.tables: list[Axes] = [told[mask] if mask in told else tuple(bit_places(mask)) for mask in self.masks]
         self.number = dict(zip(self.tables, range(len(self.tables)), strict=True))
 
@@ -192,7 +192,7 @@ class SweepPlan:
                 cells += self.size_of(table)
                 if cells > most_cells:
                     raise TooManyCellsError
-        self.sizes = np.array([self.size_of(table) for table in self.tables], dtype=np.int64)
+        self.sizes = np.array([self.size_of(table) for table in self.tables], dtype=np.intp)
 
     def _lay_coarser(self, table: Axes) -> list[Axes]:
         """The largest intersections with other tables inside a table; those that keep its first axis first."""
@@ -265,7 +265,7 @@ class SweepPlan:
         self.sums = as_rows([(*row, 0, 0, 1) for own in margins for row in self._sum(*own)])
         self.shares = self.sums[::-1].copy()  # the transpose: rows between room, and those that change tables
         self.shares[:, 0] = np.where(self.shares[:, 1] < self.cells, ADD, EXPAND)
-        self.lists = np.array(self._lists, dtype=np.int64)
+        self.lists = np.array(self._lists, dtype=np.intp)
         self.cells_of_copies = np.zeros((self.copied.stop - self.copied.start, 1))
         for table in left:
             for own, (_, place) in self._copies[table].items():

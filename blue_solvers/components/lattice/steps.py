@@ -60,7 +60,7 @@ class StepList:
 
 def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
     """Rows by their columns, the second of numbers, the others of such or of one number."""
-    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.int64)
+    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.intp)
     for place, own in enumerate(columns):
         rows[:, place] = own
     return rows
@@ -74,4 +74,4 @@ def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
 
 def as_rows(rows: Sequence[Row]) -> Integers:
     """Rows of ten numbers each."""
-    return np.fromiter(chain.from_iterable(rows), np.int64, 10 * len(rows)).reshape(-1, 10)
+    return np.fromiter(chain.from_iterable(rows), np.intp, 10 * len(rows)).reshape(-1, 10)

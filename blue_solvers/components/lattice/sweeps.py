@@ -83,7 +83,7 @@ def operate(cells: Float, row: list[int], lists: Integers, factor: float, values
 def _tables(cells: Float, row: list[int], lists: Integers, others: Float) -> tuple[Float, Float, Integers]:
     """The table of an operation, (before, levels, after), the coarser of others, (before, cells, after), the list."""
     _, start, without, before, levels, after, listed, *_ = row
-    count, own = 1, np.zeros(levels, dtype=np.int64)
+    count, own = 1, np.zeros(levels, dtype=np.intp)
     if listed >= 0:
         count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
     fine = cells[start : start + before * levels * after].reshape(before, levels, -1)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ONE_BY_ONE, compiled
 
 
 class Chains(NamedTuple):
@@ -156,7 +156,7 @@ def log_prior(counts: Integers, total: int, cells: int, concentration: float) ->
     return float(alone + gammaln(total + 1.0) - gammaln(total + cells * concentration))
 
 
-@compiled(reference=step_in_numpy)
+@compiled(reference=step_in_numpy, most=ONE_BY_ONE)
 def metropolis_steps(
     chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
 ) -> None:

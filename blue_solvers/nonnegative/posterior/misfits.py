@@ -39,7 +39,7 @@ def misfit_of(model: FittingModel, y: Float, rows: Integers) -> Misfit:
         return _listed(problem, y, rows)
     distinct, place = np.unique(variances, return_inverse=True)
     parameters = np.array([_parameter(kind.from_variance(float(variance))) for variance in distinct])
-    nothing = np.zeros(1, dtype=np.int64), np.zeros(0), np.zeros(0)
+    nothing = np.zeros(1, dtype=np.intp), np.zeros(0), np.zeros(0)
     return Misfit((1 / parameters)[place], kind.family == "gaussian", *nothing)
 
 
@@ -51,7 +51,7 @@ def _listed(problem: Problem, y: Float, rows: Integers) -> Misfit:
     if wrong.size:
         where = problem.observed.describe(int(rows[wrong[0]]))
         raise ValueError(f"{where}: there is no count that all of its figures may be published of")
-    sizes = np.zeros(y.size, dtype=np.int64)
+    sizes = np.zeros(y.size, dtype=np.intp)
     sizes[rows] = high[rows] - low[rows] + 1
     starts = np.append(0, np.cumsum(sizes))
     cell = np.repeat(np.arange(y.size), sizes)

@@ -15,7 +15,7 @@ import pytest
 import blue_solvers.benchmarking.comparison as comparison
 from blue_solvers import Dense, Prepared, Solver, benchmark, plots
 from blue_solvers.benchmarking import COLUMNS_OF_A_ROW
-from blue_solvers.benchmarking.one_pair import Figures
+from blue_solvers.benchmarking.one_pair import Costs
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
@@ -113,9 +113,9 @@ def test_a_benchmark_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text(lines[0] + "\n" + lines[1][:40])  # killed while it wrote
     measured = []
 
-    def figures(problem: Problem, *options: object) -> Figures:
+    def figures(problem: Problem, *options: object) -> Costs:
         measured.append(problem)
-        return Figures(status="done", apply=7.0)
+        return Costs(status="done", apply=7.0)
 
     monkeypatch.setattr(comparison, "_here", figures)
     again = benchmark(problems, ["dense"], columns=2, alone=False, resume=path)
@@ -156,9 +156,9 @@ def test_what_is_another_problem_or_solver_is_measured_again(tmp_path: Path, mon
     """All under one name, many of one shape and of the same variances."""
     measured = []
 
-    def figures(*what: object) -> Figures:
+    def figures(*what: object) -> Costs:
         measured.append(what)
-        return Figures(status="done", apply=float(len(measured)))
+        return Costs(status="done", apply=float(len(measured)))
 
     monkeypatch.setattr(comparison, "_here", figures)
     cases = [(problem, "dense", 2, 0) for problem in ALIKE]
@@ -202,7 +202,7 @@ def test_a_solver_that_no_other_process_has() -> None:
 @pytest.mark.parametrize("line", ["these are notes", "{}", "3", "[" * 100_000, "{status}"])
 def test_a_file_of_something_else_is_refused(line: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
-    wrong = {field.name: 3 for field in fields(Figures)} | {"problem": "a", "solver": "b", "fingerprint": "c"}
+    wrong = {field.name: 3 for field in fields(Costs)} | {"problem": "a", "solver": "b", "fingerprint": "c"}
     text = line.replace("{status}", json.dumps(wrong)) + "\n"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"notes.txt: line 1 is no record of a benchmark"):

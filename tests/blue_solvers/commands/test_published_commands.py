@@ -24,7 +24,7 @@ from tests.helpers.small_states import SmallState, small_state
 
 GEOLEVELS = ["US", "State", "County", "Tract", "Block_Group", "Block"]
 SETTINGS = settings_of(GEOLEVELS, HOUSEHOLDS, {"detailed": "1/6"})
-SURE, UNSURE = "H10", "HCT1"  # the second has lines whose numbers are from memory
+SURE, OTHER = "H10", "HCT1"
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_tables_are_written_as_the_library_answers(
     state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture, suffix: str, wide: bool
 ) -> None:
     out = tmp_path / f"tracts{suffix}"
-    asked = f"--table {SURE} --table {UNSURE} --geolevel tract --level 0.8"
+    asked = f"--table {SURE} --table {OTHER} --geolevel tract --level 0.8"
     arguments = ["query", str(state.result.folder), *asked.split()]
     said = shown(capsys, *arguments, "--out", str(out), *(["--wide"] if wide else []))
-    frames = [state.result.table(name, geolevel="tract", confidence_level=0.8, wide=wide) for name in (SURE, UNSURE)]
+    frames = [state.result.table(name, geolevel="tract", confidence_level=0.8, wide=wide) for name in (SURE, OTHER)]
     expected = pl.concat([frames[0], frames[1].drop("geoid")], how="horizontal") if wide else pl.concat(frames)
     assert said == f"written    {out}, {expected.height} rows\n"
     if suffix == ".csv":
@@ -70,17 +70,56 @@ def test_tables_are_rounded_to_their_errors(state: SmallState, tmp_path: Path, c
     assert all(len(text.replace(".", "").strip("0")) <= 2 for text in errors)
 
 
-def test_lines_from_memory_are_marked(state: SmallState, capsys: pytest.CaptureFixture) -> None:
+def test_no_line_is_from_memory(state: SmallState, capsys: pytest.CaptureFixture) -> None:
+    """The Census Bureau's list of fields has every line by its number, those of HCT1 and PCT2 too."""
     folder = str(state.result.folder)
-    lines = shown(capsys, "query", folder, "--table", UNSURE, "--geoid", "01003010800").splitlines()
-    assert lines[2 + 35].startswith("C: the line's number is from memory of 2010")
-    assert [" C " in line for line in lines[2 : 2 + 35]] == [False] + [True] * 34
-    sure = shown(capsys, "query", folder, "--table", SURE, "--geoid", "01003010800")
-    assert "memory" not in sure
-    assert f"{state.result.table(SURE, ['01003010800'])['estimate'][0]:,.2f}" in sure.splitlines()[2]
-    assert "memory" in shown(capsys, "query", folder, "--table", "HCT1_002N", "--rank", "--geolevel", "tract")
+    lines = shown(capsys, "query", folder, "--table", OTHER, "--geoid", "01003010800").splitlines()
+    assert not [line for line in lines if " C " in line or "memory" in line]
+    assert f"{state.result.table(OTHER, ['01003010800'])['estimate'][0]:,.2f}" in lines[2]
+    assert state.result.published_tables()["unsure"].sum() == 0
     listed = shown(capsys, "tables", folder)
-    assert "34 C" in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
+    assert "34 C" not in next(line for line in listed.splitlines() if line.startswith("HCT1 "))
+
+
+def test_places_without_a_name_are_said(state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder, names = str(state.result.folder), tmp_path / "names.csv"
+    names.write_text("GEOID,NAME\n99,Nowhere\n")
+    for asked in (["--table", SURE, "--geolevel", "county"], ["--table", "H10_002N", "--rank", "--geolevel", "county"]):
+        said = shown(capsys, "query", folder, *asked, "--place-names", str(names))
+        assert f"no name    for 1 place of 1 in {names}, such as 01003" in said
+    names.write_text("GEOID,NAME\n01003,Baldwin\n")
+    said = shown(capsys, "query", folder, "--table", SURE, "--geoid", "01003", "--place-names", str(names))
+    assert "no name" not in said
+    assert "Baldwin" in said
+
+
+def test_a_segment_of_the_demographic_files_is_compared(
+    state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """H10 is behind 158 lines of other tables in segment 1, which has 234."""
+    place = [""] * 97
+    place[7:9], place[87] = ["0000001", "0500000US01003"], "Baldwin County"
+    (tmp_path / "algeo2020.dhc").write_text("|".join(place) + "\n")
+    before = 1 + 4 + 3 + 23 * 4 + 8 + 8 + 17 + 1 + 8
+    counts = ["DHCST", "AL", "000", "01", "0000001", *map(str, range(234))]
+    (tmp_path / "al000012020.dhc").write_text("|".join(counts) + "\n")
+    out = tmp_path / "beside.parquet"
+    asked = "query", str(state.result.folder), "--published", str(tmp_path / "al000012020.dhc"), "--out", str(out)
+    shown(capsys, *asked)
+    beside = pl.read_parquet(out)
+    found = beside.filter(pl.col("line").str.starts_with("H10_"))
+    assert found["published"].to_list() == [before + i for i in range(17)]
+    assert set(beside["name"]) == {"Baldwin County"}
+    expected = state.result.table("H10", ["01003"])
+    assert_frame_equal(found.select("line", "estimate", "std_error"), expected.select("line", "estimate", "std_error"))
+
+
+def test_an_interval_is_not_asked_of_what_was_published(
+    state: SmallState, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "H10.csv").write_text("geoid,H10_001N\n01003,12\n")
+    asked = "query", str(state.result.folder), "--published", str(tmp_path / "H10.csv"), "--level", "0.9"
+    assert "--published gives standard errors, and no intervals: leave --level out" in refusal(capsys, *asked)
 
 
 def test_a_table_is_shown_in_its_shell(state: SmallState, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
@@ -175,16 +214,10 @@ def test_answers_are_joined_to_boundaries(
     assert "no shape is that of '01'" in refusal(capsys, *asked, str(out), "--table", "H10", "--geoid", "01")
 
 
-def test_a_comparison_is_as_sure_as_the_less_sure_of_its_lines(
-    state: SmallState, capsys: pytest.CaptureFixture
-) -> None:
-    confidences = {"H10_001N": "A", "H10_002N": "A", "HCT1_001N": "A", "HCT1_002N": "C", "HCT1_003N": "C"}
-    for (line, own), (other, others) in itertools.permutations(confidences.items(), 2):
-        expected = "C" if "C" in (own, others) else "A"
+def test_comparisons_say_that_both_lines_are_sure(state: SmallState) -> None:
+    for line, other in itertools.permutations(["H10_001N", "H10_002N", "HCT1_001N", "HCT1_002N"], 2):
         for ask in (state.result.differences, state.result.ratios):
-            assert ask(line, other, ["01003"])["confidence"].to_list() == [expected], (line, other)
-    for words in (["H10_001N", "--minus", "HCT1_002N"], ["HCT1_002N", "--over", "H10_001N"]):
-        assert "memory" in shown(capsys, "compare", str(state.result.folder), *words, "--geoid", "01003")
+            assert ask(line, other, ["01003"])["confidence"].to_list() == ["A"], (line, other)
 
 
 def test_what_can_be_answered_is_listed(state: SmallState, capsys: pytest.CaptureFixture) -> None:

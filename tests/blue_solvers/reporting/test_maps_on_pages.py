@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from blue_solvers.reporting import map_section, of_tables
 from blue_solvers.reporting.map_section import with_map
 from blue_solvers.reporting.page import html_of
 from blue_solvers.reporting.page_parts import Page, Section, Shown
@@ -52,7 +53,7 @@ def test_every_place_is_drawn_in_its_shape_by_its_number(given: tuple[Path, Boun
     assert list(found) == list(PLACES)
     assert [shade for _, shade, _ in found.values()] == pytest.approx([1.0, 0.08, 0.54], abs=0.002)
     assert [round(float(said)) for said, _, _ in found.values()] == [15, 5, 10]
-    assert "3 places of county that are listed, by sex, f." in page
+    assert "The map shows the 3 places of county, by sex, f." in page
     west = {code: points[:, 0].min() for code, (_, _, points) in found.items()}
     assert west["12"] < west["10"] < west["11"]
     for _, _, points in found.values():  # a degree is half as wide as high there
@@ -61,6 +62,25 @@ def test_every_place_is_drawn_in_its_shape_by_its_number(given: tuple[Path, Boun
     ends = re.search(r">([\d.]+) to ([\d.]+)</text>", page)
     assert ends is not None
     assert [round(float(end)) for end in ends.groups()] == [5, 15]
+
+
+def test_places_that_are_not_listed_are_drawn_too(
+    given: tuple[Path, Boundaries], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of noisy tables and of a file of estimates, of which a page lists five rows, so two of three places."""
+    folder, _ = given
+    monkeypatch.setattr(of_tables, "MOST_ROWS", 5)
+    out, estimates = str(folder / "out.html"), str(folder / "estimates.csv")
+    assert main(["estimate", str(folder / "in.csv"), "--out", estimates]) == 0
+    for path in (str(folder / "in.csv"), estimates):
+        assert main(["report", path, "--boundaries", str(folder / "shapes.gpkg"), "--out", out]) == 0
+        page = Path(out).read_text()
+        assert "The first 5 of 7 rows" in page
+        assert list(drawn(page)) == list(PLACES)
+        assert "The map shows the 3 places of county, by sex, f." in page
+    monkeypatch.setattr(map_section, "MOST_DRAWN", 2)
+    assert main(["report", estimates, "--boundaries", str(folder / "shapes.gpkg"), "--out", out]) == 0
+    assert "The map shows 2 of 3 places of county, by sex, f." in Path(out).read_text()
 
 
 def test_places_of_which_nothing_is_known_have_no_colour(given: tuple[Path, Boundaries]) -> None:

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
+from blue_solvers.reporting.stored_folder import stored_page
 from tests.helpers.html_outline import Element, outline
 from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import settings_of, simulate
@@ -117,3 +118,17 @@ def test_damage_is_refused(release: Path, tmp_path: Path, capsys: pytest.Capture
     assert "--schema is for a file of estimates" in refusal(
         capsys, "report", str(result), "--schema", "x.toml", "--out", str(out)
     )
+
+
+@pytest.mark.parametrize("options", [[], ["--memory", "1e9"]], ids=["in memory", "streamed"])
+def test_the_first_number_of_every_place_can_be_drawn(release: Path, tmp_path: Path, options: list[str]) -> None:
+    result = tmp_path / "result"
+    assert main(["estimate", str(release), "--out", str(result), *options]) == 0
+    page = stored_page(result, 0.95)
+    assert page.places is not None
+    drawn = page.places("Tract")
+    stored = pl.read_parquet(result / "estimates" / "Tract.parquet", glob=False).filter(pl.col("table") == "total")
+    assert drawn["geocode"].to_list() == stored["geocode"].to_list()
+    np.testing.assert_array_equal(drawn["estimate"], stored["estimate"].explode())
+    listed = next(own for section in page.sections if section.name == "estimates" for own in section.tables)
+    assert drawn.columns == listed.frame.columns

@@ -43,3 +43,18 @@ def test_many_numbers_that_are_alike_are_read_once() -> None:
 
     assert median_and_largest(pieces) == (2.5, 2.5, 20 << 16)
     assert len(read) == 1
+
+
+@every("most", [1, 1 << 20])
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(range(3)), st.integers(1, 4)), min_size=1, max_size=20),
+    height=st.integers(1, 5),
+)
+def test_rows_alike_are_counted_as_often_as_they_are_there(most: int, rows: list[tuple[int, int]], height: int) -> None:
+    """Rows of three numbers, some of them repeated."""
+    kinds = np.array([[1.0, 2.0, 0.0], [2.0, 2.0, 3.0], [0.5, 7.0, -0.0]])
+    whole = kinds[np.repeat(*np.array(rows).T)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streamed_median, "MOST_DIFFERENT", most)
+        found = median_and_largest(lambda: (whole[i : i + height] for i in range(0, len(whole), height)))
+    assert found == (np.median(abs(whole)), whole.max(), whole.size)

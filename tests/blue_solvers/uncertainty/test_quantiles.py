@@ -52,3 +52,7 @@ def test_the_largest_level_below_one_has_finite_quantiles() -> None:
     assert normal_multiple(level) == pytest.approx(8.2923611, rel=1e-6)
     for quantile in (t_multiple(1, level), chi_square_quantile(1, level), f_quantile(3, 1, level)):
         assert 8 < quantile < np.inf
+
+
+def test_t_of_infinite_degrees_is_normal() -> None:
+    assert t_multiple(np.inf, 0.9) == normal_multiple(0.9) == pytest.approx(t_multiple(1e9, 0.9), rel=1e-8)

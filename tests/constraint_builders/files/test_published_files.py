@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from constraint_builders.files.published_files import read_published
+from constraint_builders.files.published_files import PRODUCTS_IN, _segments, read_published
+from constraint_builders.files.published_tables import published_tables
 from tests.helpers.every import every
 
 OF_THE_SITE = """"GEO_ID","NAME","P1_001N","P1_001NA","P0010002",
@@ -100,3 +101,52 @@ def test_what_is_no_published_table_is_refused(tmp_path: Path, text: str, said: 
     with pytest.raises(ValueError, match=said) as raised:
         read_published(tmp_path / "wrong.csv")
     assert str(raised.value).startswith(str(tmp_path / "wrong.csv"))
+
+
+def demographic(folder: Path, number: int, size: int, names: dict[str, str] | None = None) -> Path:
+    """A segment of the demographic files of 2020 and its geography, whose names are in UTF-8."""
+    path = segment(folder, number % 10, [size], names or {"0400000US72": "Puerto Rico", "0500000US72011": "Añasco"})
+    geography = (folder / "prgeo2020.pl").read_text("latin-1")
+    (folder / "prgeo2020.dhc").write_text(geography, encoding="utf-8")
+    own = folder / f"pr000{number:02}2020.dhc"
+    own.write_text(path.read_text().replace(f"|000|{number % 10:02}|", f"|000|{number:02}|"))
+    return own
+
+
+def test_segments_of_the_demographic_files(tmp_path: Path) -> None:
+    """Tables lie where programs of others have them: P1 first of segment 5, P12 after 71 and 73 lines of 6."""
+    found = read_published(demographic(tmp_path, 5, 199))
+    assert found.counts["P1_001N"].to_list() == [1000, 2000]
+    assert found.counts["P3_001N"].to_list() == [1005, 2005]  # P2, urban and rural, is of no table that is known
+    assert not [line for line in found.lines if line.startswith("P2_")]
+    assert found.names["72011"] == "Añasco"
+    found = read_published(demographic(tmp_path, 6, 242))
+    assert found.counts["P12_001N"].to_list() == [1000 + 71 + 73, 2000 + 71 + 73]
+    assert found.labels["P12_003N"] == "Under 5 years"
+    found = read_published(demographic(tmp_path, 8, 245))
+    assert found.counts["P12B_001N"].to_list() == [1000 + 3 * 49, 2000 + 3 * 49]
+    assert read_published(demographic(tmp_path, 21, 209)).lines[-1] == "PCT12_209N"
+
+
+def test_segments_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    path = demographic(tmp_path, 44, 195)
+    with pytest.raises(ValueError, match=r"pr000442020\.dhc: its tables, PCT19, are not among those"):
+        read_published(path)
+    with pytest.raises(ValueError, match=r"pr000452020\.dhc: there is no segment 45: they are 01 to 44"):
+        read_published(path.rename(tmp_path / "pr000452020.dhc"))
+    path = demographic(tmp_path, 22, 209).rename(tmp_path / "pr000212020.dhc")
+    with pytest.raises(ValueError, match=r"those of segment '22', and its name says 21: was it renamed\?"):
+        read_published(path)
+    with pytest.raises(ValueError, match=r"it has 214 columns, not 15"):
+        read_published(demographic(tmp_path, 21, 209).rename(tmp_path / "pr000032020.pl"))
+
+
+def test_every_table_of_a_product_is_in_one_segment_with_all_of_its_lines() -> None:
+    for ending, products in PRODUCTS_IN.items():
+        listed = [table.split(":") for tables in _segments()[ending].values() for table in tables.split()]
+        sizes = {name: int(size) for name, size in listed}
+        assert len(sizes) == len(listed)
+        for product in products:
+            for table in published_tables(product).tables.values():
+                assert sizes[table.name] == len(table.lines), table.name
+    assert sum(sizes.values()) == 9_067  # as many as the table matrix has

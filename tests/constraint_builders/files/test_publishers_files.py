@@ -305,3 +305,33 @@ def test_numbers_that_may_mean_two_things_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         read_tables(written(tmp_path, "\n".join(rows)), **said)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("below", ["m,,", "m,,\nolder people,,"])
+def test_a_level_below_an_empty_row_is_no_note(tmp_path: Path, below: str) -> None:
+    path = written(tmp_path, f"sex,value,std_error\n*,30,1\nf,10,1\n\n{below}\n")
+    with pytest.raises(
+        ValueError, match=r"below the table: 'm' would be left out: if it is a level take the empty row"
+    ):
+        read_tables(path)
+    said = written(tmp_path, f"sex,value,std_error\n*,19,1\nf,10,1\nm,9,1\n\n{below}\nOur own count of the people,,\n")
+    assert "below the table: 'm'" in repr(estimate(*read_tables(said)))
+
+
+def test_a_point_of_thousands_beside_an_error_of_whole_numbers_is_refused(tmp_path: Path) -> None:
+    rows = "sex\tvalue\n*\t{}\nf\t1.234 ± 2\nm\t90 ± 3\n"
+    path = tmp_path / "in.tsv"
+    path.write_text(rows.format("1.324 ± 2"))
+    with pytest.raises(ValueError, match=r"'1.324 ± 2' may be of 1324 or 1.324, which has more digits than its error"):
+        read_tables(path, plus_minus="std_error")
+    path.write_text(rows.format("91.2 ± 2"))  # here the point is that of decimals
+    assert read_tables(path, plus_minus="std_error")[1].tolist() == [91.2, 1.234, 90.0]
+
+
+def test_quarters_beside_months_are_asked_for(tmp_path: Path) -> None:
+    months = "".join(f"2020-{month:02},10,1\n" for month in range(1, 13))
+    quarters = "".join(f"2020-Q{quarter},31,1\n" for quarter in range(1, 5))
+    path = written(tmp_path, f"month,value,std_error\n{months}{quarters}2020,130,2\n")
+    with pytest.raises(ValueError, match="'2020-Q1' is a quarter, of which '2020-01' is a part: say that too"):
+        read_tables(path, sums={"month": ["year"]})
+    assert read_tables(path, sums={"month": ["year", "quarter"]})[0].observed.size == 17
