@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from blue_solvers.commands.listed import COMMANDS, FORMER
@@ -125,6 +125,20 @@ def listed_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
+class _Solvers:
+    """Names of solvers, and of those that somebody enrolled; for others than their own solvers are loaded."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(get_args(SolverName))
+
+    def __contains__(self, name: object) -> bool:
+        if name in get_args(SolverName):
+            return True
+        from blue_solvers.solvers import SOLVERS
+
+        return name in SOLVERS
+
+
 def add_solving_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--fit``, ``--strict`` and ``--solver``."""
     parser.add_argument(
@@ -134,7 +148,7 @@ def add_solving_arguments(parser: argparse.ArgumentParser) -> None:
         help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
     )
     add_strict_argument(parser)
-    parser.add_argument("--solver", choices=get_args(SolverName), default="auto", help="default: auto")
+    parser.add_argument("--solver", choices=_Solvers(), default="auto", help="default: auto")
 
 
 def add_digits_argument(parser: argparse.ArgumentParser) -> None:

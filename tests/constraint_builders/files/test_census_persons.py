@@ -205,7 +205,15 @@ def test_state_totals_hold_in_memory_and_streamed(tmp_path: Path, capsys: pytest
     written = write_census_files(tmp_path / "us", PL94_PERSONS, blocks, rng, types="hhgq")
     people = {state: sum(b.persons.size for b in blocks if b.codes[1].endswith(state)) for state in ("44", "09")}
     (tmp_path / "states.csv").write_text("".join(["state,total\n", *(f"{s},{n}\n" for s, n in people.items())]))
-    words = ["--settings", "pl94_us_persons", "--desired", "total", "--state-totals", str(tmp_path / "states.csv")]
+    words = [
+        "--settings",
+        "pl94_us_persons",
+        "--desired",
+        "total",
+        "--state-totals",
+        str(tmp_path / "states.csv"),
+        "--verbose",
+    ]
     found = []
     for name, memory in {"memory": [], "streamed": ["--memory", "1GB"]}.items():
         assert main(["estimate", str(tmp_path / "us"), *words, "--out", str(tmp_path / name), *memory]) == 0
