@@ -25,8 +25,8 @@ import pytest
 from blue_solvers import Problem, Schema, Spine, estimate
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.places import DOCS, ROOT
+from tests.helpers.run_in_browsers import ESTIMATES
 from tests.helpers.served import served
-from tests.test_browser import ESTIMATES
 
 pytest.importorskip("sphinx", reason="the site's tools are not installed")
 sys.path.append(str(DOCS / "_extensions"))
