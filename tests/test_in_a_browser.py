@@ -28,7 +28,8 @@ from tests.helpers.places import DOCS, ROOT
 from tests.helpers.run_in_browsers import ESTIMATES
 from tests.helpers.served import served
 
-pytest.importorskip("sphinx", reason="the site's tools are not installed")
+for tool in ("sphinx", "hatchling"):
+    pytest.importorskip(tool, reason="the tools of the site are not installed")
 sys.path.append(str(DOCS / "_extensions"))
 
 NODE = shutil.which("node")
