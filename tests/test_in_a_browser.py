@@ -25,10 +25,11 @@ import pytest
 from blue_solvers import Problem, Schema, Spine, estimate
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.places import DOCS, ROOT
+from tests.helpers.run_in_browsers import ESTIMATES
 from tests.helpers.served import served
-from tests.test_browser import ESTIMATES
 
-pytest.importorskip("sphinx", reason="the site's tools are not installed")
+for tool in ("sphinx", "hatchling"):
+    pytest.importorskip(tool, reason="the tools of the site are not installed")
 sys.path.append(str(DOCS / "_extensions"))
 
 NODE = shutil.which("node")
@@ -164,9 +165,10 @@ def site(tmp_path: Path, wheel: Path) -> Path:
     """The page without the site's theme, its scripts and the wheel."""
     from browser_page import filled
 
-    (block,) = re.findall(r"^```\{raw\} html\n(.*?)^```", (DOCS / "in_a_browser.md").read_text(), re.M | re.S)
+    page = filled((DOCS / "in_a_browser.md").read_text(), wheel.name)
+    (block,) = re.findall(r"^```\{raw\} html\n(.*?)^```", page, re.M | re.S)
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,">'
-    (tmp_path / "in_a_browser.html").write_text(f"{head}{filled(block, wheel.name)}</html>")
+    (tmp_path / "in_a_browser.html").write_text(f"{head}{block}</html>")
     shutil.copytree(SCRIPTS, tmp_path / "_static" / "browser")
     shutil.copy(wheel, tmp_path / "_static" / "browser")
     return tmp_path

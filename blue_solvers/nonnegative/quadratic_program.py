@@ -48,7 +48,7 @@ class Grams:
     @classmethod
     def of(cls, M: sparse.csc_array) -> Grams:
         """Of M, (m, d), by columns with sorted rows."""
-        rows, counts = M.shape[0], np.diff(M.indptr).astype(np.int64)
+        rows, counts = M.shape[0], np.diff(M.indptr).astype(np.intp)
         columns = np.repeat(np.arange(M.shape[1]), counts)
         first = np.repeat(np.arange(M.nnz), counts[columns])
         starts = np.repeat(M.indptr[:-1].astype(np.int64), counts**2)

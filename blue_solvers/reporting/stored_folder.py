@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from blue_solvers.reporting.stored_judgement import stored_certificate, stored_f
 from blue_solvers.reporting.streamed_median import median_and_largest
 from blue_solvers.reporting.unjudged import unjudged_page
 from blue_solvers.results.checksums import DamagedError
-from blue_solvers.results.estimate_rows import ROW_GROUP
 from blue_solvers.results.store import estimates_of, remarks_of
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.results.stored_measurements import VARIANCES
@@ -27,10 +25,8 @@ from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
-from constraint_builders.files.arrow_files import read_parquet, scan_files
+from constraint_builders.files.arrow_files import frame_of, open_parquet, read_parquet
 from constraint_builders.files.naming import naming
-
-CELLS_AT_ONCE = 1 << 20  # of a table that are read together
 
 
 class StoredEstimates(StoredResult):
@@ -64,14 +60,17 @@ class StoredEstimates(StoredResult):
         return [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
 
     def rows(self, geolevel: str, table: Table, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows of a table, those of few cells at a time, as they lie in the files."""
-        step = ROW_GROUP * max(1, CELLS_AT_ONCE // (ROW_GROUP * table.size))
+        """The rows of a table, those of a group of the file at a time, as they lie in the files."""
         for name in self._files(geolevel):
-            path = self.folder / name
+            path, before = self.folder / name, 0
             start, stop = self._rows_of(geolevel, name).get(table.name, (0, 0))
-            ends = [*range(start - start % step + step, stop, step), stop]
-            for first, last in pairwise([start, *ends] if stop > start else []):
-                yield scan_files([path], "file").slice(first, last - first).select(columns).collect()
+            with naming(path), open_parquet(path) as file:
+                for number in range(file.num_row_groups if stop > start else 0):
+                    height = file.metadata.row_group(number).num_rows
+                    first, last = max(start - before, 0), min(stop - before, height)
+                    if first < last:
+                        yield frame_of(file.read_row_group(number, columns)).select(columns)[first:last]
+                    before += height
 
     def _rows_of(self, geolevel: str, name: str) -> dict[str, tuple[int, int]]:
         """Where the rows of every table begin and end in a file: they lie together."""

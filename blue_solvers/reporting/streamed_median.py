@@ -11,6 +11,7 @@ from constraint_builders.arrays import Float, Integers
 
 PASSES = (22, 43, 64)  # leading bits that are known after each
 MOST_DIFFERENT = 1 << 20  # numbers that one pass counts by all their bits
+TOGETHER = 1 << 19  # numbers that wait to be counted
 
 Pieces = Callable[[], Iterable[Float]]
 
@@ -52,6 +53,10 @@ def median_and_largest(pieces: Pieces) -> tuple[float, float, int]:
     return low + (high - low) / 2, max(float(piece.max(initial=0.0)) for piece in pieces()), size
 
 
+def _summed(counts: pl.DataFrame) -> pl.DataFrame:
+    return counts.group_by("bits").agg(pl.col("count").sum())
+
+
 def _counts(
     pieces: Pieces, bits: int, begun: int = 0, known: int = 0, most: float = np.inf
 ) -> tuple[Integers, Integers] | None:
@@ -59,7 +64,7 @@ def _counts(
 
     None where there are more than so many.
     """
-    found = pl.DataFrame(schema={"bits": pl.Int64, "count": pl.Int64})
+    found, waiting = pl.DataFrame(schema={"bits": pl.Int64, "count": pl.Int64}), 0
     for piece in pieces():
         rows = piece.reshape(len(piece), -1)
         new = np.ones(len(rows), dtype=bool)
@@ -69,8 +74,12 @@ def _counts(
         own = pl.DataFrame({"bits": leading, "count": np.repeat(times, rows.shape[1])})
         if known:
             own = own.filter(pl.Series(leading >> (bits - known) == begun))
-        found = pl.concat([found, own]).group_by("bits").agg(pl.col("count").sum())
-        if found.height > most:
-            return None
-    found = found.sort("bits")
+        found, waiting = pl.concat([found, own]), waiting + own.height
+        if waiting > TOGETHER:
+            found, waiting = _summed(found), 0
+            if found.height > most:
+                return None
+    found = _summed(found).sort("bits")
+    if found.height > most:
+        return None
     return found["bits"].to_numpy(), found["count"].to_numpy()

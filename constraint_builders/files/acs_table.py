@@ -165,7 +165,7 @@ def _paths(labels: Mapping[str, str], kind: str) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for column, label in labels.items():
         first, *path = label.split(BETWEEN)
-        if first == kind:
+        if first == kind and path:
             line = _below_total(path, label)
             if line in found:
                 raise ValueError(f"line {label!r} has two columns, {found[line]!r} and {column!r}: keep one")

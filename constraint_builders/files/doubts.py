@@ -31,6 +31,7 @@ ROUNDING = 1e-9  # of the largest value
 NEAR = 0.5  # standard errors from 0, where noise goes up and down alike
 SAME_BY_CHANCE = 1e-3  # probability of equal values of two sources below which one is called a copy
 FAR = 10  # times a usual standard error
+MANY_ROUND = 6  # different values that end in as many zeros, which by chance happens once in a million
 MANY_NEAR = 60  # values just above 0 beside which some lie just below
 
 
@@ -71,6 +72,7 @@ def doubts(layout: Layout, values: Float, variances: Float, ends_at_0: bool = Fa
     if noisy.any() and not ends_at_0 and (abs(y[noisy]) < errors[noisy]).all():
         yield "every value is smaller than its standard error: are the columns swapped?"
     yield from _swapped(layout, known, y, errors)
+    yield from _coarser(y[noisy], errors[noisy])
     yield from _mostly_exact(layout, values, variances)
     below = known[y < -DEVIATIONS * errors - ROUNDING * y.max(initial=0.0)]
     if below.size:
@@ -82,6 +84,21 @@ def doubts(layout: Layout, values: Float, variances: Float, ends_at_0: bool = Fa
     floor = Floor()
     floor.add(y[noisy], errors[noisy])
     yield from floor.doubts()
+
+
+def _coarser(y: Float, errors: Float) -> Iterator[str]:
+    """That values, (k,), are rounded to tens, hundreds or more, and their errors say far less."""
+    different = np.unique(y[y != 0])
+    if different.size < MANY_ROUND or (different != np.round(different)).any():
+        return
+    unit = 1.0
+    while (different % (10 * unit) == 0).all():
+        unit *= 10
+    if unit > 1 and errors.max() < unit / FAR:
+        yield (
+            f"all {y.size:,} values are multiples of {unit:,.0f}, and their standard errors at most "
+            f"{errors.max():.2g}: rounding alone makes larger ones"
+        )
 
 
 def _swapped(layout: Layout, known: Index, y: Float, errors: Float) -> Iterator[str]:

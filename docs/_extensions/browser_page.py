@@ -20,9 +20,11 @@ def wheel_in(folder: Path) -> Path:
 
 
 def filled(page: str, wheel: str) -> str:
-    """The page with its lines, and with the name of the wheel."""
+    """The page with the area of its lines, which names the wheel."""
     (lines,) = TEN_LINES.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    return page.replace("{lines}", html.escape(lines)).replace("{wheel}", (BESIDE / wheel).as_posix())
+    area = (ROOT / "docs" / "_templates" / "in_a_browser.html").read_text(encoding="utf-8")
+    area = area.replace("{lines}", html.escape(lines)).replace("{wheel}", (BESIDE / wheel).as_posix())
+    return page.replace("{lines that run}", area.rstrip())
 
 
 def prepare(app: Sphinx) -> None:

@@ -85,7 +85,7 @@ async function look() {
       "Put a Pyodide with its NumPy and SciPy there, as said below, and load this page again.";
     return;
   }
-  idle("Ready. The first run loads some 30 MB from beside this page.");
+  idle("Ready. The first run loads some 35 MB from beside this page.");
 }
 
 go.addEventListener("click", begin);

@@ -231,3 +231,11 @@ def test_the_sheet_of_a_workbook_is_said(tmp_path: Path) -> None:
         read_tables(tmp_path / "acs.xlsx", style="acs")
     problem, y = read_tables(tmp_path / "acs.xlsx", style="acs", names_to="sex", sheet="Data")
     assert (problem.observed.names, y.tolist()) == (("total", "sex"), [1050, 510, 545])
+
+
+def test_a_table_whose_columns_have_the_names_alone_is_refused_by_name(tmp_path: Path) -> None:
+    """One that somebody made longer."""
+    path = tmp_path / "long.csv"
+    path.write_text("Place,Label (Grouping),Estimate,Margin of Error\nRhode Island,Total:,9,±1\n")
+    with pytest.raises(ValueError, match=r"long\.csv: no table of the American Community Survey: there is neither"):
+        read_tables(path, style="acs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -12,6 +14,7 @@ from blue_solvers import estimate
 from constraint_builders import read_tables
 from constraint_builders.description.layout import Layout
 from constraint_builders.files.doubts import Floor, doubts
+from noise_mechanisms.laws import RandomRounding, Rounding
 from tests.helpers.effort import examples
 
 COUNTS = st.sampled_from(["none", "few", "some", "many", "all sizes"])
@@ -102,3 +105,35 @@ def test_a_level_that_may_be_the_total_of_the_others_is_asked_about_or_named(
     except ValueError as refusal:
         said = str(refusal)
     assert ("'whole'" in said and "counts as many as all others together" in said) == (share == 1)
+
+
+@pytest.mark.parametrize(
+    ("unit", "error", "is_doubtful"),
+    [(1000, 1.6, True), (1000, 99.0, True), (1000, 300.0, False), (10, 0.5, True), (1, 0.01, False)],
+)
+def test_values_that_are_rounded_more_than_their_errors_say_are_doubted(
+    tmp_path: Path, unit: int, error: float, is_doubtful: bool
+) -> None:
+    rows = [f"{level},{unit * (17 + 3 * level)},{error}" for level in range(6)]
+    total = unit * sum(17 + 3 * level for level in range(6))
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["age,value,std_error", f"*,{total},{error}", *rows]) + "\n")
+    found = [doubt for doubt in read_tables(path)[0].understood.notes if "are multiples of" in doubt]
+    assert len(found) == is_doubtful
+    if found:
+        assert found[0].startswith(
+            f"all 7 values are multiples of {unit:,}, and their standard errors at most {error:.2g}"
+        )
+
+
+def test_a_law_finer_than_the_values_is_doubted(tmp_path: Path) -> None:
+    """Thousands of SDMX, multiplied out, are no counts to base 5."""
+    codes = ["_T", *"ABCDEF"]
+    values = [sum(range(11, 17)), *range(11, 17)]
+    rows = [f"{code},{value},3" for code, value in zip(codes, values, strict=True)]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["AGE,OBS_VALUE,UNIT_MULT", *rows]) + "\n")
+    problem, _ = read_tables(path, style="sdmx", noise=RandomRounding(5))
+    assert any("all 7 values are multiples of 1,000" in doubt for doubt in problem.understood.notes)
+    problem, _ = read_tables(path, style="sdmx", noise=Rounding(1000))
+    assert not any("multiples" in doubt for doubt in problem.understood.notes)
