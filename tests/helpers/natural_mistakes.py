@@ -112,9 +112,10 @@ ASKED_ABOUT = [
 
 
 def spellings() -> Iterator[Case]:
-    for mark in READ_AS_TOTALS:
+    """Some of them; `test_totals` reads all, and takes less than a command."""
+    for mark in READ_AS_TOTALS[::8]:
         yield Case(f"a total called {mark!r}", FLAT.replace("*", mark), Read(SEXES))
-    for mark in ASKED_ABOUT:
+    for mark in ASKED_ABOUT[::4]:
         yield Case(f"perhaps a total, {mark!r}", FLAT.replace("*", mark), Refused(f"does {mark!r} count everybody"))
 
 

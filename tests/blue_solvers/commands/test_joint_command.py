@@ -32,11 +32,22 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> CensusPair:
 
 
 @pytest.fixture(scope="module")
-def stored(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_run(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where both products are estimated, and what that said."""
     out = tmp_path_factory.mktemp("stored") / "both"
-    asked = ["--desired", "sex * hispanic", "--desired", "hispanic"]
-    assert main(["estimate", *pair.folders, *BOTH, *KEPT, *asked, "--out", str(out)]) == 0
-    return out
+    return out, said_by([*pair.folders, *BOTH, "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def stored(first_run: tuple[Path, str]) -> Path:
+    return first_run[0]
+
+
+def said_by(words: list[str]) -> str:
+    """What the command prints."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["estimate", *words, *KEPT, "--desired", "sex * hispanic", "--desired", "hispanic"]) == 0
+    return out.getvalue()
 
 
 def sums_of(product: Product, query: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -143,17 +154,19 @@ def read(pair: CensusPair, **options: object) -> JoinedReleases:
 
 @pytest.fixture(scope="module", params=["both", pytest.param("DHC", marks=pytest.mark.slow)])
 def runs(
-    request: pytest.FixtureRequest, pair: CensusPair, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    pair: CensusPair,
+    first_run: tuple[Path, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, str, str]:
     """Where a run of both products or of one is, and what it says: in short, and when asked for all."""
-    folder, said = tmp_path_factory.mktemp("said"), []
-    given = [*pair.folders, *BOTH] if request.param == "both" else [pair.folders[1], "--settings", "dhc_us_persons"]
-    for name, verbose in (("short", []), ("long", ["--verbose"])):
-        with redirect_stdout(io.StringIO()) as out:
-            words = [*given, *KEPT, "--desired", "hispanic", "--out", str(folder / name), *verbose]
-            assert main(["estimate", *words]) == 0
-        said.append(out.getvalue())
-    return folder / "long", *said
+    folder = tmp_path_factory.mktemp("said")
+    if request.param == "both":
+        given, short = [*pair.folders, *BOTH], first_run[1]
+    else:
+        given = [pair.folders[1], "--settings", "dhc_us_persons"]
+        short = said_by([*given, "--out", str(folder / "short")])
+    return folder / "long", short, said_by([*given, "--out", str(folder / "long"), "--verbose"])
 
 
 def test_the_command_says_what_became_of_the_rows_of_both(pair: CensusPair, runs: tuple[Path, str, str]) -> None:
