@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-Row = tuple[str, ...]
-
 
 class Refused(NamedTuple):
     words: str
