@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.few(1)
-@lengths("every", 61, 1)
+@lengths("every", 43, 1)
 @pytest.mark.parametrize("name", ["result", "streamed", "joint"])
 def test_what_a_description_says_is_used_or_refused(name: str, every: int, made: Path) -> None:
     def use() -> None:
