@@ -41,7 +41,6 @@ SPINE = Spine([-1, 0, 0], ["US", "State", "State"])
 PLACES = Problem(Schema({"a": 2}), {"US": {"total": 1.0}, "State": {"a": 2.0}}, spine=SPINE)
 TALL = Invariants.from_subsets([[0, 1, 2, 3]], records=4)
 P = blue(PROBLEM)
-Q = blue(PLACES)
 REGION = confidence_ellipsoid(P, np.ones(4), np.eye(4))
 RNG = np.random.default_rng(0)
 

@@ -69,7 +69,8 @@ def test_a_contest_measures_who_is_there_and_names_who_is_not(monkeypatch: pytes
     assert slow.distance == 0.5  # 1 off a standard error of 2; what is exact has none
 
 
-def test_turns_are_taken_by_turns() -> None:
+def test_turns_are_taken_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contests, "LEAST_TURN", 1e-4)
     taken: list[str] = []
     rival = Rival("other", "apply", lambda: taken.append("ours"), lambda: taken.append("theirs"))
     held(Contest("none", 1, {"other": lambda: rival}), 0.0)

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine
+from tests.helpers.oracles.description import Block
+from tests.helpers.oracles.description import Description as Described
 
 Matrix = np.ndarray
 
 VARIABLES = {"a": 2, "b": 3}
-RECODES = {"adult": ("b", [0, 1, 1]), "odd": ("b", [0, 1, 0])}
+RECODES = {"adult": ("b", (0, 1, 1)), "odd": ("b", (0, 1, 0))}
 PARENTS = [-1, 0, 0]
 LEVELS = ["US", "State", "State"]
 
@@ -93,11 +94,6 @@ def _null_space(matrix: Matrix, size: int) -> Matrix:
     return right[int((singular > 1e-10).sum()) :].T
 
 
-def groups_of(factor: str) -> tuple[str, list[int]]:
-    """The variable of a factor, and for every level its group."""
-    return RECODES[factor] if factor in RECODES else (factor, list(range(VARIABLES[factor])))
-
-
 Area = list[int] | dict[int, float]  # leaves, or leaves with weights
 
 
@@ -108,35 +104,10 @@ def weights_of(area: Area, leaves: int) -> Matrix:
     return found
 
 
-def rows_of(table: str, geounits: list[Area], leaves: int) -> Matrix:
-    """Rows of a table over the cells of all leaves: one block for every geounit, given by its leaves."""
-    factors = {"total": [], "detailed": list(VARIABLES)}.get(table, [part.strip() for part in table.split("*")])
-    order = {name: axis for axis, name in enumerate(VARIABLES)}
-    factors = sorted(factors, key=lambda factor: order[groups_of(factor)[0]])
-    levels = list(product(*(range(size) for size in VARIABLES.values())))
-    keys = list(product(*(range(max(groups_of(factor)[1]) + 1) for factor in factors)))
-    rows = []
-    for area, key in product(geounits, keys):
-        row = np.zeros((leaves, len(levels)))
-        for cell, level in enumerate(levels):
-            own = tuple(groups_of(f)[1][level[order[groups_of(f)[0]]]] for f in factors)
-            row[:, cell] = weights_of(area, leaves) * (own == key)
-        rows.append(row.ravel())
-    return np.array(rows)
-
-
-def leaves_below(parents: list[int], node: int) -> list[int]:
-    """The leaves of a geounit, numbered in the order of the tree."""
-    leaves = [i for i in range(len(parents)) if i not in parents]
-
-    def is_below(leaf: int) -> bool:
-        while leaf >= 0:
-            if leaf == node:
-                return True
-            leaf = parents[leaf]
-        return False
-
-    return [number for number, leaf in enumerate(leaves) if is_below(leaf)]
+def block_of(place: int, table: str, values: Any = ()) -> Block:
+    """A table of the geounits of a level."""
+    factors = {"total": (), "detailed": tuple(VARIABLES)}.get(table, tuple(table.split(" * ")))
+    return Block(place, factors, np.asarray(values))
 
 
 @dataclass
@@ -156,25 +127,22 @@ class Description:
     def instance(self, seed: int = 0) -> Instance:
         """The problem, its matrices, and measurements of invented counts."""
         rng = np.random.default_rng(seed)
-        parents, levels = self.spine or ([-1], [""])
-        leaves = len([i for i in range(len(parents)) if i not in parents])
-        units: dict[str, list[Area]] = {
-            level: [leaves_below(parents, i) for i in range(len(parents)) if levels[i] == level] for level in levels
-        }
-        if self.areas is not None:
-            units, leaves = self.areas, len(self.areas["Leaf"])
+        described = self._described()
         observed = self.tables if self._has_places else {"": self.tables}
-        wanted = dict.fromkeys(units, self.desired)
-        rows = {(level, t): rows_of(t, units[level], leaves) for level, own in observed.items() for t in own}
-        M = np.vstack(list(rows.values()))
-        D = np.vstack([rows_of(t, units[level], leaves) for level, own in wanted.items() for t in own])
+        rows = {
+            (level, t): described.rows(block_of(self._places[level], t)) for level, own in observed.items() for t in own
+        }
+        M, D = np.vstack(list(rows.values())), described.desired_matrix()
         starts = np.cumsum([0, *(len(block) for block in rows.values())])
         places = {name: slice(a, b) for name, a, b in zip(rows, starts[:-1], starts[1:], strict=True)}
         variances = np.concatenate(
-            [self._spread(observed[level][t], block, units[level]) for (level, t), block in rows.items()]
+            [
+                self._spread(observed[level][t], len(block), described.members(self._places[level]).size)
+                for (level, t), block in rows.items()
+            ]
         )
         counts = rng.poisson(4.0, M.shape[1]).astype(float)
-        empty = self._empty(units, leaves, parents, levels)
+        empty = described.empty_cells()
         counts[empty] = 0
         truth = M @ counts
         given = None if self.covariance is None else self.covariance(len(M))
@@ -196,9 +164,9 @@ class Description:
         problem = Problem(
             schema,
             tables,
-            dict.fromkeys(units, self.desired) if self._has_places else self.desired,
-            spine=None if self.spine is None else Spine(parents, levels),
-            areas=None if self.areas is None else self._areas(leaves),
+            dict.fromkeys(self._places, self.desired) if self._has_places else self.desired,
+            spine=None if self.spine is None else Spine(*self.spine),
+            areas=None if self.areas is None else self._areas(described),
             zeros=self.zeros,
             equalities=None if self.equalities is None else (E, E @ truth),
             covariance=given,
@@ -210,10 +178,37 @@ class Description:
     def _has_places(self) -> bool:
         return self.spine is not None or self.areas is not None
 
-    def _areas(self, leaves: int) -> Areas:
-        assert self.areas is not None
-        layers = {name: own for name, own in self.areas.items() if name != "Leaf"}
-        return Areas(leaves, {name: [weights_of(area, leaves) for area in own] for name, own in layers.items()})
+    @property
+    def _places(self) -> dict[str, int]:
+        """The number of every geolevel or layer."""
+        names = [""] if not self._has_places else self.areas or self.spine[1]  # type: ignore[index]
+        return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+    def _described(self) -> Described:
+        """What the tables mean."""
+        parent = level = incidence = None
+        if self.spine is not None:
+            parent, level = np.array(self.spine[0]), np.array([self._places[name] for name in self.spine[1]])
+        if self.areas is not None:
+            leaves = len(self.areas["Leaf"])
+            level = np.repeat(np.arange(len(self.areas)), [len(own) for own in self.areas.values()])
+            incidence = np.array([weights_of(area, leaves) for own in self.areas.values() for area in own])
+        zeros = [(name if self._has_places else ("", name), flags) for name, flags in (self.zeros or {}).items()]
+        return Described(
+            VARIABLES,
+            RECODES,
+            parent,
+            level,
+            observed=(),
+            desired=tuple(block_of(place, t) for place in self._places.values() for t in self.desired),
+            zeros=tuple(block_of(self._places[level], t, flags) for (level, t), flags in zeros),
+            incidence=incidence,
+        )
+
+    def _areas(self, described: Described) -> Areas:
+        assert described.incidence is not None
+        layers = {name: described.incidence[described.members(i)] for name, i in self._places.items() if name != "Leaf"}
+        return Areas(described.leaves.size, layers)
 
     def _schema_recodes(self) -> dict[str, dict[str, list[int]]]:
         found: dict[str, dict[str, list[int]]] = {}
@@ -222,21 +217,13 @@ class Description:
             found.setdefault(variable, {})[name] = groups
         return found
 
-    def _spread(self, variance: Any, rows: Matrix, units: list[Area]) -> Matrix:
+    def _spread(self, variance: Any, cells: int, geounits: int) -> Matrix:
         if variance is None:
-            return np.full(len(rows), np.nan)
+            return np.full(cells, np.nan)
         given = np.asarray(variance, dtype=float)
-        if self._has_places and given.shape == (len(units),):
-            return np.repeat(given, len(rows) // len(units))
-        return np.broadcast_to(given.reshape(-1) if given.size > 1 else given, (len(rows),)).astype(float)
-
-    def _empty(self, units: dict, leaves: int, parents: list[int], levels: list[str]) -> Matrix:
-        size = int(np.prod(list(VARIABLES.values())))
-        empty = np.zeros(leaves * size, dtype=bool)
-        for name, flags in (self.zeros or {}).items():
-            level, table = name if self._has_places else ("", name)
-            empty |= rows_of(table, units[level], leaves)[np.asarray(flags).ravel()].any(axis=0)
-        return empty
+        if self._has_places and given.shape == (geounits,):
+            return np.repeat(given, cells // geounits)
+        return np.broadcast_to(given.reshape(-1) if given.size > 1 else given, (cells,)).astype(float)
 
     def _noise(self, Sigma: Matrix, rng: np.random.Generator) -> Matrix:
         values, vectors = np.linalg.eigh(Sigma)

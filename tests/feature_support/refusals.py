@@ -19,7 +19,6 @@ CORRELATED = [feature for feature in FEATURES if "correlated" in feature]
 OPERATOR = ["correlated noise, an operator"]
 UNEVEN_CELLS = ["a variance for every cell", "cells known exactly", "cells not measured"]
 KNOWN_SUMS = [f for f in NO_SPINE if f == "structural zeros" or f.startswith("equalities")]
-EVEN = ["correlated noise, sparse", *OPERATOR]
 FIT = "a non-negative fit needs uncorrelated noise"
 DRAWN = "cannot be drawn from an operator"
 PLAIN_ONLY = "needs tables of one schema, without a spine, whose noise is uncorrelated and of equal variance"

@@ -152,8 +152,8 @@ def write_census_files(
             if total_at in (level, "*"):
                 rows["Constraint"].append(row_of(code, "total_con", product.said("total"), [persons.size], "="))
             for name, said in (untrue or {}).items():
-                cells, shape = product.cells(said)
-                near = np.bincount(cells[persons], minlength=int(np.prod(shape))) + rng.integers(0, 3, np.prod(shape))
+                counts, _ = product.counted(said, persons)
+                near = counts + rng.integers(0, 3, counts.size)
                 rows["Constraint"].append(row_of(code, name, said, near.tolist(), "="))
         for kind, own in rows.items():
             written.rows[level, kind] = len(own)
@@ -191,9 +191,8 @@ def measurement(
 ) -> dict[str, Any]:
     """A row of noisy counts, kept among what was drawn."""
     said = product.said(query)
-    cells, shape = product.cells(said)
+    truth, shape = product.counted(said, persons)
     variance = np.float32(1 / (rho * product.queries[query]))
-    truth = np.bincount(cells[persons], minlength=int(np.prod(shape)))
     values = truth + np.round(rng.normal(0, np.sqrt(variance), truth.size)).astype(np.int64)
     written.measured[level, code, query] = values, float(variance)
     if len(code) % 2:  # two spellings of one thing

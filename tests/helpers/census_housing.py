@@ -15,7 +15,6 @@ from tests.helpers.census_products import Product
 
 UNITS, CELLS = "tenvacgq", 35
 RHO_OF_UNITS = 0.15
-OWNED_AND_RENTED = ([0], [1], [2, 3])
 
 
 def histogram_of_units(product: Product, block: Block, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from blue_solvers.results import Result
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_products import DHC_PERSONS, GQ_8, PL94_PERSONS, Product, groups
 
@@ -72,6 +73,11 @@ def write_pair(
             "DHC": write_census_files(demographic, DHC_PERSONS, blocks, rng, types="gqlevels", total_at=None),
         },
     )
+
+
+def blocks_of(result: Result, geoids: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+    """The positions of single blocks, as many places are asked about."""
+    return {geoid: result.members("Block")[result.geounits("Block", [geoid])] for geoid in geoids}
 
 
 def _grouped(codes: tuple[str, ...], group: int) -> tuple[str, ...]:

@@ -91,6 +91,14 @@ class Product:
             code = code * shape[-1] + own.reshape(lengths)
         return np.broadcast_to(code, tuple(self.sizes.values())).ravel(), tuple(shape)
 
+    def counted(self, said: Mapping[str, str], records: Index) -> tuple[Index, tuple[int, ...]]:
+        """How many records, by their detailed cells, are in every cell of `cells`; and the shape."""
+        places, code, shape = np.unravel_index(records, tuple(self.sizes.values())), np.zeros_like(records), []
+        for place, own in zip(places, self.groups_said(said), strict=True):
+            shape.append(1 if own is None else int(own.max()) + 1)
+            code = code if own is None else code * shape[-1] + own[place]
+        return np.bincount(code, minlength=int(np.prod(shape))), tuple(shape)
+
     def allowed(self) -> NDArray[np.bool_]:
         """Which detailed cells no edit rule forbids, flat."""
         whole = np.ones(tuple(self.sizes.values()), dtype=bool)

@@ -15,7 +15,9 @@ def texts(figure: Figure) -> list[Text]:
     """All text that a figure shows once it is drawn."""
     if not isinstance(figure.canvas, FigureCanvasAgg):
         FigureCanvasAgg(figure)
-    figure.canvas.draw()
+        figure.stale = True
+    if figure.stale:
+        figure.canvas.draw()
     shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
     inside = []
     for axes in figure.axes:

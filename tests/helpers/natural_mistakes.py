@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-Row = tuple[str, ...]
-
 
 class Refused(NamedTuple):
     words: str
@@ -112,9 +110,10 @@ ASKED_ABOUT = [
 
 
 def spellings() -> Iterator[Case]:
-    for mark in READ_AS_TOTALS:
+    """Some of them; `test_totals` reads all, and takes less than a command."""
+    for mark in READ_AS_TOTALS[::8]:
         yield Case(f"a total called {mark!r}", FLAT.replace("*", mark), Read(SEXES))
-    for mark in ASKED_ABOUT:
+    for mark in ASKED_ABOUT[::4]:
         yield Case(f"perhaps a total, {mark!r}", FLAT.replace("*", mark), Refused(f"does {mark!r} count everybody"))
 
 

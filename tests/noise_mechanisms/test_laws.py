@@ -6,11 +6,10 @@ test was written; OpenDP takes no seed, so for release-grade draws it is the fal
 
 from __future__ import annotations
 
-import builtins
 import math
+import sys
 import tomllib
 from decimal import Decimal, localcontext
-from typing import Any
 
 import numpy as np
 import pytest
@@ -234,14 +233,7 @@ def test_release_grade_leaves_opendp_as_it_was() -> None:
 
 
 def test_release_grade_without_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
-
-    def without_opendp(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("opendp"):
-            raise ImportError(name)
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_opendp)
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(ImportError, match=r"needs OpenDP: pip install 'blue-solvers\[release\]'"):
         DiscreteGaussian(4.0).release_sample(3)
 

@@ -175,10 +175,6 @@ def test_what_has_no_end_is_refused_in_one_line(every: int, made: Path, command:
     assert not found, "\n".join(found)
 
 
-def without(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 @pytest.mark.parametrize("name", ["settings.toml", "Block.parquet/DPQuery/part-0.parquet"])
 def test_hostile_measurement_folders_are_refused_in_one_line(name: str, made: Path, command: LimitedCommand) -> None:
     tables = {} if name == "settings.toml" else {w: m() for w, (e, m) in hostile.TABLES.items() if e == ".parquet"}

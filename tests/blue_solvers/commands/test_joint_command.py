@@ -14,9 +14,7 @@ import pytest
 from blue_solvers.cli import main
 from blue_solvers.results import Result
 from blue_solvers.results.store import read_description
-from constraint_builders.files import production_settings
-from constraint_builders.geography.joined_releases import JoinedReleases, read_joined_releases
-from tests.helpers.census_pair import CensusPair, write_pair
+from tests.helpers.census_pair import CensusPair, blocks_of, write_pair
 from tests.helpers.census_products import DHC_PERSONS, Product
 from tests.helpers.refused_commands import commands, refusal
 
@@ -32,11 +30,22 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> CensusPair:
 
 
 @pytest.fixture(scope="module")
-def stored(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_run(pair: CensusPair, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where both products are estimated, and what that said."""
     out = tmp_path_factory.mktemp("stored") / "both"
-    asked = ["--desired", "sex * hispanic", "--desired", "hispanic"]
-    assert main(["estimate", *pair.folders, *BOTH, *KEPT, *asked, "--out", str(out)]) == 0
-    return out
+    return out, said_by([*pair.folders, *BOTH, "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def stored(first_run: tuple[Path, str]) -> Path:
+    return first_run[0]
+
+
+def said_by(words: list[str]) -> str:
+    """What the command prints."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["estimate", *words, *KEPT, "--desired", "sex * hispanic", "--desired", "hispanic"]) == 0
+    return out.getvalue()
 
 
 def sums_of(product: Product, query: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -120,40 +129,21 @@ def test_what_is_stored_is_the_best_estimate_of_both(pair: CensusPair, stored: P
             np.testing.assert_allclose(error[rank], expected, rtol=1e-7, atol=1e-7)
 
 
-def asked(out: str, pair: CensusPair) -> np.ndarray:
-    """Standard errors by origin of single blocks, of all together, and of the block groups of either product."""
-    result, places = Result(out), [[geoid] for geoid in pair.geoids] + [pair.geoids]
-    for name in ("PL94", "DHC"):
-        codes = [block.codes[-2] for block in pair.written[name].blocks]
-        places += [
-            [geoid for geoid, own in zip(pair.geoids, codes, strict=True) if own == code] for code in sorted(set(codes))
-        ]
-    counts = [{"hispanic": [label]} for label in result.schema.labels_of("hispanic")]
-    found = [result.ask("Block", result.geounits("Block", own), counts).std_errors for own in places]
-    return np.concatenate(found)
-
-
-def read(pair: CensusPair, **options: object) -> JoinedReleases:
-    names = ("PL94", "DHC")
-    folders = dict(zip(names, pair.folders, strict=True))
-    settings = {name: production_settings(f"{name.lower()}_us_persons") for name in names}
-    recodes = {"hhgq": "hhgq8lev", "votingage": "votingage"}
-    return read_joined_releases(folders, settings, recodes=recodes, **options)  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module", params=["both", pytest.param("DHC", marks=pytest.mark.slow)])
 def runs(
-    request: pytest.FixtureRequest, pair: CensusPair, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    pair: CensusPair,
+    first_run: tuple[Path, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, str, str]:
     """Where a run of both products or of one is, and what it says: in short, and when asked for all."""
-    folder, said = tmp_path_factory.mktemp("said"), []
-    given = [*pair.folders, *BOTH] if request.param == "both" else [pair.folders[1], "--settings", "dhc_us_persons"]
-    for name, verbose in (("short", []), ("long", ["--verbose"])):
-        with redirect_stdout(io.StringIO()) as out:
-            words = [*given, *KEPT, "--desired", "hispanic", "--out", str(folder / name), *verbose]
-            assert main(["estimate", *words]) == 0
-        said.append(out.getvalue())
-    return folder / "long", *said
+    folder = tmp_path_factory.mktemp("said")
+    if request.param == "both":
+        given, short = [*pair.folders, *BOTH], first_run[1]
+    else:
+        given = [pair.folders[1], "--settings", "dhc_us_persons"]
+        short = said_by([*given, "--out", str(folder / "short")])
+    return folder / "long", short, said_by([*given, "--out", str(folder / "long"), "--verbose"])
 
 
 def test_the_command_says_what_became_of_the_rows_of_both(pair: CensusPair, runs: tuple[Path, str, str]) -> None:
@@ -190,8 +180,8 @@ def test_variables_that_zeros_tell_apart(pair: CensusPair, tmp_path: Path) -> No
     result, truth = Result(tmp_path / "out"), pair.truth(0)
     labels = result.schema.labels_of("hhgq8lev")
     counts = [{"hhgq8lev": [labels[kind]]} for kind in (0, 2)]
-    for i, geoid in enumerate(pair.geoids):
-        answer = result.ask("Block", result.geounits("Block", [geoid]), counts)
+    answers = result.ask_places(blocks_of(result, pair.geoids), counts)
+    for i, answer in enumerate(answers.values()):
         expected = np.array([truth[i, :18].sum(), truth[i, 24:27].sum()])
         assert (np.abs(answer.estimate - expected) <= 5 * answer.std_errors + 1e-6).all()
         if not pair.written["DHC"].blocks[i].facilities[6:9].any():
@@ -222,9 +212,8 @@ def test_empty_blocks_of_one_product_alone_have_no_error(pair: CensusPair, tmp_p
     words = ["--variables", "sex,hispanic", "--desired", "sex", "--out", str(tmp_path / "out")]
     assert main(["estimate", pair.folders[1], "--settings", "dhc_us_persons", *words]) == 0
     result = Result(tmp_path / "out")
-    for i, geoid in enumerate(pair.geoids):
-        error = result.ask("Block", result.geounits("Block", [geoid]), [{"sex": ["0"]}]).std_errors[0]
-        assert (error == 0) == (i in EMPTY)
+    answers = result.ask_places(blocks_of(result, pair.geoids), [{"sex": ["0"]}])
+    assert [i for i, answer in enumerate(answers.values()) if answer.std_errors[0] == 0] == list(EMPTY)
 
 
 TWO, NAMED = " ".join(BOTH[:4]), " ".join(BOTH)

@@ -68,23 +68,21 @@ def test_questions_have_exact_errors(name: str, counts: dict, place: Place, stor
     """Over blocks of any product's groups, which are none of the spine's own."""
     x, covariance = place.dense(*PRODUCTS)
     result = Result(stored[name])
-    for other, group in each(PRODUCTS, (0, 1)):
-        chosen = inside(other, 2, f"{codes(other)[0][1]}{group}")
-        asked = [geoid for geoid, own in zip(geoids(), chosen, strict=True) if own]
-        for table, wanted in counts.items():
-            answer = result.ask("Block", result.geounits("Block", asked), wanted)
-            own = parse_table(result.schema, table)
-            rows = []
-            for count in wanted:
-                labels = [count.get(factor, result.schema.labels_of(factor)) for factor in own.factors]
-                known = [result.schema.labels_of(factor) for factor in own.factors]
-                flags = np.array(
-                    [all(label in held for label, held in zip(cell, labels, strict=True)) for cell in each(*known)]
-                )
-                rows.append(np.kron(chosen, flags @ cells(name, table)))
-            W = np.array(rows)
-            np.testing.assert_allclose(answer.estimate, W @ x, atol=1e-8)
-            np.testing.assert_allclose(answer.covariance, W @ covariance @ W.T, atol=1e-8)
+    groups = {f"{own} {group}": inside(own, 2, f"{codes(own)[0][1]}{group}") for own, group in each(PRODUCTS, (0, 1))}
+    blocks = np.array([result.members("Block")[result.geounits("Block", [geoid])[0]] for geoid in geoids()])
+    for table, wanted in counts.items():
+        answers = result.ask_places({group: blocks[chosen > 0] for group, chosen in groups.items()}, wanted)
+        factors = parse_table(result.schema, table).factors
+        known = [result.schema.labels_of(factor) for factor in factors]
+        rows = []
+        for count in wanted:
+            labels = [count.get(factor, result.schema.labels_of(factor)) for factor in factors]
+            flags = [all(label in held for label, held in zip(cell, labels, strict=True)) for cell in each(*known)]
+            rows.append(np.array(flags) @ cells(name, table))
+        for group, chosen in groups.items():
+            W = np.kron(chosen, np.array(rows))
+            np.testing.assert_allclose(answers[group].estimate, W @ x, atol=1e-8)
+            np.testing.assert_allclose(answers[group].covariance, W @ covariance @ W.T, atol=1e-8)
 
 
 def test_rows_are_accounted_for_and_every_command_takes_the_result(

@@ -16,7 +16,6 @@ from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settin
 from tests.helpers.command_inputs import good_inputs
 from tests.helpers.every import every
 
-GOOD = {"out": "new.csv", "write_schema": "new.toml", "plot": "new.png", "resume": "new.json"}
 FOLDER = {"out": "new"}
 PAGE = {"out": "new.html"}
 RUNS: dict[str, tuple[str, dict[str, str]]] = {  # arguments, and the outputs that they may have

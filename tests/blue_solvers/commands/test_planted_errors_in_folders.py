@@ -98,10 +98,6 @@ def write(
     return release
 
 
-def nothing(release: Release) -> None:
-    pass
-
-
 def one_cell(release: Release) -> None:
     release.tables["Block", "age"][37, 4] += round(9 * np.sqrt(60.0))
 

@@ -20,7 +20,7 @@ from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solutio
 from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve
 from constraint_builders import Problem, Schema, Spine
 from tests.blue_solvers.nonnegative.exact_quadratic_programs import LeastSquares
-from tests.helpers.effort import examples, first_of
+from tests.helpers.effort import examples, first_of, lengths
 
 PROVED = 1e-8  # of 1 and the objective: the gap that is allowed
 SEEDS = 400
@@ -102,10 +102,11 @@ def test_fits_are_no_worse_than_scipys(start: int) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_every_method_converges_wherever_there_is_a_fit(method) -> None:
+@lengths("seeds", 30, 60)
+def test_every_method_converges_wherever_there_is_a_fit(seeds: int, method) -> None:
     """With structural zeros, equalities and geographies too; counts are non-negative, so that there always is."""
     done = 0
-    for seed in range(60):
+    for seed in range(seeds):
         problem, y = special(seed)
         try:
             fit = method(problem, y)
@@ -117,7 +118,7 @@ def test_every_method_converges_wherever_there_is_a_fit(method) -> None:
         assert fit.detail.min() >= 0
         assert fit.gap <= 10 * PROVED * (1 + fit.objective)
         assert fit.margin_residual <= 1e-8 * max(1.0, np.nanmax(abs(y)))
-    assert done >= 8
+    assert done >= 8 * seeds / 60
 
 
 def special(seed: int) -> tuple[Problem, np.ndarray]:

@@ -21,7 +21,6 @@ from tests.helpers.small_states import LEVELS, SmallState, small_state, spine
 
 AGES = settings_of(LEVELS, {"sex": ["male", "female"], "age": 116}, {"detailed": "1/6"})
 TRACT, BLOCK = "01003010900", "010030109001000"
-YEARS = [(1, 0), *((low, low + 1) for low in range(1, 20))]  # of P14, below Male
 
 
 @pytest.fixture(scope="module")

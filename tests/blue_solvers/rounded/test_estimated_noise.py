@@ -11,6 +11,7 @@ from blue_solvers.rounded import estimated_noise
 from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import CellKey, RandomRounding, Rounding
+from tests.helpers.effort import lengths
 
 SCHEMA = Schema({"a": 8, "b": 7, "c": 5})
 TABLES = {"total": 4.0, "a * b": 1.0, "b * c": 3.0, "a * c": 0.5, "detailed": 2.0}
@@ -26,10 +27,11 @@ def _restricted(problem: Problem, y: np.ndarray, group: np.ndarray, factors: np.
     return float(np.log(variances).sum() + np.linalg.slogdet(J)[1] + (left**2 / variances).sum())
 
 
-def test_factors_are_those_of_the_greatest_restricted_likelihood() -> None:
+@lengths("tables", 1, 3)
+def test_factors_are_those_of_the_greatest_restricted_likelihood(tables: int) -> None:
     rng = np.random.default_rng(5)
     problem = Problem(SCHEMA, TABLES)
-    for _ in range(3):
+    for _ in range(tables):
         group = np.repeat([0, 1, 1, 2, 0], problem.observed.sizes)
         true = 10 ** rng.uniform(-0.5, 0.5, 3)
         y = problem.marginal_matrix() @ rng.uniform(0, 50, 280) + np.sqrt(problem.variances * true[group]) * rng.normal(
@@ -50,14 +52,15 @@ def test_factors_are_those_of_the_greatest_restricted_likelihood() -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("law", [RandomRounding(3), Rounding(5), Rounding(10)], ids=repr)
-def test_factors_are_within_three_standard_errors_over_many_draws(law: object) -> None:
+@lengths("draws", 20, 40)
+def test_factors_are_within_three_standard_errors_over_many_draws(draws: int, law: object) -> None:
     """Of their logarithms. Rounded counts have the law's variances, of which a third is declared of two tables."""
     rng, z = np.random.default_rng(2), []
     problem = Problem(SCHEMA, dict.fromkeys(TABLES, law))
     part = problem.with_variances(problem.variances / np.repeat([1, 3, 3, 1, 1], problem.observed.sizes))
     true = np.array([3.0, 1.0])
     group = np.repeat([1, 0, 0, 1, 1], problem.observed.sizes)
-    for _ in range(40):
+    for _ in range(draws):
         y = add_noise(problem, problem.marginal_matrix() @ rng.integers(20, 400, 280).astype(float), rng)
         found = estimated_noise(part, y, group, rng=0)
         z.append(np.log(found.factors / true) / (found.std_errors / found.factors))

@@ -14,6 +14,7 @@ from blue_solvers.rounded import audit, estimate_rounded, merged_copies, possibl
 from constraint_builders import Areas, Problem, Schema, Spine, read_tables
 from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.laws import CellKey, Gaussian, PublishedCount, RandomRounding, Rounding
+from tests.helpers.effort import lengths
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Invented, Kind, invent
@@ -280,10 +281,11 @@ def _rounded(invented: Invented) -> tuple[Description, Problem] | None:
     return described, problem.replace(noise=law)
 
 
-def test_problems_with_everything_in_them() -> None:
+@lengths("seeds", 10, 24)
+def test_problems_with_everything_in_them(seeds: int) -> None:
     """Zeros, equalities, exact and unmeasured cells, recodes, a geography: beside exact rationals, and the truth."""
     tried, everything = 0, Kind(count=40.0, nested=True, turned=True)
-    for seed in range(24):
+    for seed in range(seeds):
         found = invent(seed, everything)
         made = found and _rounded(found)
         if not made:
@@ -304,4 +306,4 @@ def test_problems_with_everything_in_them() -> None:
         assert ((least <= wanted + 1e-9) & (wanted <= most + 1e-9)).all()
         checked = audit(problem, rng=0)
         assert ((checked.together >= 0) & (checked.together <= 1)).all()
-    assert tried > 5
+    assert tried > 5 * seeds / 24

@@ -34,7 +34,14 @@ from blue_solvers.streaming.cluster import ClusterError, estimate  # noqa: E402
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    """Two worker processes that import this checkout."""
+    """A worker process that imports this checkout."""
+    with local_cluster(tmp_path_factory.mktemp("worker"), 1) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory):
+    """Two of them, for what needs several or is no part of the default run."""
     with local_cluster(tmp_path_factory.mktemp("workers")) as cluster, distributed.Client(cluster) as client:
         yield client
 
@@ -69,12 +76,12 @@ def job(tmp_path_factory):
 
 @pytest.mark.parametrize("level", [0, 1, 3, 4])
 @pytest.mark.slow
-def test_equals_the_passes_in_memory(client, level: int, tmp_path: Path) -> None:
+def test_equals_the_passes_in_memory(two_workers, level: int, tmp_path: Path) -> None:
     problem = invented_problem(3, 30)
     y = consistent_measurements(problem, level)
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[level])
     steps: list[tuple[str, int, int]] = []
-    estimate(client, tmp_path / "in", tmp_path / "out", progress=lambda *step: steps.append(step))
+    estimate(two_workers, tmp_path / "in", tmp_path / "out", progress=lambda *step: steps.append(step))
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     assert {step for step, _, _ in steps} == {"up", "down"}
     assert steps[-1][1] == steps[-1][2]
@@ -91,25 +98,25 @@ def test_equalities_are_refused(client, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["up", "down"])
 @pytest.mark.slow
-def test_a_worker_killed_midway(client, job, tmp_path: Path, moment: str) -> None:
+def test_a_worker_killed_midway(two_workers, job, tmp_path: Path, moment: str) -> None:
     folder, problem, y = job
     killed: list[int] = []
 
     def kill(step: str, done: int, count: int) -> None:
         if step == moment and done == count // 3 and not killed:
-            workers = client.run(os.getpid)
+            workers = two_workers.run(os.getpid)
             killed.append(next(iter(workers.values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    estimate(client, folder / "in", tmp_path / "out", progress=kill)
+    estimate(two_workers, folder / "in", tmp_path / "out", progress=kill)
     assert len(killed) == 1
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
-    client.wait_for_workers(2, timeout=30)
-    assert killed[0] not in client.run(os.getpid).values()
+    two_workers.wait_for_workers(2, timeout=30)
+    assert killed[0] not in two_workers.run(os.getpid).values()
 
 
 @pytest.mark.few(0)
-def test_a_geounit_too_large_for_a_task_is_split_by_table(client, tmp_path: Path) -> None:
+def test_a_geounit_too_large_for_a_task_is_split_by_table(two_workers, tmp_path: Path) -> None:
     schema = Schema({"a": 4, "b": 5, "c": 6})
     spine = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
     tables = {"a * b": 1.0, "a * c": 2.0, "b * c": 3.0, "detailed": [4.0, np.inf], "a": [0.0, 5.0]}
@@ -117,11 +124,11 @@ def test_a_geounit_too_large_for_a_task_is_split_by_table(client, tmp_path: Path
     y = consistent_measurements(problem, 4)
     cut = partition(tmp_path / "in", problem, y, at="County")
     largest = max(entry.bytes for entry in cut.parts.values())
-    estimate(client, tmp_path / "in", tmp_path / "out", memory=largest - 2000)
+    estimate(two_workers, tmp_path / "in", tmp_path / "out", memory=largest - 2000)
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     assert len(list((tmp_path / "out" / "County.parquet").iterdir())) == 2 * len(tables)
     with pytest.raises(MemoryError, match=r"part 00000 \(County '44001'\) needs .* and the limit is 1 KiB"):
-        estimate(client, tmp_path / "in", tmp_path / "other", memory=1024)
+        estimate(two_workers, tmp_path / "in", tmp_path / "other", memory=1024)
 
 
 def test_damaged_parts_are_named(client, job, tmp_path: Path) -> None:
@@ -144,10 +151,10 @@ def files(out: Path) -> dict[str, str]:
 
 
 @pytest.mark.few(0)
-def test_the_bytes_are_those_of_streaming(client, job, tmp_path: Path) -> None:
+def test_the_bytes_are_those_of_streaming(two_workers, job, tmp_path: Path) -> None:
     folder, _, _ = job
     stream(folder / "in", tmp_path / "streamed")
-    estimate(client, folder / "in", tmp_path / "out")
+    estimate(two_workers, folder / "in", tmp_path / "out")
     assert files(tmp_path / "out") == files(tmp_path / "streamed")
 
 
@@ -224,28 +231,30 @@ def test_a_scheduler_that_does_not_answer_is_an_error(job, tmp_path: Path) -> No
 
 
 @pytest.mark.few(0)
-def test_workers_with_other_packages_are_refused(client, job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_other_packages_are_refused(
+    two_workers, job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, _, _ = job
     other = {**blue_solvers.streaming.cluster.versions(), "numpy": "0.9"}
     monkeypatch.setattr(blue_solvers.streaming.cluster, "versions", lambda: other)
     with pytest.raises(ClusterError, match=rf"a worker has numpy {np.__version__} instead of 0\.9"):
-        estimate(client, folder / "in", tmp_path / "out")
+        estimate(two_workers, folder / "in", tmp_path / "out")
 
 
 @pytest.mark.slow
-def test_a_worker_does_not_remember_what_was_at_the_same_place_before(client, tmp_path: Path) -> None:
+def test_a_worker_does_not_remember_what_was_at_the_same_place_before(two_workers, tmp_path: Path) -> None:
     for seed in (3, 4):
         problem = invented_problem(seed, 20)
         y = consistent_measurements(problem, 1)
         for name in ("in", "out"):
             shutil.rmtree(tmp_path / name, ignore_errors=True)
         partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
-        estimate(client, tmp_path / "in", tmp_path / "out")
+        estimate(two_workers, tmp_path / "in", tmp_path / "out")
         assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 
 
 @pytest.mark.few(0)
-def test_two_runs_into_one_folder(client, job, tmp_path: Path) -> None:
+def test_two_runs_into_one_folder(two_workers, job, tmp_path: Path) -> None:
     folder, _, _ = job
     refused = []
 
@@ -255,5 +264,5 @@ def test_two_runs_into_one_folder(client, job, tmp_path: Path) -> None:
                 stream(folder / "in", tmp_path / "out")
             refused.append(caught)
 
-    estimate(client, folder / "in", tmp_path / "out", progress=again)
+    estimate(two_workers, folder / "in", tmp_path / "out", progress=again)
     assert refused

@@ -243,12 +243,6 @@ def test_a_killed_holder_leaves_no_lock(job: Job, tmp_path: Path) -> None:
     assert digests(out) == job.whole
 
 
-@pytest.fixture(scope="module")
-def answers(job: Job) -> dict[str, str]:
-    """The files of a result, and what questions to it print."""
-    return {"memory": str(job.folder / "memory"), "streamed": str(job.folder / "whole")}
-
-
 def ask(result: Path, capsys: pytest.CaptureFixture) -> tuple[int, str, str]:
     """Exit code, answer and complaint of a question."""
     capsys.readouterr()

@@ -183,6 +183,15 @@ def test_numbers_are_read_as_their_country_writes_them(
     assert read_long_table(path, schema)[1].tolist() == [*numbers, 0.25]
 
 
+def test_what_groups_thousands_is_told_by_another_column_or_by_the_file() -> None:
+    frame = pl.DataFrame({"sex": ["f", "m"], "value": ["1.234", "2.000"], "std_error": ["1,5", "2,5"]})
+    assert read_tables(frame)[1].tolist() == [1234, 2000]
+    assert decimal_mark([pl.Series(["1,234", "5,678"])], ",") == "."
+    for delimiter, texts in (("", ["1,234", "5,678"]), (",", ["1,234", "5678"])):
+        with pytest.raises(ValueError, match=r"'1,234' may mean 1234 or 1\.234"):
+            decimal_mark([pl.Series(texts)], delimiter)
+
+
 @pytest.mark.parametrize(
     ("cells", "message"),
     [

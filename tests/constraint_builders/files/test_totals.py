@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
@@ -41,6 +42,15 @@ def same(one: tuple, other: tuple) -> bool:
         and np.array_equal(one[1], other[1])
         and np.array_equal(one[0].variances, other[0].variances)
     )
+
+
+def test_every_word_for_a_total_is_read_or_asked_about() -> None:
+    frame = margins(np.array([520, 490]), np.random.default_rng(0), 2.0)
+    for word in READ_AS_TOTALS:
+        assert same(read_tables(frame.with_columns(pl.col("v0").replace("*", word))), read_tables(frame)), word
+    for word in ASKED_ABOUT:
+        with pytest.raises(ValueError, match=re.escape(f"does {word!r} count everybody?")):
+            read_tables(frame.with_columns(pl.col("v0").replace("*", word)))
 
 
 @examples(60)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
@@ -76,27 +78,45 @@ class Weighed:
     covariance: np.ndarray
 
 
-class _Reduced:
+class _Measured:
     """Counts by what is free in them: d = start + N z, of which the measurements see the columns J."""
+
+    def __init__(self, description: Description, M: np.ndarray, y: np.ndarray) -> None:
+        v = description.variances
+        exact, self.noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
+        self.start, self.N = _solutions(*_known(description, M, exact, y))
+        B = rational(M[self.noisy]) * self.N
+        self.echelon, rank = B.rref()
+        self.J = _pivots(self.echelon, rank)
+        base_y = [_q(y[i]) - _dot(M[i], self.start) for i in self.noisy]
+        A = _columns(B, self.J)
+        self.WA = _precision(description, self.noisy)(A)
+        if self.J:
+            self.cov = (_ball(A).transpose() * self.WA).inv()
+            self.moved = self.cov * (_ball(_column(base_y)).transpose() * self.WA).transpose()
+
+
+_LATEST: list[Any] = []  # what it was made of, and what was made: the same is often asked about other desired tables
+
+
+def _measured(description: Description, y: np.ndarray) -> _Measured:
+    M = description.marginal_matrix()[:, ~description.empty_cells()]
+    others = (*(description.equalities or ()), *([] if description.covariance is None else [description.covariance]))
+    told = [(own.shape, own.tobytes()) for own in (M, description.variances, y, *map(np.asarray, others))]
+    if _LATEST[:1] != [told]:
+        _LATEST[:] = [told, _Measured(description, M, y)]
+    return _LATEST[1]
+
+
+class _Reduced:
+    """What was measured, and the desired cells along what is free."""
 
     def __init__(self, description: Description, y: np.ndarray) -> None:
         ctx.prec = BITS
-        M, D = description.marginal_matrix(), description.desired_matrix()
-        possible = ~description.empty_cells()
-        M, self.D = M[:, possible], D[:, possible]
-        v = description.variances
-        exact, self.noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
-        self.start, N = _solutions(*_known(description, M, exact, y))
-        NM, self.ND = _times(M, N), _times(self.D, N)
-        B = _rows(NM, self.noisy)
-        self.echelon, rank = B.rref()
-        self.J = _pivots(self.echelon, rank)
-        self.base_y = [_q(y[i]) - _dot(M[i], self.start) for i in self.noisy]
-        self.A = _columns(B, self.J)
-        self.WA = _precision(description, self.noisy)(self.A)
-        self.DJ = _ball(_columns(self.ND, self.J))
-        if self.J:
-            self.cov = (_ball(self.A).transpose() * self.WA).inv()
+        self.measured = _measured(description, np.asarray(y, dtype=float))
+        self.D = description.desired_matrix()[:, ~description.empty_cells()]
+        self.ND = rational(self.D) * self.measured.N
+        self.DJ = _ball(_columns(self.ND, self.measured.J))
 
 
 def solve(description: Description, y: np.ndarray) -> Reference:
@@ -108,19 +128,20 @@ def solve(description: Description, y: np.ndarray) -> Reference:
         If exact values, equalities and zeros contradict one another.
     """
     r = _Reduced(description, y)
-    base_D = [_dot(row, r.start) for row in r.D]
-    if r.J:
-        moved_by = r.DJ * (r.cov * (_ball(_column(r.base_y)).transpose() * r.WA).transpose())
-        estimate = [_mid(moved_by[i, 0] + _to_arb(base_D[i])) for i in range(r.D.shape[0])]
-        DC = r.DJ * r.cov
+    own, J = r.measured, r.measured.J
+    base_D = [_dot(row, own.start) for row in r.D]
+    if J:
+        moved_by = r.DJ * own.moved
+        estimate = [_mid(moved_by[i, 0] + arb(base_D[i])) for i in range(r.D.shape[0])]
+        DC = r.DJ * own.cov
         variances = [
-            _mid(sum((DC[i, k] * r.DJ[i, k] for k in range(len(r.J))), arb(0))) if any(r.ND[i, j] for j in r.J) else 0.0
+            _mid(sum((DC[i, k] * r.DJ[i, k] for k in range(len(J))), arb(0))) if any(r.ND[i, j] for j in J) else 0.0
             for i in range(r.D.shape[0])
         ]
     else:
         estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * r.D.shape[0]
-    determined = ~np.array(_moved_by_the_undetermined(r.echelon, r.ND, r.J), dtype=bool)
-    known = [np.where(determined, own, np.nan) for own in (estimate, variances)]
+    determined = ~np.array(_moved_by_the_undetermined(own.echelon, r.ND, J), dtype=bool)
+    known = [np.where(determined, values, np.nan) for values in (estimate, variances)]
     return Reference(*known, determined, float(abs(np.nan_to_num(y)).max(initial=0.0)))
 
 
@@ -128,9 +149,10 @@ def weigh(description: Description, y: np.ndarray, V: np.ndarray) -> Weighed:
     """The same of functionals V, (m, K), of desired cells that are all determined."""
     r = _Reduced(description, y)
     weights, covariance = np.zeros((description.variances.size, V.shape[1])), np.zeros((r.D.shape[0], V.shape[1]))
-    if r.J:
-        pulled = r.cov * (r.DJ.transpose() * _ball(rational(V)))
-        weights[r.noisy] = _mids(r.WA * pulled)
+    own = r.measured
+    if own.J:
+        pulled = own.cov * (r.DJ.transpose() * _ball(rational(V)))
+        weights[own.noisy] = _mids(own.WA * pulled)
         covariance = _mids(r.DJ * pulled)
     return Weighed(weights, covariance)
 
@@ -141,10 +163,6 @@ def _mids(matrix: arb_mat) -> np.ndarray:
 
 def _q(value: float) -> fmpq:
     return fmpq(*float(value).as_integer_ratio())
-
-
-def _to_arb(value: fmpq) -> arb:
-    return arb(value)
 
 
 def _mid(value: arb) -> float:
@@ -174,11 +192,9 @@ def _solutions(C: fmpq_mat, right: list[fmpq]) -> tuple[list[fmpq], fmpq_mat]:
     rows, columns = C.nrows(), C.ncols()
     if not rows:
         return [fmpq(0)] * columns, _identity(columns)
-    augmented = fmpq_mat(rows, columns + 1)
-    for i in range(rows):
-        for j in range(columns):
-            augmented[i, j] = C[i, j]
-        augmented[i, columns] = right[i]
+    entries = C.entries()
+    lines = ([*entries[i * columns : (i + 1) * columns], right[i]] for i in range(rows))
+    augmented = fmpq_mat(rows, columns + 1, list(chain.from_iterable(lines)))
     reduced, rank = augmented.rref()
     pivots = _pivots(reduced, rank)
     if columns in pivots:
@@ -202,16 +218,10 @@ def _identity(size: int) -> fmpq_mat:
     return identity
 
 
-def _times(matrix: np.ndarray, N: fmpq_mat) -> fmpq_mat:
-    return rational(matrix) * N
-
-
-def _rows(matrix: fmpq_mat, rows: np.ndarray) -> fmpq_mat:
-    return fmpq_mat(len(rows), matrix.ncols(), [matrix[int(i), j] for i in rows for j in range(matrix.ncols())])
-
-
 def _columns(matrix: fmpq_mat, columns: list[int]) -> fmpq_mat:
-    return fmpq_mat(matrix.nrows(), len(columns), [matrix[i, j] for i in range(matrix.nrows()) for j in columns])
+    entries, width = matrix.entries(), matrix.ncols()
+    starts = range(0, len(entries), width) if width else ()
+    return fmpq_mat(matrix.nrows(), len(columns), [entries[i + j] for i in starts for j in columns])
 
 
 def _column(values: list[fmpq]) -> fmpq_mat:
@@ -245,7 +255,7 @@ def _moved_by_the_undetermined(echelon: fmpq_mat, ND: fmpq_mat, J: list[int]) ->
 
 
 def _ball(matrix: fmpq_mat) -> arb_mat:
-    return arb_mat(matrix.nrows(), matrix.ncols(), [arb(value) for value in matrix.entries()])
+    return arb_mat(matrix)
 
 
 def _precision(description: Description, noisy: np.ndarray) -> Callable[[fmpq_mat], arb_mat]:
@@ -255,8 +265,8 @@ def _precision(description: Description, noisy: np.ndarray) -> Callable[[fmpq_ma
         weights = [1 / arb(float(v[i])) for i in noisy]
 
         def scaled(A: fmpq_mat) -> arb_mat:
-            rows, columns = A.nrows(), A.ncols()
-            return arb_mat(rows, columns, [weights[i] * arb(A[i, j]) for i in range(rows) for j in range(columns)])
+            entries, width = A.entries(), max(A.ncols(), 1)
+            return arb_mat(A.nrows(), A.ncols(), [weights[i // width] * arb(own) for i, own in enumerate(entries)])
 
         return scaled
     Sigma = description.covariance[np.ix_(noisy, noisy)]

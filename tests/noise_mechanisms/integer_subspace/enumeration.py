@@ -21,6 +21,14 @@ def margins(shape: tuple[int, ...], *tables: str) -> Invariants:
     return Invariants.from_margins(Schema(dict(zip("abcdefg", shape, strict=False))), tables)
 
 
+TREE = Invariants.from_subsets([[0, 1, 2, 3], [0, 1]], records=5)
+INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
+LARGE_STEPS = Invariants.from_subsets(
+    [[0, 1, 2], [0, 3, 4], [1, 3, 5], [2, 4, 5], [0, 1, 5, 6], [2, 3, 6]], records=7
+)  # its only move is (3, -4, 1, 1, -4, 3, -2)
+TWO_BY_THREE = margins((2, 3), "a", "b")
+
+
 def enumerate_law(
     lattice: Lattice, cost: Callable[[np.ndarray], np.ndarray], reach: int
 ) -> tuple[np.ndarray, np.ndarray]:

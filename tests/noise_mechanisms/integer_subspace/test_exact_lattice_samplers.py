@@ -5,13 +5,12 @@ Chi-square tests reject at 1e-6; see `enumeration.FALSE_ALARM` for what that mea
 
 from __future__ import annotations
 
-import builtins
 import math
 import os
 import pickle
+import sys
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +36,10 @@ from tests.helpers.effort import first_of
 from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
+    INTERSECTING,
+    LARGE_STEPS,
+    TREE,
+    TWO_BY_THREE,
     enumerate_law,
     gaussian_cost,
     l1_cost,
@@ -46,12 +49,6 @@ from tests.noise_mechanisms.integer_subspace.enumeration import (
     p_value_of_norms,
 )
 
-TREE = Invariants.from_subsets([[0, 1, 2, 3], [0, 1]], records=5)
-INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
-LARGE_STEPS = Invariants.from_subsets(
-    [[0, 1, 2], [0, 3, 4], [1, 3, 5], [2, 4, 5], [0, 1, 5, 6], [2, 3, 6]], records=7
-)  # its only move is (3, -4, 1, 1, -4, 3, -2)
-TWO_BY_THREE = margins((2, 3), "a", "b")
 THREE_BY_THREE = margins((3, 3), "a", "b")
 CUBE = margins((2, 2, 2), "a * b", "b * c", "a * c")
 MIXED = margins((2, 2, 2), "a * b", "c")
@@ -83,23 +80,29 @@ KLEIN_CASES = {
 }
 
 
-@pytest.mark.few(0)
-@every("name", L1_CASES)
-def test_l1_noise_follows_the_enumerated_law(name: str) -> None:
-    invariants, make, epsilon, reach = L1_CASES[name]
-    draws = make(invariants, epsilon).sample(60_000, rng=1)
+def require_law(
+    invariants: Invariants, draws: np.ndarray, cost: Callable, reach: int, judge: Callable = p_value
+) -> None:
+    """Draws keep what is invariant, and are so often on every point of the lattice as its law says."""
     assert draws.dtype == np.int64
     assert not (invariants.matrix @ draws.T).any()
-    assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
+    assert judge(draws, *enumerate_law(Lattice(invariants), cost, reach)) > FALSE_ALARM
+
+
+def require_released(invariants: Invariants, sampler: Sampler, number: int, cost: Callable, reach: int) -> None:
+    """The same of single draws of release grade, by their lengths."""
+    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
+    draws = np.array([sampler.release_sample() for _ in range(number)])
+    require_law(invariants, draws, cost, reach, p_value_of_norms)
 
 
 @pytest.mark.few(0)
 @every("name", L1_CASES)
-def test_mixtures_of_scales_follow_the_enumerated_law(name: str) -> None:
-    invariants, _, epsilon, reach = L1_CASES[name]
-    draws = ScaleMixtureSampler(Lattice(invariants), epsilon).sample(40_000, rng=7)
-    assert not (invariants.matrix @ draws.T).any()
-    assert p_value(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
+def test_l1_noise_and_mixtures_of_scales_follow_the_enumerated_law(name: str) -> None:
+    invariants, make, epsilon, reach = L1_CASES[name]
+    require_law(invariants, make(invariants, epsilon).sample(60_000, rng=1), l1_cost(epsilon), reach)
+    mixed = ScaleMixtureSampler(Lattice(invariants), epsilon).sample(40_000, rng=7)
+    require_law(invariants, mixed, l1_cost(epsilon), reach)
 
 
 def test_mixtures_of_scales_have_the_moments_of_rows_on_tables_where_rows_are_slow() -> None:
@@ -125,13 +128,9 @@ def test_the_bound_that_mixtures_of_scales_are_accepted_by_holds() -> None:
 
 @pytest.mark.parametrize("name", L1_SOME)
 def test_release_grade_l1_noise_follows_the_enumerated_law(name: str) -> None:
-    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
     invariants, make, _, reach = L1_CASES[name]
     epsilon = 0.7 if name != "free cells, large steps" else 0.1
-    sampler = make(invariants, epsilon)
-    draws = np.array([sampler.release_sample() for _ in range(300)])
-    assert not (invariants.matrix @ draws.T).any()
-    assert p_value_of_norms(draws, *enumerate_law(Lattice(invariants), l1_cost(epsilon), reach)) > FALSE_ALARM
+    require_released(invariants, make(invariants, epsilon), 300, l1_cost(epsilon), reach)
 
 
 @pytest.mark.few(2)
@@ -139,8 +138,7 @@ def test_release_grade_l1_noise_follows_the_enumerated_law(name: str) -> None:
 def test_gaussian_noise_follows_the_enumerated_law(name: str) -> None:
     invariants, sigma, reach = KLEIN_CASES[name]
     draws = GaussianSampler(Lattice(invariants), sigma).sample(60_000, rng=2)
-    assert not (invariants.matrix @ draws.T).any()
-    assert p_value(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) > FALSE_ALARM
+    require_law(invariants, draws, gaussian_cost(sigma), reach)
 
 
 def test_klein_without_rejection_would_fail_this_test() -> None:
@@ -154,12 +152,8 @@ def test_klein_without_rejection_would_fail_this_test() -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", first_of(KLEIN_CASES, 3))
 def test_release_grade_gaussian_noise_follows_the_enumerated_law(name: str) -> None:
-    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
     invariants, sigma, reach = KLEIN_CASES[name]
-    sampler = GaussianSampler(Lattice(invariants), sigma)
-    draws = np.array([sampler.release_sample() for _ in range(200)])
-    assert not (invariants.matrix @ draws.T).any()
-    assert p_value_of_norms(draws, *enumerate_law(Lattice(invariants), gaussian_cost(sigma), reach)) > FALSE_ALARM
+    require_released(invariants, GaussianSampler(Lattice(invariants), sigma), 200, gaussian_cost(sigma), reach)
 
 
 @every(
@@ -168,8 +162,7 @@ def test_release_grade_gaussian_noise_follows_the_enumerated_law(name: str) -> N
 )
 def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, epsilon: float, reach: int) -> None:
     draws = L2LadderSampler(Lattice(invariants), epsilon).sample(60_000, rng=3)
-    assert not (invariants.matrix @ draws.T).any()
-    assert p_value(draws, *enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)) > FALSE_ALARM
+    require_law(invariants, draws, l2_cost(epsilon), reach)
 
 
 @pytest.mark.few(1)
@@ -180,12 +173,8 @@ def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, eps
 def test_l2_laplace_noise_of_release_grade_follows_the_enumerated_law(
     invariants: Invariants, epsilon: float, reach: int
 ) -> None:
-    pytest.importorskip("opendp", reason="release-grade draws need OpenDP (extra 'release')")
     sampler = GeneralizedLaplace(invariants, epsilon, norm=2).automatic.sampler
-    law = enumerate_law(Lattice(invariants), l2_cost(epsilon), reach)
-    draws = np.array([sampler.release_sample() for _ in range(200)])
-    assert not (invariants.matrix @ draws.T).any()
-    assert p_value_of_norms(draws, *law) > FALSE_ALARM
+    require_released(invariants, sampler, 200, l2_cost(epsilon), reach)
 
 
 def test_l2_lengths_whose_squares_leave_64_bits() -> None:
@@ -402,13 +391,6 @@ def test_hopeless_rejection_is_refused() -> None:
 
 
 def test_release_without_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = builtins.__import__
-
-    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("opendp"):
-            raise ImportError(name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(ImportError, match=r"needs OpenDP: pip install 'blue-solvers\[release\]'"):
         GeneralizedLaplace(THREE_BY_THREE, 0.5).release(np.zeros(9, dtype=int))

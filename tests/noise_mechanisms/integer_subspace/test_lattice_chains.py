@@ -31,6 +31,8 @@ from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
+    INTERSECTING,
+    LARGE_STEPS,
     enumerate_law,
     l1_cost,
     l2_cost,
@@ -38,10 +40,6 @@ from tests.noise_mechanisms.integer_subspace.enumeration import (
     p_value,
 )
 
-INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
-LARGE_STEPS = Invariants.from_subsets(
-    [[0, 1, 2], [0, 3, 4], [1, 3, 5], [2, 4, 5], [0, 1, 5, 6], [2, 3, 6]], records=7
-)  # its only move is (3, -4, 1, 1, -4, 3, -2)
 FOUR_BY_FOUR = Lattice(margins((4, 4), "a", "b"))
 THREE_WAY = Lattice(margins((3, 4, 2), "a * b", "c"))
 LATTICES = {

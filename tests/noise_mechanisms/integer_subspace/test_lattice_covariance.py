@@ -22,6 +22,9 @@ from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
 from noise_mechanisms.integer_subspace.spread import gaussian_error
 from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
+    INTERSECTING,
+    TREE,
+    TWO_BY_THREE,
     enumerate_law,
     gaussian_cost,
     l1_cost,
@@ -29,9 +32,6 @@ from tests.noise_mechanisms.integer_subspace.enumeration import (
     margins,
 )
 
-TREE = Invariants.from_subsets([[0, 1, 2, 3], [0, 1]], records=5)
-INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
-TWO_BY_THREE = margins((2, 3), "a", "b")
 FOUR_BY_FOUR = margins((4, 4), "a", "b")
 
 

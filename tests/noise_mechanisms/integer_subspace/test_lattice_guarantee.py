@@ -22,10 +22,15 @@ from noise_mechanisms.integer_subspace import (
 )
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from tests.helpers.every import every
-from tests.noise_mechanisms.integer_subspace.enumeration import enumerate_law, gaussian_cost, l1_cost, l2_cost, margins
-
-TWO_BY_THREE = margins((2, 3), "a", "b")
-INTERSECTING = Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], records=6)
+from tests.noise_mechanisms.integer_subspace.enumeration import (
+    INTERSECTING,
+    TWO_BY_THREE,
+    enumerate_law,
+    gaussian_cost,
+    l1_cost,
+    l2_cost,
+    margins,
+)
 
 
 def shifted_costs(invariants: Invariants, shift: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:

@@ -13,12 +13,12 @@ from noise_mechanisms.laws import DiscreteLaplace
 from tests.helpers.every import every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
+    TWO_BY_THREE,
     margins,
     p_value,
     p_value_of_norms,
 )
 
-TWO_BY_THREE = margins((2, 3), "a", "b")
 COUNTS = np.array([3, 0, 1, 2, 4, 0])
 
 

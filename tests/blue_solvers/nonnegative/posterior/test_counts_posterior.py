@@ -22,7 +22,6 @@ from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_redu
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
 from tests.helpers.every import every
 
-Weigh = Callable[[np.ndarray], np.ndarray]
 SCHEMA = Schema({"a": 2, "b": 3})
 
 
