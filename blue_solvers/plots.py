@@ -203,7 +203,7 @@ def _draw_residuals(ax: Axes, row: int, residuals: Float, limit: float) -> None:
 
 
 def _unchecked(fit: Fit, rows: Mapping[str, Index]) -> list[str]:
-    """Which rows, by their positions, have no residuals, and why."""
+    """Which rows, by their positions, (cells,) each, have no residuals, and why."""
     reasons: dict[str, list[str]] = {}
     for name, cells in rows.items():
         if not np.isfinite(fit.residuals[cells]).any():

@@ -253,7 +253,7 @@ def disjoint_parts(S: sparse.csr_array, leaf_node: Index, nodes: Index) -> spars
 
 
 def _may_be_within(S: sparse.csr_array, inner: Index, whole: sparse.csr_array) -> tuple[Index, Index]:
-    """Rows of `whole` and rows of S among `inner` two of whose leaves lie in it: all that are within, and some more."""
+    """Rows of `whole` and rows of S among `inner`, (k,), two of whose leaves lie in it: all within, and some more."""
     holders = sparse.csr_array(whole.T)
     ends = [S.indices[S.indptr[inner]], S.indices[S.indptr[inner + 1] - 1]]
     both = sparse.coo_array(holders[ends[0]].multiply(holders[ends[1]]))
@@ -261,7 +261,7 @@ def _may_be_within(S: sparse.csr_array, inner: Index, whole: sparse.csr_array) -
 
 
 def _largest_first(rank: Index, nodes: Index, row: Index, part: Index) -> tuple[Index, Index]:
-    """Pairs of a row of `nodes` and a part that is smaller, by rows, the largest part first."""
+    """Pairs, (pairs,), of a row of `nodes` and a part that is smaller, by rows, the largest part first."""
     smaller = rank[part] < rank[nodes[row]]
     row, part = row[smaller], part[smaller]
     order = np.lexsort((-rank[part], row))
@@ -269,7 +269,7 @@ def _largest_first(rank: Index, nodes: Index, row: Index, part: Index) -> tuple[
 
 
 def _greedily(S: sparse.csr_array, whole: sparse.csr_array, row: Index, part: Index, left: Flags) -> Flags:
-    """Which pairs to choose for rows of `whole`, in turn, none overlapping; leaves (entries) so held are not `left`."""
+    """Which pairs, (pairs,), to choose for rows of `whole`, in turn, none overlapping; leaves so held are not `left`."""
     chosen, is_open = np.zeros(row.size, dtype=bool), np.zeros(S.shape[1], dtype=bool)
     starts = np.flatnonzero(np.diff(row, prepend=-1)).tolist()
     for start, stop in pairwise([*starts, row.size]):
