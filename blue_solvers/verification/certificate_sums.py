@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import FEW, PART
 from blue_solvers.verification.exact_combinations import ExactCombinations, finest_known, holds_whole_cells
 from blue_solvers.verification.placed_tables import TableAtLevel, added
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
@@ -97,27 +96,8 @@ def judge(
     largest, by_alone, precision, exact = table[0], table[1], table[2], table[3]
     wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1
     for i in range(rows.size):
-        row, worst, lowest, first = rows[i], 0.0, np.inf, 0
-        of_row = not wide and not tall and noise[0][row, 0] > 0 and noise[1][row, 0] > 0
-        if of_row and rho.shape[1] > FEW and not empty.size:  # as below, alike
-            v, lowest, first, square, weighed = noise[0][row, 0], noise[1][row, 0], rho.shape[1], 0.0, 0.0
-            x, y, high, low, own_rho = figures[0][row], figures[1][row], sums[0][i], sums[1][i], rho[i]
-            for start in range(0, first, PART):
-                end = min(start + PART, first)
-                if v < np.inf:
-                    for j in range(start, end):
-                        own_rho[j] = (y[j] - x[j]) / v
-                for j in range(start, end):
-                    value, off = abs(x[j]), abs(x[j] - high[j] - low[j]) + error[i]
-                    weighed += own_rho[j] * own_rho[j]
-                    if off == off:
-                        worst, scale = off if off > worst else worst, value if value > scale else scale
-                        square += off * off
-                    elif value == value:
-                        lacks = 1.0
-            violation, apart = max(violation, worst**2 / v), apart + square / lowest
-            weighted += (6 * ROUNDING) ** 2 * weighed * (v if v < np.inf else 0.0)
-        for j in range(first, rho.shape[1]):
+        row, worst, lowest = rows[i], 0.0, np.inf
+        for j in range(rho.shape[1]):
             v, b = noise[0][row, j * wide], noise[1][row, j * tall]
             value, y = figures[0][row, j], figures[1][row, j]
             if b > 0:
