@@ -50,23 +50,15 @@ def take_parts(cells: Float, steps: Integers, squares: Float) -> None:
         sums = cells[without : without + before * after].reshape((before, after))
         square = 0.0
         for b in range(before):
-            if levels == 2:  # in lanes, thrice as fast on 2^12: of two numbers nothing more is lost
-                for i in range(after):
-                    mean = 0.5 * (table[b, 0, i] + table[b, 1, i])
-                    sums[b, i] += mean
-                    table[b, 0, i] -= mean
-                    table[b, 1, i] -= mean
-                    square += mean * mean
-            else:
-                for i in range(after):
-                    total, lost = 0.0, 0.0
-                    for level in range(levels):
-                        total, lost = _add(total, lost, table[b, level, i])
-                    mean = (total + lost) / levels
-                    square += mean * mean
-                    sums[b, i] += mean
-                    for level in range(levels):
-                        table[b, level, i] -= mean
+            for i in range(after):
+                total, lost = 0.0, 0.0
+                for level in range(levels):
+                    total, lost = _add(total, lost, table[b, level, i])
+                mean = (total + lost) / levels
+                square += mean * mean
+                sums[b, i] += mean
+                for level in range(levels):
+                    table[b, level, i] -= mean
         squares[row] = square
 
 

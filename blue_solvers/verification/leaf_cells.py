@@ -137,8 +137,6 @@ class LeafCells:
 
 def sizes_of(cells: Cells) -> Float:
     """Of all cells of a row together, (rows,)."""
-    if cells.shape[2] == 1:
-        return np.nan_to_num(abs(cells[0, :, 0]))
     pieces = (abs(cells[0, :, start : start + PIECE]) for start in range(0, cells.shape[2], PIECE))
     found = sum((np.einsum("ij->i", own) for own in pieces), np.zeros(cells.shape[1]))
     return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
@@ -146,8 +144,6 @@ def sizes_of(cells: Cells) -> Float:
 
 def lengths_of(cells: Cells) -> Float:
     """Of rows, (rows,): no cell is larger."""
-    if cells.shape[2] == 1:
-        return abs(cells[0, :, 0])
     return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
 
 

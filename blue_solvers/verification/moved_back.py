@@ -33,9 +33,6 @@ def put_back(
     share, start = np.zeros((len(variance), placed.table.size)), level.columns[placed.cover].start
     own, variance = contiguous(np.broadcast_to(own, share.shape)), contiguous(variance)
     known, into = NOTHING if known is None else known, placed.of_cover
-    if level.width == 1 and said.flags.c_contiguous:  # places of one cell each, as one of many
-        into, own, known, variance = np.arange(share.size), own.T, known.T, variance.T
-        return share, move_shares(into, start, own, known, variance, said.transpose(0, 2, 1), share.T)
     return share, move_shares(into, start, own, known, variance, said, share)
 
 

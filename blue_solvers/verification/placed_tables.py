@@ -230,11 +230,6 @@ class Level:
         order = sorted(range(len(steps)), key=lambda i: steps[i][0][0] + steps[i][1][0])  # those of one table together
         self._by_row, self._fixed = np.array(steps, dtype=np.intp).reshape(-1, 2, 8)[order].transpose(1, 0, 2)
         self._into = np.concatenate([NO_MAP, *maps])
-        says = set[int]()  # tables of which residuals may say something, or of others that are summed from them
-        for placed in self.others:
-            if id(placed) in says or placed.combined is not None or np.isfinite(placed.variance).any():
-                says |= {id(placed), id(placed.through)}
-        self._says = np.array([id(placed) in says for placed in reversed(self.others)], dtype=bool)[order]
 
     @cached_property
     def exact(self) -> list[LevelTable]:
@@ -266,8 +261,8 @@ class Level:
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
-        if self._says.any():
-            steps = self.steps(rows)[self._says][::-1].copy()
+        if self.others:
+            steps = self.steps(rows)[::-1].copy()
             spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
