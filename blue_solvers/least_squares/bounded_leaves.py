@@ -170,7 +170,6 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     entries, of = basis.B.data[basis.B.indptr[alone]], basis.B.indices[basis.B.indptr[alone]]
     weight = np.bincount(of, entries**2, minlength=size).astype(float)
     target = np.bincount(of, entries * right[alone], minlength=size)
-    limited &= np.diff(H.indptr) > 0
     rest = np.flatnonzero((counts > 1) & ~limited[leaves + noisy])
     moved = np.flatnonzero((counts > 1) & limited[leaves + noisy])
     precision = np.zeros(H.shape[0])
@@ -186,13 +185,12 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
         variance=np.ones(rest.size),
         radius=np.full(rest.size, np.inf),
     )
-    held, ends = np.flatnonzero(limited), Ranges((lower - fixed)[limited], (upper - fixed)[limited])
-    bounded = with_bounds_on(program, H[held], ends, wanted[held], precision[held])
+    bounded = with_bounds_on(program, H, Ranges(lower - fixed, upper - fixed), wanted, precision)
     cells, found = solved_in_own_units(bounded)
     free = H @ cells[:size] + fixed
     values = np.clip(free, lower, upper)
     room = AT_BOUND * _errors(estimate) + MISSED * (abs(H) @ (abs(cells) + units_of(bounded))[:size] + abs(fixed))
-    if (abs(values - free) > room)[limited].any():
+    if (abs(values - free) > room)[limited & (np.diff(H.indptr) > 0)].any():
         raise NotConvergedError("no leaves were found that meet all bounds: give bounds of nearer sizes, or fewer")
     return Point(values, found.gap, _objective(estimate, values[leaves:]))
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.nonnegative.block_pivoting import Together, solve_together
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
@@ -110,25 +111,25 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
 def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
     """The model's program of measurements, (n,), with bounds on observed cells, (n,) each; sums follow the cells.
 
+    Of measurements in columns, (n, K), that are the same where they are exact, all programs together.
+
     Raises
     ------
     ValueError
         If an exact value is outside of its bounds.
     """
-    refuse_exact_outside(model.problem, y, bounds)
+    refuse_exact_outside(model.problem, y.reshape(y.shape[0], -1)[:, 0], bounds)
     nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
     if nothing.any():
         where = model.problem.observed.describe(int(nothing.argmax()))
         raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
-    p, problem = model.program(y, signed=True), model.problem
-    limited = (np.isfinite(bounds.low) | np.isfinite(bounds.high)) & ~problem.exact & (np.diff(model.M.indptr) > 0)
-    sums = np.flatnonzero(limited & model.measured & (np.diff(model.M.indptr) > 1))
-    row_of = np.full(problem.observed.size, -1)
-    row_of[model.sum_rows] = np.arange(model.sum_rows.size)
-    rows, weight = np.flatnonzero(limited), np.zeros(problem.observed.size)
-    weight[sums] = 1 / problem.variances[sums]
-    less = without_rows(p, row_of[sums]) if sums.size else p
-    return with_bounds_on(less, model.M[rows], Ranges(bounds.low[rows], bounds.high[rows]), y[rows], weight[rows])
+    p, exact, weight = model.program(y, signed=True), model.problem.exact, np.zeros(y.shape[0])
+    bounds = Ranges(np.where(exact, -np.inf, bounds.low), np.where(exact, np.inf, bounds.high))
+    sums = np.flatnonzero(bounds.finite & model.measured & (np.diff(model.M.indptr) > 1))
+    if sums.size:
+        p = without_rows(p, np.searchsorted(model.sum_rows, sums))
+        weight[sums] = 1 / model.problem.variances[sums]
+    return with_bounds_on(p, model.M, bounds, y, weight)
 
 
 def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
@@ -149,7 +150,7 @@ def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
 
 def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
-    kept = np.setdiff1d(np.arange(p.answer.size), rows)
+    kept = np.setdiff1d(np.arange(p.variance.size), rows)
     own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
     return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
 
@@ -163,10 +164,9 @@ def with_bounds_on(
     ----------
     p : QuadraticProgram
     rows : csr_array, (k, d)
-        None of them empty.
     bounds : Ranges
-        Of each, (k,).
-    target, weight : ndarray, (k,)
+        Of each, (k,), infinite where there are none; of empty ones they say nothing.
+    target, weight : ndarray, (k,) or (k, K), and (k,)
         What measured each that has several cells, and its precision; 0 of what nothing did.
 
     Raises
@@ -174,8 +174,8 @@ def with_bounds_on(
     NotConvergedError
         If bounds on one cell leave it nothing.
     """
-    counts = np.diff(rows.indptr)
-    alone, sums = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+    counts, finite = np.diff(rows.indptr), bounds.finite
+    alone, sums = np.flatnonzero(finite & (counts == 1)), np.flatnonzero(finite & (counts > 1))
     weights, cells = rows.data[rows.indptr[alone]], rows.indices[rows.indptr[alone]]
     ends = np.sort([bounds.low[alone] / weights, bounds.high[alone] / weights], axis=0)
     lower, upper = p.lower.copy(), p.upper.copy()
@@ -195,12 +195,12 @@ def with_bounds_on(
     low, high = bounds.low[sums], bounds.high[sums]
     tied = sparse.hstack([rows[sums], -sparse.eye_array(sums.size)])
     return QuadraticProgram(
-        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.answer.size, sums.size))]), tied])),
-        target=np.append(p.target, np.where(weight[sums] > 0, target[sums], np.clip(0.0, low, high))),
+        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.variance.size, sums.size))]), tied])),
+        target=np.concatenate([p.target, np.where(weight[sums] > 0, target[sums].T, np.clip(0.0, low, high)).T]),
         weight=np.append(p.weight, weight[sums]),
         lower=np.append(lower, low),
         upper=np.append(upper, high),
-        answer=np.append(p.answer, np.zeros(sums.size)),
+        answer=np.concatenate([p.answer, np.zeros((sums.size, *p.answer.shape[1:]))]),
         variance=np.append(p.variance, np.zeros(sums.size)),
         radius=np.append(p.radius, np.full(sums.size, np.inf)),
     )
@@ -220,6 +220,13 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
     return np.clip(found.cells * units, p.lower, p.upper), found
 
 
+def solved_together(p: QuadraticProgram) -> Together:
+    """Programs that stand together, each in units of its own, as far as they can be solved so; see `block_pivoting`."""
+    scaled, units = _standardised(p)
+    found = solve_together(scaled)
+    return found._replace(cells=np.clip((found.cells.T * units).T, p.lower[:, None], p.upper[:, None]))
+
+
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     """The same program in units of rows' noise and of what cells change, and the unit of every cell, (d,)."""
     ends = () if (p.weight > 0).all() else (p.lower, p.upper)  # of cells that nothing measures these are the units
@@ -227,11 +234,11 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     scaled = replace(
         p,
         M=M,
-        target=p.target / units,
+        target=(p.target.T / units).T,
         weight=weight,
         lower=p.lower / units,
         upper=p.upper / units,
-        answer=p.answer * rows,
+        answer=(p.answer.T * rows).T,
         variance=variance,
         shared=shared,
         radius=p.radius * rows,
@@ -244,7 +251,7 @@ def _scaling(p: QuadraticProgram) -> tuple[Float, Float, sparse.csc_array, Float
     """Units of cells, (d,), what rows are multiplied by, (m,), and M, weights, variances and what these share."""
     noisy, units = p.variance > 0, units_of(p)
     entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
-    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
+    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.variance.size))
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
     M = sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape)
     return units, rows, M, p.weight * units**2, noisy.astype(float), {}
@@ -275,7 +282,7 @@ def units_of(p: QuadraticProgram) -> Float:
     for start in (units, ends, np.ones_like(units)):
         units = np.where(units > 0, units, start)
         while not (units > 0).all():
-            rows, found = np.zeros(p.answer.size), np.full(units.size, np.inf)
+            rows, found = np.zeros(p.variance.size), np.full(units.size, np.inf)
             np.maximum.at(rows, p.M.indices, entries * units[cells])
             tied = (entries > 0) & (rows[p.M.indices] > 0)
             np.minimum.at(found, cells[tied], rows[p.M.indices][tied] / entries[tied])

@@ -28,12 +28,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.estimates import Estimate
+from blue_solvers.nonnegative.block_pivoting import fits_in
 from blue_solvers.nonnegative.bounded_sums import (
     has_leaves,
     program_within,
     read_bounds,
     read_bounds_of_leaves,
     solved,
+    solved_together,
     with_bounds_on,
 )
 from blue_solvers.nonnegative.ceilings import limits
@@ -199,13 +201,37 @@ class _Tests:
             return p
         leaves, nothing = self._problem.desired.size, np.zeros(self._problem.desired.size)
         return with_bounds_on(
-            p, sparse.eye_array(leaves, p.target.size, format="csr"), self._bounds[0], nothing, nothing
+            p, sparse.eye_array(leaves, p.weight.size, format="csr"), self._bounds[0], nothing, nothing
         )
 
     def _solved(self, program: QuadraticProgram) -> tuple[Float, float]:
         """Cells, (d,), and half their sum of squares."""
-        cells, found = solved(program, self._problem.is_tabular)
-        return cells, found.objective
+        cells, objectives = self._together(
+            replace(program, target=program.target[:, None], answer=program.answer[:, None])
+        )
+        return cells[:, 0], float(objectives[0])
+
+    def _together(self, programs: QuadraticProgram, impossible: bool = False) -> tuple[Float, Float]:
+        """Cells, (d, K), and half their sums of squares, (K,), of programs that differ in measurements alone.
+
+        Raises
+        ------
+        NotConvergedError
+            If no cells meet one; where that is `impossible`, its squares are infinite instead.
+        """
+        count = programs.target.shape[1]
+        cells, objectives, proved = np.empty(programs.target.shape), np.empty(count), np.zeros(count, dtype=bool)
+        if fits_in(programs):
+            cells, objectives, proved = solved_together(programs)
+        for number in np.flatnonzero(~proved):
+            try:
+                cells[:, number], found = solved(programs.column(int(number)), self._problem.is_tabular)
+                objectives[number] = found.objective
+            except NotConvergedError:
+                if not impossible:
+                    raise
+                objectives[number] = np.inf
+        return cells, objectives
 
     def limits(self) -> tuple[Float, Float]:
         """Between what desired cells are by the bounds of their parts alone, and by their own, (m,) each."""
@@ -292,9 +318,9 @@ class _Tests:
     def _simulated(self, weights: sparse.csr_array, cells: Float) -> float:
         """The quantile of the statistic where these cells, (cells,), are the truth."""
         truth = self._model.M @ cells[: self._model.M.shape[1]]
-        statistics = np.empty(self._noise.shape[1])
-        for i, noise in enumerate(self._noise.T):
-            program = self._measured(np.where(self._problem.exact, self._y, truth + noise))
-            least = 2 * self._solved(program)[1]
-            statistics[i] = self._statistic(program, least, weights, float((weights @ cells)[0]))[0]
+        exact = self._problem.exact[:, None]
+        programs = self._measured(np.where(exact, self._y[:, None], truth[:, None] + self._noise))
+        least = self._together(programs)[1]
+        held = self._together(programs.with_rows(weights, float((weights @ cells)[0]), 0.0), impossible=True)[1]
+        statistics = np.maximum(0.0, 2 * (held - least))
         return float(np.quantile(statistics, self._level, method="higher"))
