@@ -32,7 +32,7 @@ PROVED, MET = 1e-8, 1e-9  # of 1 and the objective, and of the largest number: a
 
 
 class Together(NamedTuple):
-    """Cells, (d, K), half their sums of squares, (K,), and which of them are proved to be the least, (K,)."""
+    """Cells, (K, d), half their sums of squares, (K,), and which of them are proved to be the least, (K,)."""
 
     cells: Float
     objectives: Float
@@ -41,80 +41,78 @@ class Together(NamedTuple):
 
 def fits_in(p: QuadraticProgram) -> bool:
     """Whether a program is so small, and all its rows measured or known exactly, without bounds of their own."""
-    return p.target.shape[0] + int((p.variance == 0).sum()) <= MOST_UNKNOWNS and bool(np.isinf(p.radius).all())
+    return p.weight.size + int((p.variance == 0).sum()) <= MOST_UNKNOWNS and bool(np.isinf(p.radius).all())
 
 
 def solve_together(p: QuadraticProgram) -> Together:
-    """Solve a program in units of its noise, whose targets and answers are columns, (d, K) and (m, K)."""
-    exact, M = p.variance == 0, p.M.toarray()
-    E, noisy = M[exact], M[~exact] * np.sqrt(p.precision[~exact])[:, None]
-    H = np.diag(p.weight) + noisy.T @ noisy
-    answers = p.answer[~exact] * np.sqrt(p.precision[~exact])[:, None]
-    wanted, known = p.weight[:, None] * p.target + noisy.T @ answers, p.answer[exact]
-    columns, size = p.target.shape[1], p.target.shape[0]
-    x, prices = np.clip(p.target, p.lower[:, None], p.upper[:, None]), np.zeros((E.shape[0], columns))
-    likely = ((p.weight > 0) & (p.lower < p.upper))[:, None]
-    low, high = likely & (x <= p.lower[:, None]), likely & (x >= p.upper[:, None])
-    low |= (p.lower == p.upper)[:, None]
-    rows = max(1, int(MOST_ENTRIES / (size + E.shape[0]) ** 2))
-    left = np.arange(columns)
+    """Solve programs that stand together, (K, d) and (K, m), in units of their noise."""
+    exact, M, precise = p.variance == 0, p.M.toarray(), np.sqrt(p.precision)[p.variance > 0]
+    E, noisy, answers = M[exact], M[~exact] * precise[:, None], p.answer[:, ~exact] * precise
+    equations = _Equations(p, np.diag(p.weight) + noisy.T @ noisy, E, p.weight * p.target + answers @ noisy)
+    x, prices = np.clip(p.target, p.lower, p.upper), np.zeros((p.target.shape[0], E.shape[0]))
+    likely, held = (p.weight > 0) & (p.lower < p.upper), p.lower == p.upper
+    low, high = held | (likely & (x <= p.lower)), likely & (x >= p.upper)
+    left, most = np.arange(x.shape[0]), max(1, int(MOST_ENTRIES / (x.shape[1] + E.shape[0]) ** 2))
     for number in range(ROUNDS):
-        for own in np.split(left, np.arange(rows, left.size, rows)):
-            x[:, own], prices[:, own] = _at_bounds(p, H, E, wanted[:, own], known[:, own], low[:, own], high[:, own])
-        left = _pivoted(p, H, E, wanted, x, prices, low, high, left, number >= SINGLE)
+        for own in np.split(left, np.arange(most, left.size, most)):
+            x[own], prices[own] = equations.at_bounds(own, low[own], high[own])
+        low[left], high[left], changed = equations.pivoted(left, x[left], prices[left], low[left], high[left], number)
+        left = left[changed]
         if not left.size:
             break
-    x = np.clip(x, p.lower[:, None], p.upper[:, None])
-    deviation = noisy @ x - answers
-    objectives = ((p.weight[:, None] * (x - p.target) ** 2).sum(axis=0) + (deviation**2).sum(axis=0)) / 2
-    scale = np.maximum(1.0, np.maximum(abs(p.answer).max(axis=0, initial=0.0), abs(p.target).max(axis=0)))
-    missed = abs(E @ x - known)
-    slope = p.weight[:, None] * (x - p.target) + noisy.T @ deviation + E.T @ prices
-    end = np.where(slope > 0, p.lower[:, None], p.upper[:, None])
-    gain = abs(slope) * np.minimum(abs(x - end), abs(x) + scale)
-    gaps = gain.sum(axis=0) + (abs(prices) * missed).sum(axis=0)
-    proved = (gaps <= PROVED * (1 + objectives)) & (missed.max(axis=0, initial=0.0) <= MET * scale)
+    x = np.clip(x, p.lower, p.upper)
+    deviation, missed = x @ noisy.T - answers, abs(x @ E.T - p.answer[:, exact])
+    objectives = ((p.weight * (x - p.target) ** 2).sum(axis=1) + (deviation**2).sum(axis=1)) / 2
+    scale = np.maximum(1.0, np.maximum(abs(p.answer).max(axis=1, initial=0.0), abs(p.target).max(axis=1)))
+    slope = p.weight * (x - p.target) + deviation @ noisy + prices @ E
+    gain = abs(slope) * np.minimum(abs(x - np.where(slope > 0, p.lower, p.upper)), abs(x) + scale[:, None])
+    gaps = gain.sum(axis=1) + (abs(prices) * missed).sum(axis=1)
+    proved = (gaps <= PROVED * (1 + objectives)) & (missed.max(axis=1, initial=0.0) <= MET * scale)
     return Together(x, objectives, proved)
 
 
-def _at_bounds(
-    p: QuadraticProgram, H: Float, E: Float, wanted: Float, known: Float, low: Flags, high: Flags
-) -> tuple[Float, Float]:
-    """Cells, (d, K), and multipliers of rows known exactly, (e, K), with cells at bounds that flags, (d, K), say."""
-    free = ~(low | high).T
-    held = np.where(low.T, p.lower, np.where(high.T, p.upper, 0.0))
-    most, rows = int(free.sum(axis=1).max()), np.arange(free.shape[0])[:, None]
-    cells = np.argsort(~free, axis=1, kind="stable")[:, :most]  # those that are free first
-    place, own = np.arange(most + E.shape[0]), np.take_along_axis(free, cells, axis=1)
-    matrix = np.zeros((free.shape[0], place.size, place.size))
-    matrix[:, :most, :most] = H[cells[:, :, None], cells[:, None]] * (own[:, :, None] & own[:, None])
-    matrix[:, :most, most:] = E.T[cells] * own[:, :, None]
-    matrix[:, most:, :most] = matrix[:, :most, most:].transpose(0, 2, 1)
-    matrix[:, place[:most], place[:most]] += np.where(own, LOOSE, 1.0)
-    matrix[:, place[most:], place[most:]] -= LOOSE
-    right = np.where(own, np.take_along_axis(wanted.T - held @ H, cells, axis=1), 0.0)
-    found = np.linalg.solve(matrix, np.hstack([right, known.T - held @ E.T])[:, :, None])[:, :, 0]
-    held[rows, cells] += np.where(own, found[:, :most], 0.0)
-    return held.T, found[:, most:].T
+class _Equations:
+    """The equations of cells and multipliers, at changing bounds.
 
+    Parameters
+    ----------
+    p : QuadraticProgram
+    H, E : ndarray, (d, d) and (e, d)
+    wanted : ndarray, (K, d)
+    """
 
-def _pivoted(
-    p: QuadraticProgram, H: Float, E: Float, wanted: Float, x: Float, prices: Float, low: Flags, high: Flags,
-    left: Index, single: bool,
-) -> Index:  # fmt: skip
-    """Change which cells of the columns `left` are at bounds, flags (d, K), and say which columns had to change."""
-    own, multipliers = x[:, left], prices[:, left]
-    lower, upper = p.lower[:, None], p.upper[:, None]
-    slope = H @ own - wanted[:, left] + E.T @ multipliers
-    doubt = PASSED * (abs(H) @ abs(own) + abs(wanted[:, left]) + abs(E).T @ abs(multipliers))
-    room, movable = PASSED * np.maximum(1.0, abs(own).max(axis=0)), lower < upper
-    at_low, at_high = low[:, left], high[:, left]
-    free = ~(at_low | at_high)
-    under, over = free & (own < lower - room), free & (own > upper + room)
-    freed = movable & ((at_low & (slope < -doubt)) | (at_high & (slope > doubt)))
-    changed = under | over | freed
-    if single:
-        changed &= np.cumsum(changed[::-1], axis=0)[::-1] == 1
-    low[:, left] = np.where(changed, under, at_low)
-    high[:, left] = np.where(changed, over, at_high)
-    return left[changed.any(axis=0)]
+    def __init__(self, p: QuadraticProgram, H: Float, E: Float, wanted: Float) -> None:
+        self._lower, self._upper, self._known = p.lower, p.upper, p.answer[:, p.variance == 0]
+        self._H, self._E, self._wanted, self._sizes = H, E, wanted, abs(H)
+
+    def at_bounds(self, own: Index, low: Flags, high: Flags) -> tuple[Float, Float]:
+        """Cells, (k, d), and multipliers, (k, e), of programs (k,), with cells at bounds that flags, (k, d), say."""
+        H, E, free = self._H, self._E, ~(low | high)
+        x = np.where(low, self._lower, np.where(high, self._upper, 0.0))
+        most = int(free.sum(axis=1).max())
+        cells = np.argsort(~free, axis=1, kind="stable")[:, :most]  # those that are free first
+        place, is_free = np.arange(most + E.shape[0]), np.take_along_axis(free, cells, axis=1)
+        matrix = np.zeros((own.size, place.size, place.size))
+        matrix[:, :most, :most] = H[cells[:, :, None], cells[:, None]] * (is_free[:, :, None] & is_free[:, None])
+        matrix[:, :most, most:] = E.T[cells] * is_free[:, :, None]
+        matrix[:, most:, :most] = matrix[:, :most, most:].transpose(0, 2, 1)
+        matrix[:, place[:most], place[:most]] += np.where(is_free, LOOSE, 1.0)
+        matrix[:, place[most:], place[most:]] -= LOOSE
+        right = np.where(is_free, np.take_along_axis(self._wanted[own] - x @ H, cells, axis=1), 0.0)
+        found = np.linalg.solve(matrix, np.hstack([right, self._known[own] - x @ E.T])[:, :, None])[:, :, 0]
+        x[np.arange(own.size)[:, None], cells] += np.where(is_free, found[:, :most], 0.0)
+        return x, found[:, most:]
+
+    def pivoted(
+        self, own: Index, x: Float, prices: Float, low: Flags, high: Flags, number: int
+    ) -> tuple[Flags, Flags, Flags]:
+        """Which cells, (k, d), are to be at bounds after so many rounds, and which programs, (k,), that changes."""
+        slope = x @ self._H - self._wanted[own] + prices @ self._E
+        doubt = PASSED * (abs(x) @ self._sizes + abs(self._wanted[own]) + abs(prices) @ abs(self._E))
+        room, free = PASSED * np.maximum(1.0, abs(x).max(axis=1))[:, None], ~(low | high)
+        under, over = free & (x < self._lower - room), free & (x > self._upper + room)
+        freed = (self._lower < self._upper) & ((low & (slope < -doubt)) | (high & (slope > doubt)))
+        changed = under | over | freed
+        if number >= SINGLE:
+            changed &= np.cumsum(changed[:, ::-1], axis=1)[:, ::-1] == 1
+        return np.where(changed, under, low), np.where(changed, over, high), changed.any(axis=1)

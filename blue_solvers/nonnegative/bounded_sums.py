@@ -17,7 +17,7 @@ from blue_solvers.nonnegative.block_pivoting import Together, solve_together
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, beside, csc
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
@@ -111,19 +111,19 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
 def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
     """The model's program of measurements, (n,), with bounds on observed cells, (n,) each; sums follow the cells.
 
-    Of measurements in columns, (n, K), that are the same where they are exact, all programs together.
+    Of many measurements, (K, n), that are the same where they are exact, all programs together.
 
     Raises
     ------
     ValueError
         If an exact value is outside of its bounds.
     """
-    refuse_exact_outside(model.problem, y.reshape(y.shape[0], -1)[:, 0], bounds)
+    refuse_exact_outside(model.problem, y.reshape(-1, y.shape[-1])[0], bounds)
     nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
     if nothing.any():
         where = model.problem.observed.describe(int(nothing.argmax()))
         raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
-    p, exact, weight = model.program(y, signed=True), model.problem.exact, np.zeros(y.shape[0])
+    p, exact, weight = model.program(y, signed=True), model.problem.exact, np.zeros(y.shape[-1])
     bounds = Ranges(np.where(exact, -np.inf, bounds.low), np.where(exact, np.inf, bounds.high))
     sums = np.flatnonzero(bounds.finite & model.measured & (np.diff(model.M.indptr) > 1))
     if sums.size:
@@ -151,7 +151,7 @@ def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
 def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
     kept = np.setdiff1d(np.arange(p.variance.size), rows)
-    own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
+    own = {name: getattr(p, name)[..., kept] for name in ("answer", "variance", "radius")}
     return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
 
 
@@ -166,7 +166,7 @@ def with_bounds_on(
     rows : csr_array, (k, d)
     bounds : Ranges
         Of each, (k,), infinite where there are none; of empty ones they say nothing.
-    target, weight : ndarray, (k,) or (k, K), and (k,)
+    target, weight : ndarray, (k,) or (K, k), and (k,)
         What measured each that has several cells, and its precision; 0 of what nothing did.
 
     Raises
@@ -196,11 +196,11 @@ def with_bounds_on(
     tied = sparse.hstack([rows[sums], -sparse.eye_array(sums.size)])
     return QuadraticProgram(
         M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.variance.size, sums.size))]), tied])),
-        target=np.concatenate([p.target, np.where(weight[sums] > 0, target[sums].T, np.clip(0.0, low, high)).T]),
+        target=beside(p.target, np.where(weight[sums] > 0, target[..., sums], np.clip(0.0, low, high))),
         weight=np.append(p.weight, weight[sums]),
         lower=np.append(lower, low),
         upper=np.append(upper, high),
-        answer=np.concatenate([p.answer, np.zeros((sums.size, *p.answer.shape[1:]))]),
+        answer=beside(p.answer, np.zeros(sums.size)),
         variance=np.append(p.variance, np.zeros(sums.size)),
         radius=np.append(p.radius, np.full(sums.size, np.inf)),
     )
@@ -224,7 +224,7 @@ def solved_together(p: QuadraticProgram) -> Together:
     """Programs that stand together, each in units of its own, as far as they can be solved so; see `block_pivoting`."""
     scaled, units = _standardised(p)
     found = solve_together(scaled)
-    return found._replace(cells=np.clip((found.cells.T * units).T, p.lower[:, None], p.upper[:, None]))
+    return found._replace(cells=np.clip(found.cells * units, p.lower, p.upper))
 
 
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
@@ -234,11 +234,11 @@ def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
     scaled = replace(
         p,
         M=M,
-        target=(p.target.T / units).T,
+        target=p.target / units,
         weight=weight,
         lower=p.lower / units,
         upper=p.upper / units,
-        answer=(p.answer.T * rows).T,
+        answer=p.answer * rows,
         variance=variance,
         shared=shared,
         radius=p.radius * rows,

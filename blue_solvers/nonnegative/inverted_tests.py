@@ -193,7 +193,7 @@ class _Tests:
         )
 
     def _measured(self, y: Float) -> QuadraticProgram:
-        """The program of measurements, (n,)."""
+        """The program of measurements, (n,), or those of many, (K, n), together."""
         if self._bounds is None:
             return self._model.program(y)
         p = program_within(self._model, y, self._bounds[-1])
@@ -206,26 +206,25 @@ class _Tests:
 
     def _solved(self, program: QuadraticProgram) -> tuple[Float, float]:
         """Cells, (d,), and half their sum of squares."""
-        cells, objectives = self._together(
-            replace(program, target=program.target[:, None], answer=program.answer[:, None])
-        )
-        return cells[:, 0], float(objectives[0])
+        alone = replace(program, target=program.target[None], answer=program.answer[None])
+        cells, objectives = self._together(alone)
+        return cells[0], float(objectives[0])
 
     def _together(self, programs: QuadraticProgram, impossible: bool = False) -> tuple[Float, Float]:
-        """Cells, (d, K), and half their sums of squares, (K,), of programs that differ in measurements alone.
+        """Cells, (K, d), and half their sums of squares, (K,), of programs that differ in measurements alone.
 
         Raises
         ------
         NotConvergedError
             If no cells meet one; where that is `impossible`, its squares are infinite instead.
         """
-        count = programs.target.shape[1]
+        count = programs.target.shape[0]
         cells, objectives, proved = np.empty(programs.target.shape), np.empty(count), np.zeros(count, dtype=bool)
         if fits_in(programs):
             cells, objectives, proved = solved_together(programs)
         for number in np.flatnonzero(~proved):
             try:
-                cells[:, number], found = solved(programs.column(int(number)), self._problem.is_tabular)
+                cells[number], found = solved(programs.one(int(number)), self._problem.is_tabular)
                 objectives[number] = found.objective
             except NotConvergedError:
                 if not impossible:
@@ -318,8 +317,7 @@ class _Tests:
     def _simulated(self, weights: sparse.csr_array, cells: Float) -> float:
         """The quantile of the statistic where these cells, (cells,), are the truth."""
         truth = self._model.M @ cells[: self._model.M.shape[1]]
-        exact = self._problem.exact[:, None]
-        programs = self._measured(np.where(exact, self._y[:, None], truth[:, None] + self._noise))
+        programs = self._measured(np.where(self._problem.exact, self._y, truth + self._noise.T))
         least = self._together(programs)[1]
         held = self._together(programs.with_rows(weights, float((weights @ cells)[0]), 0.0), impossible=True)[1]
         statistics = np.maximum(0.0, 2 * (held - least))

@@ -121,21 +121,21 @@ class FittingModel:
         return 1 / np.where(self.cell_variances == 0, 1.0, self.cell_variances)
 
     def cell_answers(self, y: Float) -> Float:
-        """The measurements of the cells by themselves, (d,) or (d, K) of columns; 0 where there are none."""
-        found: Float = np.where(self.cell_rows >= 0, y.T[..., self.cell_rows] / self.cell_scales, 0.0).T + 0.0  # no -0
-        return found
+        """The measurements of the cells by themselves, (..., d) of (..., n); 0 where there are none."""
+        return np.where(self.cell_rows >= 0, y[..., self.cell_rows] / self.cell_scales, 0.0) + 0.0  # no -0
 
     def sum_answers(self, y: Float) -> Float:
-        """The measurements of `sums`, (m,) or (m, K) of columns."""
-        return np.concatenate([y[self.sum_rows], np.multiply.outer(self.equations[1], np.ones(y.shape[1:]))])
+        """The measurements of `sums`, (..., m) of (..., n)."""
+        known = np.broadcast_to(self.equations[1], (*y.shape[:-1], self.equations[1].size))
+        return np.concatenate([y[..., self.sum_rows], known], axis=-1)
 
     def program(self, y: Float, signed: bool = False) -> QuadraticProgram:
         """Weighted least squares over the cells, non-negative or (`signed`) of any sign.
 
         Parameters
         ----------
-        y : ndarray, (n,) or (n, K)
-            Of columns, (n, K), target and answer are columns too; what is known exactly is the same in all of them.
+        y : ndarray, (n,) or (K, n)
+            Of many measurements, the same where they are exact, all programs together.
         signed : bool
 
         Raises
@@ -143,7 +143,7 @@ class FittingModel:
         ValueError
             If a value known exactly is negative, or of cells that are structural zeros and not 0.
         """
-        first = y.reshape(y.shape[0], -1)[:, 0]
+        first = y.reshape(-1, y.shape[-1])[0]
         self.refuse_impossible_exact(first, signed)
         answers, exact = self.cell_answers(first), self.cell_variances == 0
         return QuadraticProgram(

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.nonnegative.tables import TabularRows
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float, Index, Integers
 
 DENSE_ENTRIES = 1e5
 
@@ -89,7 +89,7 @@ class QuadraticProgram:
         Of the cells, in counts and inverse squared counts.
     answer, variance, radius : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
-        Many programs that differ in targets and answers alone may stand together, (d, K) and (m, K); see `column`.
+        Many programs that differ in targets and answers alone may stand together, (K, d) and (K, m); see `one`.
     tables : TabularRows or None
         The first of the rows as tables of all cells, where they are: for large programs the closed form is faster.
     shared : dict
@@ -172,9 +172,9 @@ class QuadraticProgram:
         """Absolute values of M."""
         return self.once("sizes", lambda: self.plain if (self.M.data >= 0).all() else abs(self.plain))
 
-    def column(self, number: int) -> QuadraticProgram:
-        """One of many programs that stand together."""
-        return replace(self, target=self.target[:, number], answer=self.answer[:, number])
+    def one(self, number: int | Index) -> QuadraticProgram:
+        """One of many programs that stand together, or some of them."""
+        return replace(self, target=self.target[number], answer=self.answer[number])
 
     def with_rows(self, rows: Any, answer: Any, variance: Any) -> QuadraticProgram:
         """The same program with further rows, (k, d), and what they are measured as; without bounds of their own."""
@@ -182,7 +182,7 @@ class QuadraticProgram:
         return replace(
             self,
             M=csc(sparse.vstack([self.M, rows])),
-            answer=np.concatenate([self.answer, np.broadcast_to(answer, (rows.shape[0], *self.answer.shape[1:]))]),
+            answer=beside(self.answer, np.broadcast_to(answer, rows.shape[:1])),
             variance=np.append(self.variance, variance),
             radius=np.append(self.radius, np.full(rows.shape[0], np.inf)),
             tables=None if self.tables is None else self.tables.with_rows(rows),
@@ -204,6 +204,11 @@ class QuadraticProgram:
         """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
         made = self.once("curvature", lambda: self.weight + self.squares.T @ self.precision, self.weight, self.variance)
         return np.asarray(made)
+
+
+def beside(many: Float, own: Float) -> Float:
+    """Numbers of many programs, (..., m), and after them the same of each, (k,), or others, (..., k)."""
+    return np.concatenate([many, np.broadcast_to(own, (*many.shape[:-1], own.shape[-1]))], axis=-1)
 
 
 def _is_same(a: Any, b: Any) -> bool:

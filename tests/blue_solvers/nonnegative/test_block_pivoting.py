@@ -18,18 +18,18 @@ from tests.blue_solvers.nonnegative.exact_quadratic_programs import LeastSquares
 from tests.blue_solvers.nonnegative.test_nonnegative_newton import random_program
 from tests.helpers.effort import examples
 
-COLUMNS = 5
+MANY = 5
 
 
 def columns_of(seed: int) -> QuadraticProgram:
     """Programs of other noise, some cells of which may have no weight, no lower bound, or one value."""
     p, rng = random_program(seed), np.random.default_rng(seed)
-    cells, noisy = p.weight.size, (p.variance > 0)[:, None]
+    cells, noisy = p.weight.size, p.variance > 0
     weight = np.where(rng.random(cells) < 0.3, 0.0, p.weight)
     return replace(
         p,
-        target=p.target[:, None] + rng.normal(size=(cells, COLUMNS)),
-        answer=p.answer[:, None] + noisy * rng.normal(size=(p.variance.size, COLUMNS)),
+        target=p.target + rng.normal(size=(MANY, cells)),
+        answer=p.answer + noisy * rng.normal(size=(MANY, p.variance.size)),
         weight=weight,
         lower=np.where(rng.random(cells) < 0.2, -np.inf, p.lower),
         radius=np.full(p.variance.size, np.inf),
@@ -46,9 +46,9 @@ def test_what_is_proved_is_as_good_as_newton_steps_and_nearly_all_is() -> None:
         p = columns_of(seed)
         assert fits_in(p)
         found = solved_together(p)
-        total, proved = total + COLUMNS, proved + int(found.proved.sum())
+        total, proved = total + MANY, proved + int(found.proved.sum())
         for number in np.flatnonzero(found.proved):
-            one, cells = p.column(number), found.cells[:, number]
+            one, cells = p.one(int(number)), found.cells[number]
             assert ((cells >= one.lower) & (cells <= one.upper)).all()
             best = solve(one)
             again = certify(one, Solution(cells, best.multipliers, 0))
@@ -70,7 +70,7 @@ def test_optima_are_those_of_rationals(seed: int) -> None:
     answers = M @ rng.integers(0, 4, cells) + (variance > 0) * rng.integers(-6, 7, rows)
     nothing = np.zeros(cells)
     p = QuadraticProgram(
-        csc(M), nothing[:, None], nothing, nothing, nothing + np.inf, answers[:, None], variance, np.full(rows, np.inf)
+        csc(M), nothing[None], nothing, nothing, nothing + np.inf, answers[None], variance, np.full(rows, np.inf)
     )
     found = solved_together(p)
     if found.proved[0]:
@@ -80,22 +80,22 @@ def test_optima_are_those_of_rationals(seed: int) -> None:
 
 
 def test_what_no_cells_meet_is_not_proved() -> None:
-    """Beside a column that cells meet."""
+    """Beside a program that cells meet."""
     one, none = np.ones(2), np.zeros(2)
     p = QuadraticProgram(
-        csc(np.ones((1, 2))), np.array([[1.0, 1], [2, 2]]), one, none, none + np.inf, np.array([[4.0, -1.0]]), none[:1],
+        csc(np.ones((1, 2))), np.array([[1.0, 2], [1, 2]]), one, none, none + np.inf, np.array([[4.0], [-1.0]]), none[:1],
         none[:1] + np.inf,
     )  # fmt: skip
     found = solve_together(p)
     np.testing.assert_array_equal(found.proved, [True, False])
-    np.testing.assert_allclose(found.cells[:, 0], [1.5, 2.5])
+    np.testing.assert_allclose(found.cells[0], [1.5, 2.5])
     np.testing.assert_allclose(found.objectives[0], 0.25)
     with pytest.raises(NotConvergedError):
-        solve(p.column(1))
+        solve(p.one(1))
 
 
 def test_large_programs_and_rows_with_bounds_are_left_to_others() -> None:
     p = columns_of(3)
     assert not fits_in(replace(p, radius=np.zeros(p.radius.size)))
     many = 1_000
-    assert not fits_in(replace(p, target=np.zeros((many, 1)), weight=np.ones(many)))
+    assert not fits_in(replace(p, target=np.zeros((1, many)), weight=np.ones(many)))
