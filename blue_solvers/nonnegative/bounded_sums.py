@@ -7,6 +7,7 @@ standard deviations and cells in units of what they change these by.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from blue_solvers.nonnegative.block_pivoting import Together, solve_together
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.newton import full_steps, is_factored
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, beside, csc
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
@@ -94,8 +96,10 @@ def _over(layout: Layout, values: Any, what: str) -> Float:
     return np.array(np.broadcast_to(given, (layout.size,)))
 
 
-def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certified]:
-    """The least squares of measurements, (n,), within bounds on observed cells, (n,), and its certificate.
+def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[tuple[Float, Certified]]:
+    """The least squares of many measurements, (K, n), within bounds on observed cells, (n,), and their certificates.
+
+    Those that are the same where they are exact are brought near their optima together.
 
     Raises
     ------
@@ -104,8 +108,18 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
     NotConvergedError
         If no cells meet all of them, or none are proved to be near the optimum.
     """
-    cells, found = solved(program_within(model, y, bounds), model.problem.is_tabular)
-    return cells[: model.possible.size], found
+    size, exact = model.possible.size, columns[:, model.problem.exact]
+    if len(columns) == 1 or model.problem.is_tabular or (exact != exact[0]).any():
+        for y in columns:
+            cells, found = solved(program_within(model, y, bounds), model.problem.is_tabular)
+            yield cells[:size], found
+        return
+    p = program_within(model, columns, bounds)
+    scaled, units = _standardised(p)
+    starts = full_steps(scaled) if (p.weight > 0).all() and is_factored(scaled) else None
+    for number in range(len(columns)):
+        found = solve(replace(scaled.one(number), start=None if starts is None else starts[number]))
+        yield np.clip(found.cells * units, p.lower, p.upper)[:size], found
 
 
 def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
@@ -152,7 +166,7 @@ def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
     kept = np.setdiff1d(np.arange(p.variance.size), rows)
     own = {name: getattr(p, name)[..., kept] for name in ("answer", "variance", "radius")}
-    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
+    return replace(p, M=csc(p.M.tocsr()[kept]), start=None, tables=None, shared={}, **own)
 
 
 def with_bounds_on(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError
 from blue_solvers.nonnegative.tables import TabularRows
-from constraint_builders.arrays import Float, Index, Integers
+from constraint_builders.arrays import Float, Integers
 
 DENSE_ENTRIES = 1e5
 
@@ -31,8 +32,8 @@ class Grams:
     ----------
     pairs : csr_array, (m + p, d)
         Products of two entries of a column of M, in rows the diagonal of the matrix, then its entries above that.
-    indices, pointers : ndarray of int
-        Of the matrix, by columns.
+    pattern : csc_matrix, (m, m)
+        Of the matrix.
     places : ndarray of int
         In which row of `pairs` each of its entries is.
     order : dict
@@ -40,8 +41,7 @@ class Grams:
     """
 
     pairs: sparse.csr_array
-    indices: Integers
-    pointers: Integers
+    pattern: sparse.csc_matrix
     places: Integers
     order: dict[str, Any] = field(default_factory=dict)
 
@@ -63,15 +63,21 @@ class Grams:
         (above, below), diagonal = np.divmod(found, max(rows, 1)), np.arange(rows)
         numbers = np.concatenate([diagonal, rows + np.tile(np.arange(found.size), 2)]) + 1  # none is 0
         ends = np.concatenate([diagonal, above, below]), np.concatenate([diagonal, below, above])
-        matrix = csc(sparse.csc_array((numbers, ends), shape=(rows, rows)))
-        return cls(products, matrix.indices, matrix.indptr, matrix.data.astype(np.intp) - 1)
+        pattern = sparse.csc_matrix((numbers, ends), shape=(rows, rows))
+        pattern.sort_indices()
+        return cls(products, pattern, pattern.data - 1)
 
-    def of_diagonals(self, inverse: Float, added: Float) -> sparse.csc_matrix:
-        """The matrix, (m, m), for diagonals (d,) and (m,)."""
-        entries = self.pairs @ inverse
-        entries[: added.size] += added
-        data = entries[self.places]
-        return sparse.csc_matrix((data, self.indices, self.pointers), shape=(added.size, added.size))
+    def entries(self, inverse: Float, added: Float) -> Float:
+        """The entries of the matrix, or of several, for diagonals (..., d) and (..., m)."""
+        found = times(self.pairs, inverse)
+        found[..., : added.shape[-1]] += added
+        return found[..., self.places]
+
+    def matrix(self, entries: Float) -> sparse.csc_matrix:
+        """The matrix, (m, m), of its entries."""
+        matrix = copy(self.pattern)  # of which the indices are shared
+        matrix.data = entries
+        return matrix
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,8 @@ class QuadraticProgram:
     answer, variance, radius : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
         Many programs that differ in targets and answers alone may stand together, (K, d) and (K, m); see `one`.
+    start : ndarray, (m,), or None
+        Multipliers that those of the solution are perhaps near.
     tables : TabularRows or None
         The first of the rows as tables of all cells, where they are: for large programs the closed form is faster.
     shared : dict
@@ -104,6 +112,7 @@ class QuadraticProgram:
     answer: Float
     variance: Float
     radius: Float
+    start: Float | None = None
     tables: TabularRows | None = None
     shared: dict[str, tuple] = field(default_factory=dict, compare=False, repr=False)
 
@@ -172,7 +181,7 @@ class QuadraticProgram:
         """Absolute values of M."""
         return self.once("sizes", lambda: self.plain if (self.M.data >= 0).all() else abs(self.plain))
 
-    def one(self, number: int | Index) -> QuadraticProgram:
+    def one(self, number: Any) -> QuadraticProgram:
         """One of many programs that stand together, or some of them."""
         return replace(self, target=self.target[number], answer=self.answer[number])
 
@@ -185,6 +194,7 @@ class QuadraticProgram:
             answer=beside(self.answer, np.broadcast_to(answer, rows.shape[:1])),
             variance=np.append(self.variance, variance),
             radius=np.append(self.radius, np.full(rows.shape[0], np.inf)),
+            start=None,
             tables=None if self.tables is None else self.tables.with_rows(rows),
             shared={},
         )
@@ -204,6 +214,11 @@ class QuadraticProgram:
         """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
         made = self.once("curvature", lambda: self.weight + self.squares.T @ self.precision, self.weight, self.variance)
         return np.asarray(made)
+
+
+def times(matrix: Any, rows: Float) -> Float:
+    """A matrix, (m, d), times a vector, (d,), or every one of several, (K, d)."""
+    return matrix @ rows if rows.ndim == 1 else (matrix @ rows.T).T
 
 
 def beside(many: Float, own: Float) -> Float:

@@ -82,10 +82,8 @@ def test_optima_are_those_of_rationals(seed: int) -> None:
 def test_what_no_cells_meet_is_not_proved() -> None:
     """Beside a program that cells meet."""
     one, none = np.ones(2), np.zeros(2)
-    p = QuadraticProgram(
-        csc(np.ones((1, 2))), np.array([[1.0, 2], [1, 2]]), one, none, none + np.inf, np.array([[4.0], [-1.0]]), none[:1],
-        none[:1] + np.inf,
-    )  # fmt: skip
+    targets, answers = np.array([[1.0, 2], [1, 2]]), np.array([[4.0], [-1.0]])
+    p = QuadraticProgram(csc(np.ones((1, 2))), targets, one, none, none + np.inf, answers, none[:1], none[:1] + np.inf)
     found = solve_together(p)
     np.testing.assert_array_equal(found.proved, [True, False])
     np.testing.assert_allclose(found.cells[0], [1.5, 2.5])
