@@ -146,6 +146,18 @@ def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticPr
     return with_bounds_on(p, model.M, bounds, y, weight)
 
 
+def program_of_leaves(model: FittingModel, y: Float, leaves: Ranges, rows: Ranges) -> QuadraticProgram:
+    """The program of measurements, (n,) or (K, n), within bounds on leaves, (k,), and rows, (n,).
+
+    Raises
+    ------
+    NotConvergedError
+        If bounds on one leaf leave it nothing.
+    """
+    p, nothing = program_within(model, y, rows), np.zeros(leaves.low.size)
+    return with_bounds_on(p, sparse.eye_array(nothing.size, p.weight.size, format="csr"), leaves, nothing, nothing)
+
+
 def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
     """The cells of a program, (d,), in counts or each in units of its own, and what is proved of them.
 

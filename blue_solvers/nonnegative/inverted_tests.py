@@ -31,12 +31,12 @@ from blue_solvers.estimates import Estimate
 from blue_solvers.nonnegative.block_pivoting import fits_in
 from blue_solvers.nonnegative.bounded_sums import (
     has_leaves,
+    program_of_leaves,
     program_within,
     read_bounds,
     read_bounds_of_leaves,
     solved,
     solved_together,
-    with_bounds_on,
 )
 from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.cell_bounds import Ranges
@@ -196,13 +196,8 @@ class _Tests:
         """The program of measurements, (n,), or those of many, (K, n), together."""
         if self._bounds is None:
             return self._model.program(y)
-        p = program_within(self._model, y, self._bounds[-1])
-        if not self._of_leaves:
-            return p
-        leaves, nothing = self._problem.desired.size, np.zeros(self._problem.desired.size)
-        return with_bounds_on(
-            p, sparse.eye_array(leaves, p.weight.size, format="csr"), self._bounds[0], nothing, nothing
-        )
+        make = program_of_leaves if self._of_leaves else program_within
+        return make(self._model, y, *self._bounds)
 
     def _solved(self, program: QuadraticProgram) -> tuple[Float, float]:
         """Cells, (d,), and half their sum of squares."""
