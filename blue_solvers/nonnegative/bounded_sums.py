@@ -8,12 +8,14 @@ standard deviations and cells in units of what they change these by.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.nonnegative.block_pivoting import Together, solve_together
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
@@ -116,10 +118,19 @@ def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[tupl
         return
     p = program_within(model, columns, bounds)
     scaled, units = _standardised(p)
-    starts = full_steps(scaled) if (p.weight > 0).all() and is_factored(scaled) else None
-    for number in range(len(columns)):
-        found = solve(replace(scaled.one(number), start=None if starts is None else starts[number]))
+    for found in _solved_each(scaled):
         yield np.clip(found.cells * units, p.lower, p.upper)[:size], found
+
+
+@one_blas_thread()
+def _solved_each(p: QuadraticProgram) -> list[Certified]:
+    """The programs that stand together, each solved from where full Newton steps of all lead it."""
+    starts: Any = [None] * p.target.shape[0]
+    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
+        if (p.weight > 0).all() and is_factored(p):
+            with suppress(np.linalg.LinAlgError):
+                starts = full_steps(p)
+        return [solve(replace(p.one(number), start=start)) for number, start in enumerate(starts)]
 
 
 def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
