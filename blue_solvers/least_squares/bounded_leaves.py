@@ -40,7 +40,7 @@ MISSED = 1e-9  # of what a sum is made of, and changes by: by which what a progr
 MOST_ENTRIES = 3e7  # of combinations that are polished
 INDEPENDENT = 1e-12  # of the largest eigenvalue: combinations at bounds that follow from others
 APART = 1e-10  # of the largest singular value: directions that are free and follow from others, at bounds
-ROUNDED = 1e-12  # of the largest multiplier: less is none
+ROUNDED = 1e-12  # of the largest multiplier: less is none, where what is free must balance
 ROUNDS = 20  # of finding which bounds hold
 MOST_STEPS = 10_000  # of finding multipliers where several say the same
 EPSILON, EXTENDED = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
@@ -177,7 +177,10 @@ def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -
     for _ in range(ROUNDS):
         if fits.size * float((low | high).sum()) > MOST_ENTRIES:
             return None
-        found, low, high = fits.at(low, high)
+        try:
+            found, low, high = fits.at(low, high)
+        except (RuntimeError, np.linalg.LinAlgError):  # multipliers that no steps, or no eigenvalues, end at
+            return None
         if found is not None:
             return found
     return None
@@ -233,14 +236,16 @@ class BestAtBounds:
         K, both = D @ moving, (self._lower == self._upper)[at]
         scale = reciprocal(np.sqrt(K.diagonal()))
         scale[scale == 0] = 1.0
-        units = reciprocal(np.sqrt(np.square(scale[:, None] * N).sum(axis=0)))
-        left, values, right = np.linalg.svd(scale[:, None] * N * units)
-        told = values > APART
-        span, turn = left[:, : told.sum()], left[:, told.sum() :]
-        back = units[:, None] * (right[: told.sum()].T / values[told])
-        eigenvalues, vectors = np.linalg.eigh(turn.T @ (K * np.outer(scale, scale)) @ turn)
+        unit, units = K * np.outer(scale, scale), reciprocal(np.sqrt(np.square(scale[:, None] * N).sum(axis=0)))
+        span, turn, back = np.zeros((at.size, 0)), None, np.zeros((N.shape[1], 0))
+        if N.shape[1]:
+            left, values, right = np.linalg.svd(scale[:, None] * N * units)
+            rank = int((values > APART).sum())
+            span, turn, back = left[:, :rank], left[:, rank:], units[:, None] * (right[:rank].T / values[:rank])
+            unit = turn.T @ unit @ turn
+        eigenvalues, vectors = np.linalg.eigh(unit)
         kept = eigenvalues > INDEPENDENT * max(1.0, float(eigenvalues.max(initial=0.0)))
-        vectors, roots = turn @ vectors[:, kept], np.sqrt(eigenvalues[kept])
+        vectors, roots = vectors[:, kept] if turn is None else turn @ vectors[:, kept], np.sqrt(eigenvalues[kept])
         root, mu = scale[:, None] * vectors / roots, np.zeros(at.size)
 
         def off() -> Long:
@@ -261,6 +266,8 @@ class BestAtBounds:
             pushes = found[: at.size] * side
             pushes[both] -= found[at.size :] * side[both]
             wrong = ~both & (pushes == 0) if unbalanced > small else np.zeros_like(both)
+        if N.shape[1]:
+            pushes = np.where(abs(pushes) > ROUNDED * abs(pushes).max(initial=0.0), pushes, 0.0)
         mu = scale * np.where(both, pushes, side * np.maximum(side * pushes, 0.0))
         at_low, at_high = low.copy(), high.copy()
         at_low[at[wrong]] = at_high[at[wrong]] = False
@@ -275,10 +282,10 @@ class BestAtBounds:
         doubt = 4 * EPSILON * (abs(D).T @ abs(mu))
         missed = abs(off()).astype(float) + EXTENDED * self._sizes[at]
         apart = _from_balanced(scale[:, None] * N * units, mu / scale)
-        left = float(np.sqrt(r @ self._basis.factor.solve(r[:, None])[:, 0])) + apart * np.sqrt(at.size)
-        gap = abs(mu) @ missed + apart * np.linalg.norm(scale * missed) + left**2 / 2
+        open_ = float(np.sqrt(r @ self._basis.factor.solve(r[:, None])[:, 0])) + apart * np.sqrt(at.size)
+        gap = abs(mu) @ missed + apart * np.linalg.norm(scale * missed) + open_**2 / 2
         gap += doubt @ doubt / self._basis.factor.least**2
-        values[at] = ends
+        values[at] = np.where(missed <= room[at], ends, values[at])
         values = np.where(self._moved, np.clip(values, self._lower, self._upper), self._values)
         return Point(values, float(gap), float(rest @ rest) / 2), low, high
 
@@ -287,7 +294,7 @@ def _from_balanced(N: Float, mu: Float) -> float:
     """How far at most multipliers, (a,), are from some of the same signs that free directions, (a, d), keep."""
     if not N.shape[1]:
         return 0.0
-    pushing = abs(mu) > ROUNDED * abs(mu).max(initial=0.0)
+    pushing = mu != 0
     values = np.linalg.svd(N[pushing], compute_uv=False)
     values = values[values > APART * values.max(initial=0.0)]
     if not values.size:
