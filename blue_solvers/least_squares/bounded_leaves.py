@@ -19,18 +19,18 @@ from scipy import sparse
 from scipy.optimize import nnls
 
 from blue_solvers.blas_threads import one_blas_thread
+from blue_solvers.least_squares.leaf_basis import LeafBasis
 from blue_solvers.least_squares.leaf_estimates import LeafEstimate
 from blue_solvers.least_squares.through_leaves import Leaves
 from blue_solvers.nonnegative.bounded_sums import (
-    program_of_leaves,
     read_bounds_of_leaves,
     refuse_exact_outside,
     solved_in_own_units,
     units_of,
+    with_bounds_on,
 )
 from blue_solvers.nonnegative.cell_bounds import Ranges
-from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.quadratic_program import NotConvergedError
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
 from blue_solvers.verification.weighed_noise import reciprocal
 from constraint_builders.arrays import Flags, Float, Long
 
@@ -152,16 +152,45 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
 
 
 def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
-    """What the quadratic program of the leaves finds within bounds, (k + n,) each."""
-    problem, S, leaves = estimate.problem, estimate.operator.basis.S, estimate.problem.desired.size
-    bounds = Ranges(lower[:leaves], upper[:leaves]), Ranges(lower[leaves:], upper[leaves:])
-    program = program_of_leaves(FittingModel.of(problem), estimate.y, *bounds)
-    cells, found = solved_in_own_units(program)
-    free = np.concatenate([cells[:leaves], S @ cells[:leaves]])
+    """What the quadratic program finds within bounds, (k + n,) each, over the combinations that rows determine.
+
+    Rows of a combination by itself are measurements of it. Where leaves or rows have bounds that are not estimable,
+    what is free takes part.
+    """
+    basis = estimate.operator.basis
+    H, limited = _of_combinations(basis), np.isfinite(lower) | np.isfinite(upper)
+    if (limited & _lost(estimate)).any():
+        H = sparse.csr_array(sparse.hstack([H, _of_free(basis)], format="csr"))
+    y = estimate.y
+    fixed = np.concatenate([basis.R @ y, basis.S @ (basis.R @ y)])
+    right, size, leaves = basis.T @ (y - fixed[basis.S.shape[1] :]), H.shape[1], basis.S.shape[1]
+    noisy = basis.T.indices  # of whitened rows the row, one each
+    counts = np.diff(basis.B.indptr)
+    alone = np.flatnonzero(counts == 1)
+    entries, of = basis.B.data[basis.B.indptr[alone]], basis.B.indices[basis.B.indptr[alone]]
+    weight = np.bincount(of, entries**2, minlength=size).astype(float)
+    target = np.bincount(of, entries * right[alone], minlength=size)
+    rest = np.flatnonzero((counts > 1) & ~limited[leaves + noisy])
+    moved = np.flatnonzero((counts > 1) & limited[leaves + noisy])
+    precision = np.zeros(H.shape[0])
+    precision[leaves + noisy[moved]] = basis.T.data[moved] ** 2
+    wanted = np.concatenate([np.zeros(leaves), y]) - fixed
+    program = QuadraticProgram(
+        M=csc(sparse.hstack([basis.B[rest], sparse.csr_array((rest.size, size - basis.B.shape[1]))])),
+        target=np.divide(target, weight, out=np.zeros(size), where=weight > 0),
+        weight=weight,
+        lower=np.full(size, -np.inf),
+        upper=np.full(size, np.inf),
+        answer=right[rest],
+        variance=np.ones(rest.size),
+        radius=np.full(rest.size, np.inf),
+    )
+    bounded = with_bounds_on(program, H, Ranges(lower - fixed, upper - fixed), wanted, precision)
+    cells, found = solved_in_own_units(bounded)
+    free = H @ cells[:size] + fixed
     values = np.clip(free, lower, upper)
-    sizes = abs(cells[:leaves]) + units_of(program)[:leaves]
-    room = AT_BOUND * _errors(estimate) + MISSED * np.concatenate([sizes, abs(S) @ sizes])
-    if (abs(values - free) > room).any():
+    room = AT_BOUND * _errors(estimate) + MISSED * (abs(H) @ (abs(cells) + units_of(bounded))[:size] + abs(fixed))
+    if (abs(values - free) > room)[limited & (np.diff(H.indptr) > 0)].any():
         raise NotConvergedError("no leaves were found that meet all bounds: give bounds of nearer sizes, or fewer")
     return Point(values, found.gap, _objective(estimate, values[leaves:]))
 
@@ -211,11 +240,10 @@ class BestAtBounds:
         basis, self._y = estimate.operator.basis, estimate.y.astype(np.longdouble)
         self._basis, self._lower, self._upper, self._values = basis, lower, upper, point.values
         u, self._known, _ = Leaves(estimate.operator.problem, basis).combinations(estimate.y[:, None])
-        self._H = sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
-        self._free, self._u = sparse.csr_array((lower.size, 0)), u[:, 0]
+        self._H, self._free, self._u = _of_combinations(basis), sparse.csr_array((lower.size, 0)), u[:, 0]
         self._f = np.zeros(0, dtype=np.longdouble)
         if ((np.isfinite(lower) | np.isfinite(upper)) & _lost(estimate)).any():
-            self._free = sparse.csr_array(sparse.vstack([basis.free, basis.touched(basis.S)], format="csr"))
+            self._free = _of_free(basis)
             pinned = basis.free.tocsr()[basis.pins].tocoo()  # a permutation, scaled
             of_pins = point.values[basis.pins] - self._known[basis.pins, 0]
             self._f = np.zeros(basis.pins.size, dtype=np.longdouble)
@@ -302,6 +330,16 @@ def _from_balanced(N: Float, mu: Float) -> float:
     off = np.linalg.norm(N.T @ mu) + EPSILON * mu.size * np.linalg.norm(abs(N).T @ abs(mu))
     found = float(off / values[-1])
     return found if found < abs(mu[pushing]).min() else np.inf
+
+
+def _of_combinations(basis: LeafBasis) -> sparse.csr_array:
+    """What leaves and rows have of combinations, (k + n, r)."""
+    return sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
+
+
+def _of_free(basis: LeafBasis) -> sparse.csr_array:
+    """What leaves and rows have of what is free, (k + n, d)."""
+    return sparse.csr_array(sparse.vstack([basis.free, basis.touched(basis.S)], format="csr"))
 
 
 def _refuse_known_outside(estimate: LeafEstimate, best: Float, lower: Float, upper: Float) -> None:

@@ -15,7 +15,7 @@ from blue_solvers.nonnegative.duality_gap import certify
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution, csc
 from blue_solvers.nonnegative.solving import solve
 from tests.blue_solvers.nonnegative.exact_quadratic_programs import LeastSquares
-from tests.blue_solvers.nonnegative.test_nonnegative_newton import random_program
+from tests.blue_solvers.nonnegative.random_programs import random_program
 from tests.helpers.effort import examples
 
 MANY = 5
