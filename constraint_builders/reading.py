@@ -323,7 +323,8 @@ def read_leaves(S: Any, covariance: Any, names: Any, row_names: Any) -> Record:
     size, leaves = summing.matrix.shape
     called = _names_of("leaves", "column", columns if names is None else names, leaves)
     labels = _names_of("rows", "row", labels if row_names is None else row_names, size)
-    largest = abs(summing.matrix).max(axis=0).toarray().ravel() if size and leaves else np.zeros(leaves)
+    largest = np.zeros(leaves)
+    np.maximum.at(largest, summing.matrix.indices, abs(summing.matrix.data))
     small = np.flatnonzero((largest > 0) & (largest < 1 / LARGEST_WEIGHT))
     if small.size:
         leaf, most = int(small[0]), float(largest[small[0]])

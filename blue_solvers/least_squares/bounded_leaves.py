@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.optimize import nnls
 
 from blue_solvers.blas_threads import one_blas_thread
+from blue_solvers.least_squares.leaf_basis import LeafBasis
 from blue_solvers.least_squares.leaf_estimates import LeafEstimate
 from blue_solvers.least_squares.through_leaves import Leaves
 from blue_solvers.nonnegative.bounded_sums import (
@@ -30,13 +31,17 @@ from blue_solvers.nonnegative.bounded_sums import (
 )
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
-from constraint_builders.arrays import Flags, Float
+from blue_solvers.verification.weighed_noise import reciprocal
+from constraint_builders.arrays import Flags, Float, Long
 
 AT_BOUND = 1e-6  # standard errors: nearer than that to a bound is perhaps at it
 MEETS = 1e-10  # of the sizes that a sum is made of, and of its standard error: by which rounding may miss a bound
 MISSED = 1e-9  # of what a sum is made of, and changes by: by which what a program finds may miss a bound
 MOST_ENTRIES = 3e7  # of combinations that are polished
 INDEPENDENT = 1e-12  # of the largest eigenvalue: combinations at bounds that follow from others
+APART = 1e-10  # of the largest singular value: directions that are free and follow from others, at bounds
+ROUNDED = 1e-12  # of the largest multiplier: less is none, where what is free must balance
+ROUNDS = 20  # of finding which bounds hold
 MOST_STEPS = 10_000  # of finding multipliers where several say the same
 EPSILON, EXTENDED = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 
@@ -153,11 +158,9 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     what is free takes part.
     """
     basis = estimate.operator.basis
-    H = sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
-    limited = np.isfinite(lower) | np.isfinite(upper)
+    H, limited = _of_combinations(basis), np.isfinite(lower) | np.isfinite(upper)
     if (limited & _lost(estimate)).any():
-        free = sparse.vstack([basis.free, basis.touched(basis.S)])
-        H = sparse.csr_array(sparse.hstack([H, free], format="csr"))
+        H = sparse.csr_array(sparse.hstack([H, _of_free(basis)], format="csr"))
     y = estimate.y
     fixed = np.concatenate([basis.R @ y, basis.S @ (basis.R @ y)])
     right, size, leaves = basis.T @ (y - fixed[basis.S.shape[1] :]), H.shape[1], basis.S.shape[1]
@@ -167,7 +170,6 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     entries, of = basis.B.data[basis.B.indptr[alone]], basis.B.indices[basis.B.indptr[alone]]
     weight = np.bincount(of, entries**2, minlength=size).astype(float)
     target = np.bincount(of, entries * right[alone], minlength=size)
-    limited &= np.diff(H.indptr) > 0
     rest = np.flatnonzero((counts > 1) & ~limited[leaves + noisy])
     moved = np.flatnonzero((counts > 1) & limited[leaves + noisy])
     precision = np.zeros(H.shape[0])
@@ -183,13 +185,12 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
         variance=np.ones(rest.size),
         radius=np.full(rest.size, np.inf),
     )
-    held, ends = np.flatnonzero(limited), Ranges((lower - fixed)[limited], (upper - fixed)[limited])
-    bounded = with_bounds_on(program, H[held], ends, wanted[held], precision[held])
+    bounded = with_bounds_on(program, H, Ranges(lower - fixed, upper - fixed), wanted, precision)
     cells, found = solved_in_own_units(bounded)
     free = H @ cells[:size] + fixed
     values = np.clip(free, lower, upper)
     room = AT_BOUND * _errors(estimate) + MISSED * (abs(H) @ (abs(cells) + units_of(bounded))[:size] + abs(fixed))
-    if (abs(values - free) > room)[limited].any():
+    if (abs(values - free) > room)[limited & (np.diff(H.indptr) > 0)].any():
         raise NotConvergedError("no leaves were found that meet all bounds: give bounds of nearer sizes, or fewer")
     return Point(values, found.gap, _objective(estimate, values[leaves:]))
 
@@ -198,58 +199,147 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
 def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -> Point | None:
     """The optimum where the bounds hold that a point is at, (k + n,) each; None where that is none.
 
-    Nor is it where leaves or rows have bounds that are not estimable: what is free does not take part.
+    Bounds that push the wrong way are left, those that are then exceeded are added, in some rounds.
     """
-    operator = estimate.operator
-    basis, leaves = operator.basis, Leaves(operator.problem, operator.basis)
-    u, known, _ = leaves.combinations(estimate.y[:, None])
-    H = sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
-    fixed = np.concatenate([known, basis.extended[2] @ known])[:, 0]
-    sizes = abs(H) @ abs(u[:, 0]).astype(float) + abs(fixed).astype(float)
-    errors = _errors(estimate)
-    low, high = (abs(point.values - own) <= AT_BOUND * errors + MEETS * sizes for own in (lower, upper))
-    told = (np.diff(H.indptr) > 0) & ~_lost(estimate)
-    at = np.flatnonzero((low | high) & told)
-    limited = np.isfinite(lower) | np.isfinite(upper)
-    if (limited & _lost(estimate)).any() or H.shape[1] * float(at.size) > MOST_ENTRIES:
-        return None
-    D, ends = H[at], np.where(low[at], lower[at], upper[at])
-    moving = basis.factor.solve(D.T.toarray())
-    K = D @ moving
-    scale = 1 / np.sqrt(K.diagonal())
-    eigenvalues, vectors = np.linalg.eigh(K * np.outer(scale, scale))
-    kept = eigenvalues > INDEPENDENT * max(1.0, float(eigenvalues.max(initial=0.0)))
-    root = (vectors[:, kept] * scale[:, None]) / np.sqrt(eigenvalues[kept])
-    mu = np.zeros(at.size)
-    for _ in range(3):
-        off = (D @ u[:, 0] + fixed[at] - ends).astype(float)
-        step = root @ (root.T @ off)
-        mu, u = mu + step, u - (moving @ step)[:, None]
-    small = AT_BOUND * abs(mu * errors[at]).max(initial=0.0)
-    both = lower[at] == upper[at]
-    side = np.where(low[at], -1.0, 1.0)
-    if ((side * mu * errors[at])[~both] < -small).any():
-        if kept.all():
+    fits = BestAtBounds(estimate, lower, upper, point)
+    low, high = fits.low, fits.high
+    for _ in range(ROUNDS):
+        if fits.size * float((low | high).sum()) > MOST_ENTRIES:
             return None
-        half = (np.sqrt(eigenvalues[kept])[:, None] * vectors[:, kept].T) / scale
-        signed, free = side * errors[at], np.flatnonzero(both)
-        columns = np.hstack([half * (side / errors[at]), -half[:, free] * (side / errors[at])[free]])
-        found = nnls(columns, half @ mu, maxiter=MOST_STEPS)[0]
-        mu = found[: at.size] / signed
-        mu[free] -= found[at.size :] / signed[free]
-    mu = np.where(both, mu, np.where(low[at], np.minimum(mu, 0.0), np.maximum(mu, 0.0)))
-    values = (H @ u[:, 0] + fixed).astype(float)
-    room = MEETS * (sizes + errors)
-    if not ((values >= lower - room) & (values <= upper + room))[told].all():
-        return None
-    (B, T, S), y = basis.extended, estimate.y.astype(np.longdouble)
-    left = B @ u[:, 0] - T @ (y - S @ known[:, 0])
-    r = (basis.extended_transpose @ left + D.T @ mu).astype(float)
-    doubt = 4 * EPSILON * (abs(D).T @ abs(mu))
-    off = abs(D @ u[:, 0] + fixed[at] - ends).astype(float) + EXTENDED * sizes[at]
-    sharp = float(abs(mu) @ off + r @ basis.factor.solve(r[:, None])[:, 0] / 2 + doubt @ doubt / basis.factor.least**2)
-    values[at] = ends
-    return Point(np.where(told, np.clip(values, lower, upper), point.values), sharp, float(left @ left) / 2)
+        try:
+            found, low, high = fits.at(low, high)
+        except (RuntimeError, np.linalg.LinAlgError):  # multipliers that no steps, or no eigenvalues, end at
+            return None
+        if found is not None:
+            return found
+    return None
+
+
+class BestAtBounds:
+    """The best values with some of them at their bounds.
+
+    What is free takes part where leaves or rows have bounds that are not estimable: of D u + N f = d, f free, the
+    multipliers have N' mu = 0.
+
+    Parameters
+    ----------
+    estimate : LeafEstimate
+    lower, upper : ndarray, (k + n,)
+    point : Point
+        Near the optimum.
+
+    Attributes
+    ----------
+    low, high : ndarray of bool, (k + n,)
+        Which bounds the point is at.
+    size : int
+        Of combinations, and what is free.
+    """
+
+    def __init__(self, estimate: LeafEstimate, lower: Float, upper: Float, point: Point) -> None:
+        basis, self._y = estimate.operator.basis, estimate.y.astype(np.longdouble)
+        self._basis, self._lower, self._upper, self._values = basis, lower, upper, point.values
+        u, self._known, _ = Leaves(estimate.operator.problem, basis).combinations(estimate.y[:, None])
+        self._H, self._free, self._u = _of_combinations(basis), sparse.csr_array((lower.size, 0)), u[:, 0]
+        self._f = np.zeros(0, dtype=np.longdouble)
+        if ((np.isfinite(lower) | np.isfinite(upper)) & _lost(estimate)).any():
+            self._free = _of_free(basis)
+            pinned = basis.free.tocsr()[basis.pins].tocoo()  # a permutation, scaled
+            of_pins = point.values[basis.pins] - self._known[basis.pins, 0]
+            self._f = np.zeros(basis.pins.size, dtype=np.longdouble)
+            self._f[pinned.col] = of_pins[pinned.row] / pinned.data
+        self._fixed = np.concatenate([self._known, basis.extended[2] @ self._known])[:, 0]
+        parts = ((self._H, self._u), (self._free, self._f))
+        self._sizes = sum(abs(own) @ abs(of).astype(float) for own, of in parts) + abs(self._fixed).astype(float)
+        self._errors, self.size = _errors(estimate), self._H.shape[1] + self._free.shape[1]
+        room = AT_BOUND * self._errors + MEETS * self._sizes
+        self._moved = np.diff(self._H.indptr) + np.diff(self._free.indptr) > 0
+        self.low, self.high = (self._moved & (abs(point.values - own) <= room) for own in (lower, upper))
+
+    def at(self, low: Flags, high: Flags) -> tuple[Point | None, Flags, Flags]:
+        """The optimum with values at these bounds, (k + n,), or None where there is none, and at which it may be."""
+        at, u, f = np.flatnonzero(low | high), self._u, self._f
+        D, N, ends = self._H[at], self._free[at].toarray(), np.where(low, self._lower, self._upper)[at]
+        moving = self._basis.factor.solve(D.T.toarray())
+        K, both = D @ moving, (self._lower == self._upper)[at]
+        scale = reciprocal(np.sqrt(K.diagonal()))
+        scale[scale == 0] = 1.0
+        unit, units = K * np.outer(scale, scale), reciprocal(np.sqrt(np.square(scale[:, None] * N).sum(axis=0)))
+        span, turn, back = np.zeros((at.size, 0)), None, np.zeros((N.shape[1], 0))
+        if N.shape[1]:
+            left, values, right = np.linalg.svd(scale[:, None] * N * units)
+            rank = int((values > APART).sum())
+            span, turn, back = left[:, :rank], left[:, rank:], units[:, None] * (right[:rank].T / values[:rank])
+            unit = turn.T @ unit @ turn
+        eigenvalues, vectors = np.linalg.eigh(unit)
+        kept = eigenvalues > INDEPENDENT * max(1.0, float(eigenvalues.max(initial=0.0)))
+        vectors, roots = vectors[:, kept] if turn is None else turn @ vectors[:, kept], np.sqrt(eigenvalues[kept])
+        root, mu = scale[:, None] * vectors / roots, np.zeros(at.size)
+
+        def off() -> Long:
+            """By how much values miss their bounds."""
+            return D @ u + N @ f + self._fixed[at] - ends
+
+        for _ in range(3):
+            step = root @ (root.T @ off().astype(float))
+            mu, u = mu + step, u - moving @ step
+            f = f - back @ (span.T @ (scale * off().astype(float)))
+        side, pushes = np.where(low[at], -1.0, 1.0), mu / scale
+        small = AT_BOUND * abs(pushes).max(initial=0.0)
+        wrong = ~both & (side * pushes < -small)
+        if wrong.any() and not kept.all():
+            half = np.vstack([roots[:, None] * vectors.T, span.T])
+            columns = np.hstack([half * side, -half[:, both] * side[both]])
+            found, unbalanced = nnls(columns, half @ pushes, maxiter=MOST_STEPS)
+            pushes = found[: at.size] * side
+            pushes[both] -= found[at.size :] * side[both]
+            wrong = ~both & (pushes == 0) if unbalanced > small else np.zeros_like(both)
+        if N.shape[1]:
+            pushes = np.where(abs(pushes) > ROUNDED * abs(pushes).max(initial=0.0), pushes, 0.0)
+        mu = scale * np.where(both, pushes, side * np.maximum(side * pushes, 0.0))
+        at_low, at_high = low.copy(), high.copy()
+        at_low[at[wrong]] = at_high[at[wrong]] = False
+        values = np.asarray(self._H @ u + self._free @ f + self._fixed, dtype=float)
+        room = MEETS * (self._sizes + self._errors)
+        under, over = (self._moved & own for own in (values < self._lower - room, values > self._upper + room))
+        if wrong.any() or under.any() or over.any():
+            return None, at_low | under, at_high | over
+        (B, T, S), known = self._basis.extended, self._known[:, 0]
+        rest = B @ u - T @ (self._y - S @ known)
+        r = (self._basis.extended_transpose @ rest + D.T @ mu).astype(float)
+        doubt = 4 * EPSILON * (abs(D).T @ abs(mu))
+        missed = abs(off()).astype(float) + EXTENDED * self._sizes[at]
+        apart = _from_balanced(scale[:, None] * N * units, mu / scale)
+        open_ = float(np.sqrt(r @ self._basis.factor.solve(r[:, None])[:, 0])) + apart * np.sqrt(at.size)
+        gap = abs(mu) @ missed + apart * np.linalg.norm(scale * missed) + open_**2 / 2
+        gap += doubt @ doubt / self._basis.factor.least**2
+        values[at] = np.where(missed <= room[at], ends, values[at])
+        values = np.where(self._moved, np.clip(values, self._lower, self._upper), self._values)
+        return Point(values, float(gap), float(rest @ rest) / 2), low, high
+
+
+def _from_balanced(N: Float, mu: Float) -> float:
+    """How far at most multipliers, (a,), are from some of the same signs that free directions, (a, d), keep."""
+    if not N.shape[1]:
+        return 0.0
+    pushing = mu != 0
+    values = np.linalg.svd(N[pushing], compute_uv=False)
+    values = values[values > APART * values.max(initial=0.0)]
+    if not values.size:
+        return 0.0
+    off = np.linalg.norm(N.T @ mu) + EPSILON * mu.size * np.linalg.norm(abs(N).T @ abs(mu))
+    found = float(off / values[-1])
+    return found if found < abs(mu[pushing]).min() else np.inf
+
+
+def _of_combinations(basis: LeafBasis) -> sparse.csr_array:
+    """What leaves and rows have of combinations, (k + n, r)."""
+    return sparse.csr_array(sparse.vstack([basis.F, basis.sums], format="csr"))
+
+
+def _of_free(basis: LeafBasis) -> sparse.csr_array:
+    """What leaves and rows have of what is free, (k + n, d)."""
+    return sparse.csr_array(sparse.vstack([basis.free, basis.touched(basis.S)], format="csr"))
 
 
 def _refuse_known_outside(estimate: LeafEstimate, best: Float, lower: Float, upper: Float) -> None:

@@ -142,7 +142,8 @@ class SparseFactor(InformationFactor):
         for start in range(0, rows.shape[0], BLOCK):
             A = rows[start : start + BLOCK].T.toarray()
             G = self._factor.solve(A)
-            found[start : start + BLOCK] = 2 * np.einsum("ij,ij->j", A, G) - np.square(self._B @ G).sum(axis=0)
+            moved = self._B @ G
+            found[start : start + BLOCK] = 2 * np.einsum("ij,ij->j", A, G) - np.einsum("ij,ij->j", moved, moved)
         return found
 
     def _holds(self, rows: sparse.csr_array) -> bool:

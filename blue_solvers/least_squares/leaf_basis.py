@@ -142,7 +142,7 @@ class LeafBasis:
             between,
             free,
             np.delete(unsolved, kept_columns),
-            np.setdiff1d(np.arange(S.shape[1]), unsolved),
+            np.delete(np.arange(S.shape[1]), unsolved),
             factor,
             Rank(solved_rank + kept.size, S.shape[1], least, dropped),
         )
@@ -163,10 +163,15 @@ class LeafBasis:
         found = sparse.csr_array(self.S @ self.F)
         return without_rounding(found, abs(self.S) @ abs(self.F), RELATIVE_ZERO) if self.R.nnz else found
 
-    @property
+    @cached_property
     def lost(self) -> Flags:
         """Leaves that are not estimable, (k,)."""
         return np.diff(sparse.csr_array(self.free).indptr) > 0
+
+    @cached_property
+    def lost_rows(self) -> Flags:
+        """Rows that are not estimable, (n,)."""
+        return np.diff(self.touched(self.S).indptr) > 0
 
     def touched(self, rows: sparse.csr_array) -> sparse.csr_array:
         """What free directions change of combinations of leaves, (m, k), as (m, d), without what is rounding."""
@@ -208,7 +213,8 @@ def _of_exact_rows(
     """R, (k, n), and N, (k, q), leaves = N z + R y wherever exact rows hold, what these obey, and leaves z, (q,)."""
     rows, (n, k) = np.flatnonzero(problem.exact), S.shape
     if not rows.size:
-        return sparse.csr_array((k, n)), sparse.csr_array(sparse.eye_array(k)), sparse.csr_array((0, n)), np.arange(k)
+        unit = sparse.csr_array((np.ones(k), np.arange(k), np.arange(k + 1)), shape=(k, k))
+        return sparse.csr_array((k, n)), unit, sparse.csr_array((0, n)), np.arange(k)
     known = sparse.csr_array((np.full(rows.size, -1.0), (np.arange(rows.size), rows)), shape=(rows.size, n))
     found = eliminate(sparse.csr_array(sparse.hstack([S[rows], known], format="csr")), np.arange(k))
     if found.nearly_dependent.size:
@@ -228,7 +234,7 @@ def _in_own_units(
     """T S N, (N, q), and N, (k, q), in units in which columns of the first have length 1, and which are none, (q,)."""
     B = whitened(T, without_rounding(S @ N, abs(S) @ abs(N), RELATIVE_ZERO) if mixed else S)
     B.eliminate_zeros()
-    lengths = np.sqrt(np.asarray(B.power(2).sum(axis=0)).ravel())
+    lengths = np.sqrt(np.bincount(B.indices, B.data**2, minlength=B.shape[1]))
     told = lengths > 0
     scale = np.divide(1.0, lengths, out=np.ones_like(lengths), where=told)
     return in_units(B, scale), in_units(N, scale), told

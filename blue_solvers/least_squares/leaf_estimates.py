@@ -103,7 +103,7 @@ class LeafOperator(BlueOperator):
         y, start = self._measurements(y), time.perf_counter()
         anything, info = self._prepared.anything(y[:, None])
         values = self._prepared.where_estimable(anything)[:, 0]
-        observed = self.over_observed._prepared.where_estimable(self.problem.leaves_of(0) @ anything)[:, 0]
+        observed = np.where(self.basis.lost_rows, np.nan, self.problem.leaves_of(0) @ anything[:, 0])
         proof = None
         if certify or (certify is None and self.basis.S.nnz <= SOON):
             with at_most(max(ESTIMATES_A_PROOF * (time.perf_counter() - start), PROOF_SECONDS)):

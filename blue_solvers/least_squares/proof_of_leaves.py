@@ -172,7 +172,9 @@ class ProofOfLeaves:
         if self._exact.size:
             b = self._towards_exact(y, b, scale)
         fitted = self._S @ b
-        off = np.concatenate([np.where(lost, np.nan, values - b), np.where(self._lost_rows, np.nan, rows - fitted)])
+        off = np.concatenate(
+            [np.where(lost, np.nan, values - b), np.where(self._basis.lost_rows, np.nan, rows - fitted)]
+        )
         off = abs(np.nan_to_num(off)).astype(float)
         off[b.size :] += self._rounding(self._S, y, b)
         least = self._least_standard_errors
@@ -258,11 +260,6 @@ class ProofOfLeaves:
         return b
 
     @cached_property
-    def _lost_rows(self) -> Float:
-        """Rows that are not estimable, (n,)."""
-        return np.diff(self._basis.touched(self._basis.S).indptr) > 0
-
-    @cached_property
     def _least_standard_errors(self) -> Float:
         """Of leaves and rows from below, (k + n,), 0 where exact rows determine them: by directions that keep these."""
         basis = self._basis
@@ -312,7 +309,8 @@ def bounded_below(C: sparse.csr_array, sizes: sparse.csr_array, terms: int, gues
 
 def _lengths(matrix: sparse.csr_array) -> Float:
     """Of columns, of (N, q)."""
-    return np.sqrt(np.asarray(matrix.power(2).sum(axis=0)).ravel())
+    found: Float = np.sqrt(np.bincount(matrix.indices, matrix.data**2, minlength=matrix.shape[1]))
+    return found
 
 
 def _shifted(matrix: sparse.csr_array, guess: float) -> BoundedBelow | None:

@@ -92,19 +92,19 @@ class Leaves(Prepared):
             known = known + basis.R[:, exact] @ (Y[exact] - S[exact] @ known)
         target = T @ (Y - S @ known)
 
-        def left(u: Long) -> Long:
-            """Of the normal equations, (r, K), by u, (r, K)."""
-            return basis.extended_transpose @ (target - B @ u)
+        def left(u: Long | None) -> Long:
+            """Of the normal equations, (r, K), by u, (r, K), or nothing."""
+            return basis.extended_transpose @ (target if u is None else target - B @ u)
 
         u, settled = self._corrected(left, Y.shape[1])
         return u, known, settled
 
-    def _corrected(self, left: Callable[[Long], Long], columns: int) -> tuple[Long, float]:
+    def _corrected(self, left: Callable[[Long | None], Long], columns: int) -> tuple[Long, float]:
         """u, (r, K), of which nothing is left, and how far the last correction moved anything, in standard errors."""
         u, before = np.zeros((self.basis.B.shape[1], columns), dtype=np.longdouble), np.inf
         gain = ROUNDED / self.basis.factor.least**2  # of what is left, that a correction leaves at most
-        for _ in range(CORRECTIONS):
-            change = self.basis.factor.solve(left(u).astype(float))
+        for number in range(CORRECTIONS):
+            change = self.basis.factor.solve(left(u if number else None).astype(float))
             u = u + change
             moved = float(np.linalg.norm(self.basis.B @ change, axis=0).max(initial=0.0))
             if moved <= SETTLED or not moved < GAIN * before:
@@ -119,9 +119,9 @@ class Leaves(Prepared):
         (B, T, S), basis = self.basis.extended, self.basis
         wanted = basis.F.T @ V.astype(np.longdouble)
 
-        def left(g: Long) -> Long:
-            """The same of the adjoint, (r, K), by g, (r, K)."""
-            return wanted - self.basis.extended_transpose @ (B @ g)
+        def left(g: Long | None) -> Long:
+            """The same of the adjoint, (r, K), by g, (r, K), or nothing."""
+            return wanted if g is None else wanted - self.basis.extended_transpose @ (B @ g)
 
         weights = T.T @ (B @ self._corrected(left, V.shape[1])[0])
         if basis.R.nnz:

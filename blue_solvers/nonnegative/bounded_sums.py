@@ -7,16 +7,21 @@ standard deviations and cells in units of what they change these by.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.blas_threads import one_blas_thread
+from blue_solvers.nonnegative.block_pivoting import Together, solve_together
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, csc
+from blue_solvers.nonnegative.newton import full_steps, is_factored
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, beside, csc
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
@@ -93,8 +98,10 @@ def _over(layout: Layout, values: Any, what: str) -> Float:
     return np.array(np.broadcast_to(given, (layout.size,)))
 
 
-def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certified]:
-    """The least squares of measurements, (n,), within bounds on observed cells, (n,), and its certificate.
+def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[tuple[Float, Certified]]:
+    """The least squares of many measurements, (K, n), within bounds on observed cells, (n,), and their certificates.
+
+    Those that are the same where they are exact are brought near their optima together.
 
     Raises
     ------
@@ -103,32 +110,63 @@ def fitted(model: FittingModel, y: Float, bounds: Ranges) -> tuple[Float, Certif
     NotConvergedError
         If no cells meet all of them, or none are proved to be near the optimum.
     """
-    cells, found = solved(program_within(model, y, bounds), model.problem.is_tabular)
-    return cells[: model.possible.size], found
+    size, exact = model.possible.size, columns[:, model.problem.exact]
+    if len(columns) == 1 or model.problem.is_tabular or (exact != exact[0]).any():
+        for y in columns:
+            cells, found = solved(program_within(model, y, bounds), model.problem.is_tabular)
+            yield cells[:size], found
+        return
+    p = program_within(model, columns, bounds)
+    scaled, units = _standardised(p)
+    for found in _solved_each(scaled):
+        yield np.clip(found.cells * units, p.lower, p.upper)[:size], found
+
+
+@one_blas_thread()
+def _solved_each(p: QuadraticProgram) -> list[Certified]:
+    """The programs that stand together, each solved from where full Newton steps of all lead it."""
+    starts: Any = [None] * p.target.shape[0]
+    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
+        if (p.weight > 0).all() and is_factored(p):
+            with suppress(np.linalg.LinAlgError):
+                starts = full_steps(p)
+        return [solve(replace(p.one(number), start=start)) for number, start in enumerate(starts)]
 
 
 def program_within(model: FittingModel, y: Float, bounds: Ranges) -> QuadraticProgram:
     """The model's program of measurements, (n,), with bounds on observed cells, (n,) each; sums follow the cells.
+
+    Of many measurements, (K, n), that are the same where they are exact, all programs together.
 
     Raises
     ------
     ValueError
         If an exact value is outside of its bounds.
     """
-    refuse_exact_outside(model.problem, y, bounds)
+    refuse_exact_outside(model.problem, y.reshape(-1, y.shape[-1])[0], bounds)
     nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
     if nothing.any():
         where = model.problem.observed.describe(int(nothing.argmax()))
         raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
-    p, problem = model.program(y, signed=True), model.problem
-    limited = (np.isfinite(bounds.low) | np.isfinite(bounds.high)) & ~problem.exact & (np.diff(model.M.indptr) > 0)
-    sums = np.flatnonzero(limited & model.measured & (np.diff(model.M.indptr) > 1))
-    row_of = np.full(problem.observed.size, -1)
-    row_of[model.sum_rows] = np.arange(model.sum_rows.size)
-    rows, weight = np.flatnonzero(limited), np.zeros(problem.observed.size)
-    weight[sums] = 1 / problem.variances[sums]
-    less = without_rows(p, row_of[sums]) if sums.size else p
-    return with_bounds_on(less, model.M[rows], Ranges(bounds.low[rows], bounds.high[rows]), y[rows], weight[rows])
+    p, exact, weight = model.program(y, signed=True), model.problem.exact, np.zeros(y.shape[-1])
+    bounds = Ranges(np.where(exact, -np.inf, bounds.low), np.where(exact, np.inf, bounds.high))
+    sums = np.flatnonzero(bounds.finite & model.measured & (np.diff(model.M.indptr) > 1))
+    if sums.size:
+        p = without_rows(p, np.searchsorted(model.sum_rows, sums))
+        weight[sums] = 1 / model.problem.variances[sums]
+    return with_bounds_on(p, model.M, bounds, y, weight)
+
+
+def program_of_leaves(model: FittingModel, y: Float, leaves: Ranges, rows: Ranges) -> QuadraticProgram:
+    """The program of measurements, (n,) or (K, n), within bounds on leaves, (k,), and rows, (n,).
+
+    Raises
+    ------
+    NotConvergedError
+        If bounds on one leaf leave it nothing.
+    """
+    p, nothing = program_within(model, y, rows), np.zeros(leaves.low.size)
+    return with_bounds_on(p, sparse.eye_array(nothing.size, p.weight.size, format="csr"), leaves, nothing, nothing)
 
 
 def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
@@ -149,9 +187,9 @@ def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
 
 def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
-    kept = np.setdiff1d(np.arange(p.answer.size), rows)
-    own = {name: getattr(p, name)[kept] for name in ("answer", "variance", "radius")}
-    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
+    kept = np.setdiff1d(np.arange(p.variance.size), rows)
+    own = {name: getattr(p, name)[..., kept] for name in ("answer", "variance", "radius")}
+    return replace(p, M=csc(p.M.tocsr()[kept]), start=None, tables=None, shared={}, **own)
 
 
 def with_bounds_on(
@@ -163,10 +201,9 @@ def with_bounds_on(
     ----------
     p : QuadraticProgram
     rows : csr_array, (k, d)
-        None of them empty.
     bounds : Ranges
-        Of each, (k,).
-    target, weight : ndarray, (k,)
+        Of each, (k,), infinite where there are none; of empty ones they say nothing.
+    target, weight : ndarray, (k,) or (K, k), and (k,)
         What measured each that has several cells, and its precision; 0 of what nothing did.
 
     Raises
@@ -174,8 +211,8 @@ def with_bounds_on(
     NotConvergedError
         If bounds on one cell leave it nothing.
     """
-    counts = np.diff(rows.indptr)
-    alone, sums = np.flatnonzero(counts == 1), np.flatnonzero(counts > 1)
+    counts, finite = np.diff(rows.indptr), bounds.finite
+    alone, sums = np.flatnonzero(finite & (counts == 1)), np.flatnonzero(finite & (counts > 1))
     weights, cells = rows.data[rows.indptr[alone]], rows.indices[rows.indptr[alone]]
     ends = np.sort([bounds.low[alone] / weights, bounds.high[alone] / weights], axis=0)
     lower, upper = p.lower.copy(), p.upper.copy()
@@ -195,12 +232,12 @@ def with_bounds_on(
     low, high = bounds.low[sums], bounds.high[sums]
     tied = sparse.hstack([rows[sums], -sparse.eye_array(sums.size)])
     return QuadraticProgram(
-        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.answer.size, sums.size))]), tied])),
-        target=np.append(p.target, np.where(weight[sums] > 0, target[sums], np.clip(0.0, low, high))),
+        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.variance.size, sums.size))]), tied])),
+        target=beside(p.target, np.where(weight[sums] > 0, target[..., sums], np.clip(0.0, low, high))),
         weight=np.append(p.weight, weight[sums]),
         lower=np.append(lower, low),
         upper=np.append(upper, high),
-        answer=np.append(p.answer, np.zeros(sums.size)),
+        answer=beside(p.answer, np.zeros(sums.size)),
         variance=np.append(p.variance, np.zeros(sums.size)),
         radius=np.append(p.radius, np.full(sums.size, np.inf)),
     )
@@ -218,6 +255,13 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
     with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
         found = solve(scaled)
     return np.clip(found.cells * units, p.lower, p.upper), found
+
+
+def solved_together(p: QuadraticProgram) -> Together:
+    """Programs that stand together, each in units of its own, as far as they can be solved so; see `block_pivoting`."""
+    scaled, units = _standardised(p)
+    found = solve_together(scaled)
+    return found._replace(cells=np.clip(found.cells * units, p.lower, p.upper))
 
 
 def _standardised(p: QuadraticProgram) -> tuple[QuadraticProgram, Float]:
@@ -244,7 +288,7 @@ def _scaling(p: QuadraticProgram) -> tuple[Float, Float, sparse.csc_array, Float
     """Units of cells, (d,), what rows are multiplied by, (m,), and M, weights, variances and what these share."""
     noisy, units = p.variance > 0, units_of(p)
     entries = p.M.data * np.repeat(units, np.diff(p.M.indptr))
-    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.answer.size))
+    lengths = np.sqrt(np.bincount(p.M.indices, entries**2, minlength=p.variance.size))
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
     M = sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape)
     return units, rows, M, p.weight * units**2, noisy.astype(float), {}
@@ -275,7 +319,7 @@ def units_of(p: QuadraticProgram) -> Float:
     for start in (units, ends, np.ones_like(units)):
         units = np.where(units > 0, units, start)
         while not (units > 0).all():
-            rows, found = np.zeros(p.answer.size), np.full(units.size, np.inf)
+            rows, found = np.zeros(p.variance.size), np.full(units.size, np.inf)
             np.maximum.at(rows, p.M.indices, entries * units[cells])
             tied = (entries > 0) & (rows[p.M.indices] > 0)
             np.minimum.at(found, cells[tied], rows[p.M.indices][tied] / entries[tied])

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 
 SWEEPS = 20
 ROUNDING = 1e-13  # of the terms of a row
@@ -21,6 +21,12 @@ class Ranges:
 
     low: Float
     high: Float
+
+    @property
+    def finite(self) -> Flags:
+        """Where there is one, (d,)."""
+        found: Flags = np.isfinite(self.low) | np.isfinite(self.high)
+        return found
 
 
 def tightened(p: QuadraticProgram) -> QuadraticProgram:
@@ -35,6 +41,10 @@ def tightened(p: QuadraticProgram) -> QuadraticProgram:
     if not exact.size:
         return _weighted(p)
     rows = p.M if exact.size == p.variance.size else sparse.csc_array(p.M.tocsr()[exact])
+    finite = np.isfinite(p.lower), np.isfinite(p.upper)
+    told = b"".join(own.tobytes() for own in (*finite, p.variance == 0))
+    if not p.once("can be held", lambda: _can_have_both_ends(rows, *finite), told):
+        return _weighted(p)
     terms = abs(rows) @ np.maximum(abs(p.target), np.where(np.isfinite(p.lower), abs(p.lower), 0.0))
     slack = ROUNDING * (abs(p.answer[exact]) + terms)
     contradiction = CONTRADICTION * p.scale
@@ -55,6 +65,13 @@ def tightened(p: QuadraticProgram) -> QuadraticProgram:
     low, high = p.lower.copy(), p.upper.copy()
     low[held] = high[held] = values
     return _weighted(replace(p, lower=low, upper=high))
+
+
+def _can_have_both_ends(rows: sparse.csc_array, low: Flags, high: Flags) -> bool:
+    """Whether cells, (d,), some of which have lower or upper ends, have both by rows, (k, d), known exactly."""
+    ends, nothing = Ranges(np.where(low, 0.0, -np.inf), np.where(high, 0.0, np.inf)), np.zeros(rows.shape[0])
+    box = propagated(rows, ends, nothing, nothing, 0.0)
+    return bool(np.isfinite(box.high - box.low).any())
 
 
 def _weighted(p: QuadraticProgram) -> QuadraticProgram:

@@ -79,30 +79,20 @@ def certify(p: QuadraticProgram, solution: Solution) -> Certified:
     -------
     Certified
     """
-    x = solution.cells
-    exact = p.variance == 0
-    missed = abs(p.plain @ x - p.answer)[exact]
-    objective = objective_of(p, x)
-    gap, rounding = duality_gap(p, solution, objective)
-    residual = kkt_residual(p, solution)
-    return Certified(
-        x, solution.multipliers, solution.iterations, objective, gap, rounding, residual, float(missed.max(initial=0.0))
-    )
+    x, deviation = solution.cells, p.plain @ solution.cells - p.answer
+    missed = float(abs(deviation[p.variance == 0]).max(initial=0.0))
+    objective = float((p.weight * (x - p.target) ** 2).sum() + (deviation**2 * p.precision).sum()) / 2
+    gap, rounding = _duality_gap(p, solution, objective, deviation)
+    residual = kkt_residual(p, solution, deviation)
+    return Certified(x, solution.multipliers, solution.iterations, objective, gap, rounding, residual, missed)
 
 
-def objective_of(p: QuadraticProgram, x: Float) -> float:
-    """Half the sum of squares of cells, (cells,), and rows in standard deviations, where these have a variance."""
-    deviation = p.plain @ x - p.answer
-    noisy = p.variance > 0
-    return float(0.5 * (p.weight * (x - p.target) ** 2).sum() + 0.5 * (deviation[noisy] ** 2 / p.variance[noisy]).sum())
-
-
-def duality_gap(p: QuadraticProgram, solution: Solution, objective: float) -> tuple[float, float]:
+def _duality_gap(p: QuadraticProgram, solution: Solution, objective: float, deviation: Float) -> tuple[float, float]:
     """What an objective exceeds the optimum by, at most, and how much of that would not be there without rounding.
 
-    By the solution's multipliers, or those that its cells imply, whichever prove more.
+    By the solution's multipliers, or those that its cells imply by the deviation of rows, (rows,), whichever prove
+    more.
     """
-    deviation = p.plain @ solution.cells - p.answer
     implied = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
     rounding = 8 * EPSILON * (p.sizes @ abs(solution.cells) + abs(p.answer)) + INFLATION * abs(deviation)
     priced = (p.variance == 0) | (abs(deviation) >= p.radius - rounding)  # any multiplier: exact, or at a radius
@@ -121,13 +111,12 @@ def duality_gap(p: QuadraticProgram, solution: Solution, objective: float) -> tu
 def _proved(p: QuadraticProgram, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
     """What multipliers, (rows,), prove, and how much of it allows for rounding: of gradients, and of exact sums."""
     pull, doubt = p.upright(p.plain) @ multipliers, 4 * EPSILON * (p.upright(p.sizes) @ abs(multipliers))
-    rows, cells = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
+    rows, (cells, rounded) = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
     exact = p.variance == 0
     missed = abs(deviation[exact])
     unavoidable = np.minimum(missed, 4 * EPSILON * (p.sizes @ abs(x) + abs(p.answer))[exact])
     prices = abs(multipliers[exact])
-    rounding = cells - _of_cells(p, x, pull, np.zeros_like(doubt), box) + float(prices @ unavoidable)
-    return rows + cells + float(prices @ missed), rounding
+    return rows + cells + float(prices @ missed), rounded + float(prices @ unavoidable)
 
 
 def _reachable(p: QuadraticProgram, x: Float, objective: float) -> Ranges:
@@ -149,11 +138,16 @@ def _reachable(p: QuadraticProgram, x: Float, objective: float) -> Ranges:
     )
 
 
-def _of_cells(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, box: Ranges) -> float:
-    """What all cells, (cells,), may still gain, with and without weight."""
+def _of_cells(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, box: Ranges) -> tuple[float, float]:
+    """What all cells, (cells,), may still gain, with and without weight, and how much of it is for what is doubtful."""
+    gain, rounding = _of_tied(p, x, pull, doubt)
     free = (p.weight == 0) & (p.lower < p.upper)
-    untied = _of_untied(x[free], pull[free], doubt[free], box.low[free], box.high[free])
-    return untied + _of_tied(p, x, pull, doubt, p.weight > 0)
+    if free.any():
+        own = x[free], pull[free], doubt[free], box.low[free], box.high[free]
+        untied = _of_untied(*own)
+        rounding += untied - _of_untied(*own[:2], np.zeros(own[2].size), *own[3:])
+        gain += untied
+    return gain, rounding
 
 
 def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float:
@@ -167,13 +161,16 @@ def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float
     return float(terms.sum())
 
 
-def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, tied: NDArray[np.bool_]) -> float:
-    """What cells with a weight, of all (cells,), may still gain."""
-    w, t, pull, doubt = p.weight[tied], p.target[tied], pull[tied], doubt[tied]
-    nearest = np.clip(t - pull / w, p.lower[tied], p.upper[tied])
-    step = x[tied] - nearest
+def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float) -> tuple[float, float]:
+    """What cells with a weight, of all (cells,), may still gain, and how much of it is for what is doubtful."""
+    tied = p.weight > 0
+    own = (p.weight, p.target, p.lower, p.upper, x, pull, doubt)
+    w, t, lower, upper, x, pull, doubt = own if tied.all() else (one[tied] for one in own)
+    nearest = np.clip(t - pull / w, lower, upper)
+    step = x - nearest
     terms = w / 2 * step**2 + (w * (nearest - t) + pull) * step
-    return float((np.maximum(terms, 0.0) + doubt * abs(step) + doubt**2 / (2 * w)).sum())
+    rounding = float((doubt * abs(step) + doubt**2 / (2 * w)).sum())
+    return float(np.maximum(terms, 0.0).sum()) + rounding, rounding
 
 
 def _of_untied(x: Float, pull: Float, doubt: Float, low: Float, high: Float) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -122,7 +123,11 @@ class NonnegativeFit:
 
 
 def fit_columns(
-    problem: Problem, y: ArrayLike, method: str, fit_one: Callable[[FittingModel, Float], CellFit]
+    problem: Problem,
+    y: ArrayLike,
+    method: str,
+    fit_one: Callable[..., CellFit],
+    of_columns: Callable[[FittingModel, Float], Iterable[Any]] | None = None,
 ) -> NonnegativeFit:
     """Apply a method to a vector, or to every column, over the observed layout.
 
@@ -132,6 +137,9 @@ def fit_columns(
     y : array_like, (n,) or (n, K)
     method : str
     fit_one : callable
+        Of the model, one vector, and what `of_columns` gives for that.
+    of_columns : callable, optional
+        Of the model and all vectors, (K, n).
 
     Returns
     -------
@@ -146,8 +154,11 @@ def fit_columns(
     model = FittingModel.of(problem)
     columns = np.ascontiguousarray(values.reshape(values.shape[0], -1).T)
     if not model.possible.size:
-        fit_one = _nothing
-    fits = [fit_one(model, column) for column in columns]
+        fit_one, of_columns = _nothing, None
+    if of_columns is None:
+        fits = [fit_one(model, column) for column in columns]
+    else:
+        fits = [fit_one(model, *own) for own in zip(columns, of_columns(model, columns), strict=True)]
     cells = np.stack([fit.cells for fit in fits], axis=1).reshape(-1, *values.shape[1:])
     shape = model.cells.shape
     detail = np.zeros((prod(shape), *values.shape[1:]))

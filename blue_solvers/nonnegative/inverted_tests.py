@@ -28,13 +28,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.estimates import Estimate
+from blue_solvers.nonnegative.block_pivoting import fits_in
 from blue_solvers.nonnegative.bounded_sums import (
     has_leaves,
+    program_of_leaves,
     program_within,
     read_bounds,
     read_bounds_of_leaves,
     solved,
-    with_bounds_on,
+    solved_together,
 )
 from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.cell_bounds import Ranges
@@ -191,21 +193,39 @@ class _Tests:
         )
 
     def _measured(self, y: Float) -> QuadraticProgram:
-        """The program of measurements, (n,)."""
+        """The program of measurements, (n,), or those of many, (K, n), together."""
         if self._bounds is None:
             return self._model.program(y)
-        p = program_within(self._model, y, self._bounds[-1])
-        if not self._of_leaves:
-            return p
-        leaves, nothing = self._problem.desired.size, np.zeros(self._problem.desired.size)
-        return with_bounds_on(
-            p, sparse.eye_array(leaves, p.target.size, format="csr"), self._bounds[0], nothing, nothing
-        )
+        make = program_of_leaves if self._of_leaves else program_within
+        return make(self._model, y, *self._bounds)
 
     def _solved(self, program: QuadraticProgram) -> tuple[Float, float]:
         """Cells, (d,), and half their sum of squares."""
-        cells, found = solved(program, self._problem.is_tabular)
-        return cells, found.objective
+        alone = replace(program, target=program.target[None], answer=program.answer[None])
+        cells, objectives = self._together(alone)
+        return cells[0], float(objectives[0])
+
+    def _together(self, programs: QuadraticProgram, impossible: bool = False) -> tuple[Float, Float]:
+        """Cells, (K, d), and half their sums of squares, (K,), of programs that differ in measurements alone.
+
+        Raises
+        ------
+        NotConvergedError
+            If no cells meet one; where that is `impossible`, its squares are infinite instead.
+        """
+        count = programs.target.shape[0]
+        cells, objectives, proved = np.empty(programs.target.shape), np.empty(count), np.zeros(count, dtype=bool)
+        if fits_in(programs):
+            cells, objectives, proved = solved_together(programs)
+        for number in np.flatnonzero(~proved):
+            try:
+                cells[number], found = solved(programs.one(int(number)), self._problem.is_tabular)
+                objectives[number] = found.objective
+            except NotConvergedError:
+                if not impossible:
+                    raise
+                objectives[number] = np.inf
+        return cells, objectives
 
     def limits(self) -> tuple[Float, Float]:
         """Between what desired cells are by the bounds of their parts alone, and by their own, (m,) each."""
@@ -292,9 +312,8 @@ class _Tests:
     def _simulated(self, weights: sparse.csr_array, cells: Float) -> float:
         """The quantile of the statistic where these cells, (cells,), are the truth."""
         truth = self._model.M @ cells[: self._model.M.shape[1]]
-        statistics = np.empty(self._noise.shape[1])
-        for i, noise in enumerate(self._noise.T):
-            program = self._measured(np.where(self._problem.exact, self._y, truth + noise))
-            least = 2 * self._solved(program)[1]
-            statistics[i] = self._statistic(program, least, weights, float((weights @ cells)[0]))[0]
+        programs = self._measured(np.where(self._problem.exact, self._y, truth + self._noise.T))
+        least = self._together(programs)[1]
+        held = self._together(programs.with_rows(weights, float((weights @ cells)[0]), 0.0), impossible=True)[1]
+        statistics = np.maximum(0.0, 2 * (held - least))
         return float(np.quantile(statistics, self._level, method="higher"))

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.bounded_sums import fitted, read_bounds
-from blue_solvers.nonnegative.cell_bounds import Ranges
+from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_own_objective
@@ -56,7 +56,8 @@ def ols(problem: Problem, y: ArrayLike, bounds: Any = None) -> NonnegativeFit:
     """
     if bounds is None:
         return fit_columns(problem, y, "ols", _ols)
-    return fit_columns(problem, y, "bounded", partial(_bounded, bounds=read_bounds(problem.observed, bounds)))
+    of_columns = partial(fitted, bounds=read_bounds(problem.observed, bounds))
+    return fit_columns(problem, y, "bounded", _bounded, of_columns)
 
 
 def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
@@ -102,9 +103,9 @@ def _ols(model: FittingModel, y: Float) -> CellFit:
     return _least_squares(model, y, signed=True)
 
 
-def _bounded(model: FittingModel, y: Float, bounds: Ranges) -> CellFit:
+def _bounded(model: FittingModel, y: Float, fitted_cells: tuple[Float, Certified]) -> CellFit:
     """The fit of one vector, (n,), within bounds on observed cells."""
-    cells, found = fitted(model, y, bounds)
+    cells, found = fitted_cells
     require_own_objective(model, y, cells, found.objective, model.problem.variances, found.margin_residual)
     missed = missed_exactly(model, y, cells)
     return CellFit(cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)

@@ -86,10 +86,11 @@ class FittingModel:
         alone = np.flatnonzero((np.diff(self.M.indptr) == 1) & self.measured)
         rows, scales = np.full(self.M.shape[1], -1, dtype=np.intp), np.ones(self.M.shape[1])
         weights = self.M.data[self.M.indptr[alone]]
-        # The last one written stays: the most precise.
-        order = np.argsort(-self.problem.variances[alone] / weights**2, kind="stable")
-        cells = self.M.indices[self.M.indptr[alone[order]]]
-        rows[cells], scales[cells] = alone[order], weights[order]
+        cells = self.M.indices[self.M.indptr[alone]]
+        if np.bincount(cells, minlength=1).max() > 1:  # the last one written stays: the most precise
+            order = np.argsort(-self.problem.variances[alone] / weights**2, kind="stable")
+            alone, cells, weights = alone[order], cells[order], weights[order]
+        rows[cells], scales[cells] = alone, weights
         return rows, scales
 
     @cached_property
@@ -120,19 +121,21 @@ class FittingModel:
         return 1 / np.where(self.cell_variances == 0, 1.0, self.cell_variances)
 
     def cell_answers(self, y: Float) -> Float:
-        """The measurements of the cells by themselves, (d,); 0 where there are none."""
-        return np.where(self.cell_rows >= 0, y[self.cell_rows] / self.cell_scales, 0.0) + 0.0  # no -0
+        """The measurements of the cells by themselves, (..., d) of (..., n); 0 where there are none."""
+        return np.where(self.cell_rows >= 0, y[..., self.cell_rows] / self.cell_scales, 0.0) + 0.0  # no -0
 
     def sum_answers(self, y: Float) -> Float:
-        """The measurements of `sums`, (m,)."""
-        return np.concatenate([y[self.sum_rows], self.equations[1]])
+        """The measurements of `sums`, (..., m) of (..., n)."""
+        known = np.broadcast_to(self.equations[1], (*y.shape[:-1], self.equations[1].size))
+        return np.concatenate([y[..., self.sum_rows], known], axis=-1)
 
     def program(self, y: Float, signed: bool = False) -> QuadraticProgram:
         """Weighted least squares over the cells, non-negative or (`signed`) of any sign.
 
         Parameters
         ----------
-        y : ndarray, (n,)
+        y : ndarray, (n,) or (K, n)
+            Of many measurements, the same where they are exact, all programs together.
         signed : bool
 
         Raises
@@ -140,11 +143,12 @@ class FittingModel:
         ValueError
             If a value known exactly is negative, or of cells that are structural zeros and not 0.
         """
-        self.refuse_impossible_exact(y, signed)
-        answers, exact = self.cell_answers(y), self.cell_variances == 0
+        first = y.reshape(-1, y.shape[-1])[0]
+        self.refuse_impossible_exact(first, signed)
+        answers, exact = self.cell_answers(first), self.cell_variances == 0
         return QuadraticProgram(
             M=self.sums,
-            target=answers,
+            target=self.cell_answers(y),
             weight=self.cell_weights,
             lower=np.where(exact, answers, -np.inf if signed else 0.0),
             upper=np.where(exact, answers, np.inf),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,43 +30,54 @@ class Grams:
 
     Attributes
     ----------
-    pairs : csr_array, (entries, d)
-        Products of two entries of a column of M, in rows the entries of the matrix.
-    indices, pointers : ndarray of int
-        Of the matrix, by columns.
-    diagonal : ndarray of int, (m,)
-        Where its diagonal is among the entries.
+    pairs : csr_array, (m + p, d)
+        Products of two entries of a column of M, in rows the diagonal of the matrix, then its entries above that.
+    pattern : csc_matrix, (m, m)
+        Of the matrix.
+    places : ndarray of int
+        In which row of `pairs` each of its entries is.
     order : dict
         What factors of all such matrices have in common.
     """
 
     pairs: sparse.csr_array
-    indices: Integers
-    pointers: Integers
-    diagonal: Integers
+    pattern: sparse.csc_matrix
+    places: Integers
     order: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, M: sparse.csc_array) -> Grams:
         """Of M, (m, d), by columns with sorted rows."""
-        rows, counts = M.shape[0], np.diff(M.indptr).astype(np.intp)
-        columns = np.repeat(np.arange(M.shape[1]), counts)
-        first = np.repeat(np.arange(M.nnz), counts[columns])
-        starts = np.repeat(M.indptr[:-1].astype(np.int64), counts**2)
-        within = np.arange(first.size) - np.repeat(np.cumsum(counts**2) - counts**2, counts**2)
-        second = starts + within % np.maximum(counts[columns[first]], 1)
-        keys = np.concatenate([M.indices[first] * np.int64(rows) + M.indices[second], np.arange(rows) * (rows + 1)])
-        found, place = np.unique(keys, return_inverse=True)
-        entries = M.data[first] * M.data[second], (place[: first.size], columns[first])
-        pairs = sparse.csr_array(entries, shape=(found.size, M.shape[1]))
-        pointers = np.searchsorted(found, np.arange(rows + 1) * rows)
-        return cls(pairs, (found % rows).astype(np.int32), pointers.astype(np.int32), place[first.size :])
+        rows, columns = M.shape[0], np.repeat(np.arange(M.shape[1]), np.diff(M.indptr))
+        one, away, pairs = np.arange(M.nnz), 0, []
+        while one.size:
+            pairs.append(np.stack([one, one + away]))
+            away += 1
+            one = one[: np.searchsorted(one, M.nnz - away)]
+            one = one[columns[one] == columns[one + away]]
+        first, second = np.concatenate(pairs, axis=1) if pairs else np.zeros((2, 0), dtype=np.intp)
+        above, below = M.indices[first[M.nnz :]], M.indices[second[M.nnz :]]
+        found, place = np.unique(above * np.int64(rows) + below, return_inverse=True)
+        of_rows = np.concatenate([M.indices, rows + place]), columns[first]
+        products = sparse.csr_array((M.data[first] * M.data[second], of_rows), shape=(rows + found.size, M.shape[1]))
+        (above, below), diagonal = np.divmod(found, max(rows, 1)), np.arange(rows)
+        numbers = np.concatenate([diagonal, rows + np.tile(np.arange(found.size), 2)]) + 1  # none is 0
+        ends = np.concatenate([diagonal, above, below]), np.concatenate([diagonal, below, above])
+        pattern = sparse.csc_matrix((numbers, ends), shape=(rows, rows))
+        pattern.sort_indices()
+        return cls(products, pattern, pattern.data - 1)
 
-    def of_diagonals(self, inverse: Float, added: Float) -> sparse.csc_matrix:
-        """The matrix, (m, m), for diagonals (d,) and (m,)."""
-        data = self.pairs @ inverse
-        data[self.diagonal] += added
-        return sparse.csc_matrix((data, self.indices, self.pointers), shape=(added.size, added.size))
+    def entries(self, inverse: Float, added: Float) -> Float:
+        """The entries of the matrix, or of several, for diagonals (..., d) and (..., m)."""
+        found = times(self.pairs, inverse)
+        found[..., : added.shape[-1]] += added
+        return found[..., self.places]
+
+    def matrix(self, entries: Float) -> sparse.csc_matrix:
+        """The matrix, (m, m), of its entries."""
+        matrix = copy(self.pattern)  # of which the indices are shared
+        matrix.data = entries
+        return matrix
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,9 @@ class QuadraticProgram:
         Of the cells, in counts and inverse squared counts.
     answer, variance, radius : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
+        Many programs that differ in targets and answers alone may stand together, (K, d) and (K, m); see `one`.
+    start : ndarray, (m,), or None
+        Multipliers that those of the solution are perhaps near.
     tables : TabularRows or None
         The first of the rows as tables of all cells, where they are: for large programs the closed form is faster.
     shared : dict
@@ -97,14 +112,15 @@ class QuadraticProgram:
     answer: Float
     variance: Float
     radius: Float
+    start: Float | None = None
     tables: TabularRows | None = None
     shared: dict[str, tuple] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, what: str, make: Callable[[], Any], *given: Any) -> Any:
-        """What is worked out of M, and of further arrays, once for all programs that share them."""
+        """What is worked out of M, and of further arrays or bytes, once for all programs that share them."""
         of = (self.M, *given)
         kept = self.shared.get(what)
-        if kept is None or len(kept[0]) != len(of) or any(a is not b for a, b in zip(kept[0], of, strict=True)):
+        if kept is None or len(kept[0]) != len(of) or not all(map(_is_same, kept[0], of)):
             kept = self.shared[what] = of, make()
         return kept[1]
 
@@ -165,15 +181,20 @@ class QuadraticProgram:
         """Absolute values of M."""
         return self.once("sizes", lambda: self.plain if (self.M.data >= 0).all() else abs(self.plain))
 
+    def one(self, number: Any) -> QuadraticProgram:
+        """One of many programs that stand together, or some of them."""
+        return replace(self, target=self.target[number], answer=self.answer[number])
+
     def with_rows(self, rows: Any, answer: Any, variance: Any) -> QuadraticProgram:
         """The same program with further rows, (k, d), and what they are measured as; without bounds of their own."""
         rows = sparse.csr_array(np.atleast_2d(rows) if isinstance(rows, np.ndarray) else rows, dtype=np.float64)
         return replace(
             self,
             M=csc(sparse.vstack([self.M, rows])),
-            answer=np.append(self.answer, answer),
+            answer=beside(self.answer, np.broadcast_to(answer, rows.shape[:1])),
             variance=np.append(self.variance, variance),
             radius=np.append(self.radius, np.full(rows.shape[0], np.inf)),
+            start=None,
             tables=None if self.tables is None else self.tables.with_rows(rows),
             shared={},
         )
@@ -195,6 +216,21 @@ class QuadraticProgram:
         return np.asarray(made)
 
 
+def times(matrix: Any, rows: Float) -> Float:
+    """A matrix, (m, d), times a vector, (d,), or every one of several, (K, d)."""
+    return matrix @ rows if rows.ndim == 1 else (matrix @ rows.T).T
+
+
+def beside(many: Float, own: Float) -> Float:
+    """Numbers of many programs, (..., m), and after them the same of each, (k,), or others, (..., k)."""
+    return np.concatenate([many, np.broadcast_to(own, (*many.shape[:-1], own.shape[-1]))], axis=-1)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Arrays by identity, bytes by what they say."""
+    return a is b or (isinstance(a, bytes) and a == b)
+
+
 def csc(matrix: sparse.sparray) -> sparse.csc_array:
     """Columns of floats with sorted indices: what programs are made of."""
     result = sparse.csc_array(matrix, dtype=np.float64)
@@ -211,7 +247,7 @@ class Solution:
     iterations: int
 
 
-def kkt_residual(program: QuadraticProgram, solution: Solution) -> float:
+def kkt_residual(program: QuadraticProgram, solution: Solution, deviation: Float | None = None) -> float:
     """How far a solution is from satisfying the optimality conditions, in counts.
 
     Computed from the cells and the multipliers of bounded or exact rows alone: the largest of the distances that one
@@ -222,13 +258,15 @@ def kkt_residual(program: QuadraticProgram, solution: Solution) -> float:
     ----------
     program : QuadraticProgram
     solution : Solution
+    deviation : ndarray, (m,), optional
+        Of its rows from their answers, where that is known.
 
     Returns
     -------
     float
     """
     x, p = solution.cells, program
-    deviation = p.plain @ x - p.answer
+    deviation = p.plain @ x - p.answer if deviation is None else deviation
     noisy, pull = p.variance > 0, deviation * p.precision
     bounded = np.isfinite(p.radius) | ~noisy
     extra = np.where(bounded, solution.multipliers - pull, 0.0)

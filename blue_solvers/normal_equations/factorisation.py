@@ -76,7 +76,8 @@ def factorise(matrix: sparse.sparray | sparse.spmatrix, instead: str = OTHERWISE
     MemoryError
         If the factor does not fit.
     """
-    matrix = sparse.csc_matrix(matrix, dtype=np.float64)
+    if not (isinstance(matrix, sparse.csc_matrix) and matrix.dtype == np.float64):
+        matrix = sparse.csc_matrix(matrix, dtype=np.float64)
     return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead, {} if kept is None else kept)
 
 
@@ -115,9 +116,11 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
     with _cholmod_errors(instead):
         if not cholmod_gives_triangles():
             return Factor(cholmod.cho_factor(matrix).solve, label, lambda: _by_scipy(matrix).triangle())
-        symbolic = kept["order"] = kept.get("order") or cholmod.analyze(matrix)
-        require_room(matrix, symbolic.P(), instead)
-        factor = symbolic.cholesky(matrix)
+        if "order" not in kept:
+            symbolic = cholmod.analyze(matrix)
+            require_room(matrix, symbolic.P(), instead)
+            kept["order"] = symbolic
+        factor = kept["order"].cholesky(matrix)
 
     def triangle() -> Triangle:
         with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'

@@ -60,6 +60,26 @@ def test_the_hour_that_ships_is_the_published_answer(tmp_path: Path) -> None:
             assert (tmp_path / own.name).read_bytes() == own.read_bytes()
 
 
+def test_hours_that_stand_together_are_fitted_as_each_by_itself() -> None:
+    """Of one problem, some of them far from the others; also where what is exact differs."""
+    hour, rng = pl.read_csv(POWER_HOUR), np.random.default_rng(5)
+    names, y, weights = hour["series"].to_list(), hour["value"].to_numpy(), hour["weight"].to_numpy()
+    A, lower = balances(names)
+    hours = y[:, None] * rng.uniform(0.9, 1.1, (y.size, 6))
+    hours[:, 4:] = rng.normal(0, 1e3, (y.size, 2))
+    known, variances = names.index("E_PJM_D"), 1 / weights
+    hours[known] = abs(hours[known]) + 1
+    for exact in (False, True):
+        variances[known] = 0.0 if exact else 1.0
+        problem = Problem.from_matrix(A, variances)
+        together = ols(problem, hours, bounds=(lower, np.inf))
+        assert together.error_bound < 1
+        for number, one in enumerate(hours.T):
+            alone = ols(problem, one, bounds=(lower, np.inf))
+            np.testing.assert_allclose(together.observed[:, number], alone.observed, atol=1e-6)
+            np.testing.assert_allclose(together.objective[number], alone.objective, rtol=1e-9)
+
+
 @pytest.mark.skipif(not NETWORKS.exists(), reason="the day lies outside of the repository")
 def test_a_day_of_the_grid_is_the_published_answer_or_a_better_one() -> None:
     """Theirs misses a bound by 3e-4 in one hour of twenty; series that were not reported were 0 to them."""

@@ -11,35 +11,12 @@ from scipy import sparse
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.newton import NewtonSystem, dense, descend, evaluate, factored, iterated
 from blue_solvers.nonnegative.proximal import approach
-from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, csc, kkt_residual
+from blue_solvers.nonnegative.quadratic_program import Solution, kkt_residual
 from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Schema, gallery
+from tests.blue_solvers.nonnegative.random_programs import random_program
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-
-
-def random_program(seed, exact=True, bounded=True):
-    """A feasible program: the cells that the answers are sums of lie within all bounds."""
-    rng = np.random.default_rng(seed)
-    rows, cells = int(rng.integers(1, 8)), int(rng.integers(1, 15))
-    M = csc(sparse.csc_array((rng.random((rows, cells)) < 0.5).astype(float)))
-    inside = np.where(rng.random(cells) < 0.5, 0.0, rng.integers(0, 20, cells))
-    variance = 10 ** rng.uniform(-1, 2, rows)
-    if exact:
-        variance[rng.random(rows) < 0.3] = 0.0
-    noise = rng.normal(size=rows) * np.sqrt(variance)
-    radius = np.where(bounded & (rng.random(rows) < 0.3), 1.5 * abs(noise), np.inf)
-    upper = np.where(bounded & (rng.random(cells) < 0.3), inside + rng.integers(0, 3, cells), np.inf)
-    return QuadraticProgram(
-        M=M,
-        target=inside + 3 * rng.normal(size=cells),
-        weight=10 ** rng.uniform(-3, 1, cells),
-        lower=np.zeros(cells),
-        upper=upper,
-        answer=M @ inside + noise,
-        variance=variance,
-        radius=radius,
-    )
 
 
 @given(seed=st.integers(0, 2**32 - 1))
