@@ -86,7 +86,6 @@ def test_no_name_of_a_file_means_two_things() -> None:
     assert not [name for name, times in names.items() if times > 1]
 
 
-@pytest.mark.few(0)
 def test_no_name_of_a_class_means_two_things() -> None:
     trees = [parsed(path) for path in OURS]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))

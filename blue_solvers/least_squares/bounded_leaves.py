@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.least_squares.leaf_basis import LeafBasis
 from blue_solvers.least_squares.leaf_estimates import LeafEstimate
-from blue_solvers.least_squares.through_leaves import Leaves
+from blue_solvers.least_squares.through_leaves import LeavesOfRows
 from blue_solvers.nonnegative.bounded_sums import (
     read_bounds_of_leaves,
     refuse_exact_outside,
@@ -46,7 +46,7 @@ MOST_STEPS = 10_000  # of finding multipliers where several say the same
 EPSILON, EXTENDED = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 
 
-class Point(NamedTuple):
+class WithinBounds(NamedTuple):
     """Leaves and rows within bounds, (k + n,), what half their sum of squares exceeds its least by at most, and it."""
 
     values: Float
@@ -138,9 +138,9 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     refuse_exact_outside(problem, estimate.y, Ranges(lower[rows], upper[rows]))
     _refuse_known_outside(estimate, best, lower, upper)
     if ((best >= lower) & (best <= upper))[limited].all():
-        settled = Leaves(problem, operator.basis).combinations(estimate.y[:, None])[2]
+        settled = LeavesOfRows(problem, operator.basis).combinations(estimate.y[:, None])[2]
         rounded = (settled + EPSILON * np.sqrt(estimate.y.size)) ** 2 / 2
-        point = Point(best, rounded, _objective(estimate, estimate.rows))
+        point = WithinBounds(best, rounded, _objective(estimate, estimate.rows))
     else:
         point = by_program(estimate, lower, upper)
         point = min(point, polished(estimate, point, lower, upper) or point, key=lambda one: one.gap)
@@ -151,7 +151,7 @@ def within_bounds(estimate: LeafEstimate, bounds: Any) -> BoundedLeaves:
     return BoundedLeaves(estimate, values, fitted, of_leaves, of_rows, point.gap, point.objective)
 
 
-def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
+def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> WithinBounds:
     """What the quadratic program finds within bounds, (k + n,) each, over the combinations that rows determine.
 
     Rows of a combination by itself are measurements of it. Where leaves or rows have bounds that are not estimable,
@@ -192,11 +192,11 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> Point:
     room = AT_BOUND * _errors(estimate) + MISSED * (abs(H) @ (abs(cells) + units_of(bounded))[:size] + abs(fixed))
     if (abs(values - free) > room)[limited & (np.diff(H.indptr) > 0)].any():
         raise NotConvergedError("no leaves were found that meet all bounds: give bounds of nearer sizes, or fewer")
-    return Point(values, found.gap, _objective(estimate, values[leaves:]))
+    return WithinBounds(values, found.gap, _objective(estimate, values[leaves:]))
 
 
 @one_blas_thread()
-def polished(estimate: LeafEstimate, point: Point, lower: Float, upper: Float) -> Point | None:
+def polished(estimate: LeafEstimate, point: WithinBounds, lower: Float, upper: Float) -> WithinBounds | None:
     """The optimum where the bounds hold that a point is at, (k + n,) each; None where that is none.
 
     Bounds that push the wrong way are left, those that are then exceeded are added, in some rounds.
@@ -225,7 +225,7 @@ class BestAtBounds:
     ----------
     estimate : LeafEstimate
     lower, upper : ndarray, (k + n,)
-    point : Point
+    point : WithinBounds
         Near the optimum.
 
     Attributes
@@ -236,10 +236,10 @@ class BestAtBounds:
         Of combinations, and what is free.
     """
 
-    def __init__(self, estimate: LeafEstimate, lower: Float, upper: Float, point: Point) -> None:
+    def __init__(self, estimate: LeafEstimate, lower: Float, upper: Float, point: WithinBounds) -> None:
         basis, self._y = estimate.operator.basis, estimate.y.astype(np.longdouble)
         self._basis, self._lower, self._upper, self._values = basis, lower, upper, point.values
-        u, self._known, _ = Leaves(estimate.operator.problem, basis).combinations(estimate.y[:, None])
+        u, self._known, _ = LeavesOfRows(estimate.operator.problem, basis).combinations(estimate.y[:, None])
         self._H, self._free, self._u = _of_combinations(basis), sparse.csr_array((lower.size, 0)), u[:, 0]
         self._f = np.zeros(0, dtype=np.longdouble)
         if ((np.isfinite(lower) | np.isfinite(upper)) & _lost(estimate)).any():
@@ -256,7 +256,7 @@ class BestAtBounds:
         self._moved = np.diff(self._H.indptr) + np.diff(self._free.indptr) > 0
         self.low, self.high = (self._moved & (abs(point.values - own) <= room) for own in (lower, upper))
 
-    def at(self, low: Flags, high: Flags) -> tuple[Point | None, Flags, Flags]:
+    def at(self, low: Flags, high: Flags) -> tuple[WithinBounds | None, Flags, Flags]:
         """The optimum with values at these bounds, (k + n,), or None where there is none, and at which it may be."""
         at, u, f = np.flatnonzero(low | high), self._u, self._f
         D, N, ends = self._H[at], self._free[at].toarray(), np.where(low, self._lower, self._upper)[at]
@@ -315,7 +315,7 @@ class BestAtBounds:
         gap += doubt @ doubt / self._basis.factor.least**2
         values[at] = np.where(missed <= room[at], ends, values[at])
         values = np.where(self._moved, np.clip(values, self._lower, self._upper), self._values)
-        return Point(values, float(gap), float(rest @ rest) / 2), low, high
+        return WithinBounds(values, float(gap), float(rest @ rest) / 2), low, high
 
 
 def _from_balanced(N: Float, mu: Float) -> float:

@@ -52,10 +52,12 @@ class ThroughLeaves(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
         basis = self.basis or LeafBasis.of(problem)
-        return RowsThroughLeaves(problem, basis) if problem.desired is problem.observed else Leaves(problem, basis)
+        return (
+            RowsThroughLeaves(problem, basis) if problem.desired is problem.observed else LeavesOfRows(problem, basis)
+        )
 
 
-class Leaves(Prepared):
+class LeavesOfRows(Prepared):
     """Leaves from rows; those that are not estimable, in some direction that is free, come out as anything.
 
     Parameters
@@ -133,7 +135,7 @@ class Leaves(Prepared):
         return self.basis.factor.squares(self.basis.F)
 
 
-class RowsThroughLeaves(Leaves):
+class RowsThroughLeaves(LeavesOfRows):
     """Fitted rows, S times the leaves."""
 
     @one_blas_thread()
