@@ -129,7 +129,7 @@ class LeafCells:
             error = np.zeros(cells.shape)
             return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
         variance = level.own[0].variance[some.here]
-        if not variance.all():
+        if some.margins is None and not variance.all():
             cells = np.where(variance == 0, self._figures[level.own[0].key][1][some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
         return cells[None], np.zeros(some.rows.size)

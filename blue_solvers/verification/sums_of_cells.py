@@ -128,7 +128,7 @@ class Sought:
     def besides(self, kinds: Sequence[SumsOfCells], rows: Index) -> Float:
         """Variances of sums by their numbers, with those of the measured cells in them, (sums,)."""
         levels, found = self.places.levels, np.zeros(rows.size)
-        used = {sums.level for sums in kinds if not sums.kind}
+        used = {sums.level for sums in kinds if sums.kind != GAUGE}
         squares = {number: levels[number].room() for number in used}
         of_leaves = dict[int, Float]()
         for number, some in enumerate(self.places.leaves):
@@ -153,6 +153,8 @@ class Sought:
                 level, variance = levels[sums.level], sums.placed.variance
                 beside = level.of(sums.placed, vectors[sums.level], level.rows)[0]
                 found[cut] = beside[place, cell] + variance[place, cell if variance.shape[1] > 1 else 0]
+            elif sums.kind == ROOT:
+                found[cut] = squares[0][0][place, cell]
             elif sums.kind == GAUGE:
                 own = of_leaves[sums.level]
                 beside = np.zeros((len(own), sums.width))

@@ -94,6 +94,24 @@ def test_parts_prove_what_the_whole_does_and_never_too_much(tmp_path: Path, seed
         assert found.bound is None or found.bound * (1 + 1e-6) + 1e-8 >= size
 
 
+def test_a_table_that_is_known_exactly_takes_its_part_of_cells_that_were_not_measured(tmp_path: Path) -> None:
+    """Of a part's leaf, of which no table tells its cells but those above the part."""
+    spine = Spine([-1, 0, 0, 1, 1, 2, 2], ["S", *["C"] * 2, *["B"] * 4])
+    blocks = {"detailed": np.array([np.inf, 1.0, 2.0, 3.0]), "total": np.array([0.0, 1.0, 1.0, 1.0])}
+    observed = {"S": {"detailed": 1.0, "total": 1.0}, "C": {"detailed": np.array([np.inf, 1.0])}, "B": blocks}
+    problem = Problem(Schema({"a": 3}), observed, spine=spine).observing()
+    rng, M = np.random.default_rng(0), problem.marginal_matrix()
+    y = add_noise(problem, M @ rng.poisson(30, M.shape[1]).astype(float), rng)
+    partition(tmp_path / "in", problem, y, at="C")
+    P = blue(problem)
+    x = P @ y + P.offset
+    assert proof_of(tmp_path / "in", problem, x).certificate.bound < 1e-11
+    moved = M[:, 0].toarray().ravel() - M[:, 1].toarray().ravel()  # of its counts, so that the total stays
+    off = abs(moved) / np.sqrt(np.maximum(P.variances(), 1e-9))
+    found = proof_of(tmp_path / "in", problem, x + moved * 1e-3 / off.max()).certificate.bound
+    assert 1e-3 <= found * (1 + 1e-9) < 1e-1
+
+
 def has_bare_leaf(problem: Problem) -> bool:
     """Whether the detailed table was not measured in some geounit that has no children."""
     leaves = problem.spine.child_counts == 0

@@ -17,7 +17,7 @@ from blue_solvers import blue, estimate
 from blue_solvers.verification import certificate, certify, chosen_sums
 from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.chosen_sums import ChosenSums
-from constraint_builders import Areas, Problem, Schema
+from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from tests.helpers.effort import examples, lengths
 from tests.helpers.oracles.description import Description
@@ -119,6 +119,21 @@ def test_nearly_all_right_answers_are_proved(count: int) -> None:
             refusals += [] if is_proved else [f"{name}: {proof}"]
     assert found.total() >= count * len(KINDS) * 0.8
     assert len(refusals) <= 0.03 * found.total(), (found, refusals)
+
+
+def test_cells_that_are_not_claimed_are_found_beside_a_table_that_is_known_exactly() -> None:
+    """Of a branch that ends above others, where two tables hold all others, the first of them exactly."""
+    observed = {"S": {"a": 1.0, "b": 1.0}, "C": {"b": 0.0}, "B": {"a": 1.0, "b": 0.0}}
+    spine = Spine([-1, 0, 0, 2], ["S", "C", "C", "B"])
+    problem = Problem(Schema({"a": 2, "b": 3}), observed, spine=spine).observing()
+    M = problem.marginal_matrix()
+    y = add_noise(problem, M @ np.arange(1.0, M.shape[1] + 1), rng=0)
+    P = blue(problem)
+    x = P @ y + P.offset
+    assert certify(problem, y, x).bound < 1e-11
+    wrong = x.copy()
+    wrong[problem.observed.slice(("S", "a"))] += [1e-3, -1e-3]
+    assert certify(problem, y, wrong).bound > 1e-3 / np.sqrt(P.variances().max())
 
 
 def suppressed(rng: np.random.Generator, leaves: int = 300) -> tuple[Problem, np.ndarray]:
