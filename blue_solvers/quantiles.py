@@ -30,11 +30,11 @@ def takes_confidence_level(function: Callable[Given, Returned]) -> Callable[Give
     return called
 
 
-def read_level(level: float) -> float:
+def read_level(level: float, what: str = "confidence_level") -> float:
     """A confidence level of any kind of number as a float; `ValueError` for what is none."""
-    number = real_number(level, "confidence_level")
+    number = real_number(level, what)
     if not 0 < number < 1:
-        raise ValueError(f"confidence_level must lie between 0 and 1, as 0.95 does: got {shown(level)}")
+        raise ValueError(f"{what} must lie between 0 and 1, as 0.95 does: got {shown(level)}")
     return number
 
 

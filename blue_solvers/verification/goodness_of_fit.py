@@ -11,6 +11,7 @@ import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.quantiles import read_level
 from blue_solvers.verification.probabilities import (
     FitOfCells,
     ResidualReplicates,
@@ -226,11 +227,7 @@ class Fit:
         return squares.astype(float), redundancy.astype(float)
 
     def outliers(self, k: int = 10) -> list[Outlier]:
-        """The measurements with the k largest residuals.
-
-        Parameters
-        ----------
-        k : int
+        """The measurements with the k largest residuals, whose positions are `furthest`.
 
         Returns
         -------
@@ -245,6 +242,7 @@ class Fit:
         Parameters
         ----------
         k : int
+            0 or more; `ValueError` for anything else.
 
         Returns
         -------
@@ -252,7 +250,7 @@ class Fit:
             The largest first.
         """
         sizes = np.nan_to_num(abs(self.residuals), nan=-1.0)
-        k = min(k, self.checked)
+        k = min(whole_number(k, "k", 0), self.checked)
         chosen = np.argpartition(-sizes, k - 1)[:k] if k else np.zeros(0, dtype=np.intp)
         return [int(i) for i in chosen[np.argsort(-sizes[chosen], kind="stable")]]
 
@@ -264,7 +262,7 @@ class Fit:
         Parameters
         ----------
         power : float
-            With which the error is found.
+            With which the error is found; it and the level lie between 0 and 1, or `ValueError` is raised.
         level : float
             Of the test, over all measurements.
 
@@ -273,6 +271,7 @@ class Fit:
         ndarray, (N,)
             In units of the counts.
         """
+        power, level = read_level(power, "power"), read_level(level, "level")
         each = -np.expm1(np.log1p(-level) / max(self.checked, 1))
         distance = float(scipy.special.ndtri(power) - scipy.special.ndtri(each / 2))
         sd = np.sqrt(np.where(self.status == CHECKED, self.variances, np.inf))

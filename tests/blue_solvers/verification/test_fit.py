@@ -144,6 +144,19 @@ def test_a_missing_geounit_is_found() -> None:
     assert fit.outliers(1)[0].table[0] in ("depth 1", "depth 2")
 
 
+def test_numbers_that_mean_nothing_are_refused() -> None:
+    fit = fitted(single := Problem(Schema({"a": 3}), {"a": 2.0, "total": 1.0}), np.ones(single.observed.size))
+    assert fit.outliers(np.int64(0)) == fit.furthest(0) == []
+    for k in (-1, 2.5, True, "3", np.nan):
+        for asked in (fit.outliers, fit.furthest):
+            with pytest.raises(ValueError, match=r"k is .*: give a whole number of 0 or more"):
+                asked(k)  # type: ignore[arg-type]
+    for share in (0, 1, 80, -0.1, np.nan):
+        for what in ("power", "level"):
+            with pytest.raises(ValueError, match=f"{what} "):
+                fit.minimal_detectable_error(**{what: share})
+
+
 def test_cells_that_nothing_checks_say_so() -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"total": 0.0, "a": [1.0, np.inf, 1.0], "b": 1.0, "detailed": 3.0})
     y = add_noise(problem, truth_of(problem), rng=8)
