@@ -65,8 +65,8 @@ def read_entries_in_numpy(
 ) -> None:
     """Values, (K,), of the entries in columns `low`, rows `high`, of a matrix with sorted rows, set in place."""
     size = pointers.size - 1
-    keys = np.repeat(np.arange(size), np.diff(pointers)) * size + rows
-    values[:] = entries[np.searchsorted(keys, low * size + high)]
+    keys = np.repeat(np.arange(size), np.diff(pointers)) * np.int64(size) + rows
+    values[:] = entries[np.searchsorted(keys, low * np.int64(size) + high)]
 
 
 @compiled(reference=read_entries_in_numpy)

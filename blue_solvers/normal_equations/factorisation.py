@@ -76,8 +76,7 @@ def factorise(matrix: sparse.sparray | sparse.spmatrix, instead: str = OTHERWISE
     MemoryError
         If the factor does not fit.
     """
-    if not (isinstance(matrix, sparse.csc_matrix) and matrix.dtype == np.float64):
-        matrix = sparse.csc_matrix(matrix, dtype=np.float64)
+    matrix = sparse.csc_matrix(matrix, dtype=np.float64)
     return _by_scipy(matrix) if cholmod is None else _by_cholmod(matrix, instead, {} if kept is None else kept)
 
 
@@ -116,11 +115,9 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
     with _cholmod_errors(instead):
         if not cholmod_gives_triangles():
             return Factor(cholmod.cho_factor(matrix).solve, label, lambda: _by_scipy(matrix).triangle())
-        if "order" not in kept:
-            symbolic = cholmod.analyze(matrix)
-            require_room(matrix, symbolic.P(), instead)
-            kept["order"] = symbolic
-        factor = kept["order"].cholesky(matrix)
+        symbolic = kept["order"] = kept.get("order") or cholmod.analyze(matrix)
+        require_room(matrix, symbolic.P, instead)
+        factor = symbolic.cholesky(matrix)
 
     def triangle() -> Triangle:
         with _cholmod_errors(instead):  # an indefinite matrix has a factor L D L'
@@ -131,8 +128,8 @@ def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
     return Factor(factor.solve_A, label, triangle)
 
 
-def require_room(matrix: sparse.csc_matrix, order: Integers, instead: str) -> None:
-    """Refuse, by its bytes, a factor of ``matrix[order][:, order]``, (n, n), that would not fit in memory.
+def require_room(matrix: sparse.csc_matrix, order: Callable[[], Integers], instead: str) -> None:
+    """Refuse, by its bytes, a factor of ``matrix[order()][:, order()]``, (n, n), that would not fit in memory.
 
     Raises
     ------
@@ -142,7 +139,7 @@ def require_room(matrix: sparse.csc_matrix, order: Integers, instead: str) -> No
     most = FACTOR_BYTES * rows * (rows + 1) / 2
     if most <= SURE_BYTES or most <= free_memory():
         return
-    entries = float(entries_of_factor(matrix, order).sum())
+    entries = float(entries_of_factor(matrix, order()).sum())
     what = f"the Cholesky factor of {rows:,} equations, {entries:,.0f} entries,"
     require_memory(FACTOR_BYTES * entries, what, instead)
 
@@ -236,7 +233,7 @@ def _triangle_of_superlu(matrix: sparse.csc_matrix, factors: SuperLU) -> Triangl
 def entry_keys(matrix: sparse.csr_array | sparse.csc_array) -> Integers:
     """Every entry's place in a compressed matrix as one number, (nnz,), ascending where its indices are sorted."""
     outer = np.repeat(np.arange(matrix.indptr.size - 1, dtype=np.intp), np.diff(matrix.indptr))
-    return outer * matrix.indptr.size + matrix.indices
+    return outer * np.int64(matrix.indptr.size) + matrix.indices
 
 
 class FactorSolver(NormalSolver):

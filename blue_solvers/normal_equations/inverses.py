@@ -132,7 +132,7 @@ class SelectedInverse:
             If a place is off the pattern.
         """
         low, high = np.sort([self._rank[rows], self._rank[columns]], axis=0)
-        keys = low * (self._rank.size + 1) + high
+        keys = low * np.int64(self._rank.size + 1) + high
         places = np.searchsorted(self._keys, keys)
         off = np.flatnonzero(self._keys[np.minimum(places, self._keys.size - 1)] != keys)
         if off.size:
