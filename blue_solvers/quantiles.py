@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import scipy  # which takes `special` when it is named: that costs as much as all solvers
 
-from constraint_builders.description.reals import real_number, shown
+from constraint_builders.description.reals import proper_share
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -30,12 +30,9 @@ def takes_confidence_level(function: Callable[Given, Returned]) -> Callable[Give
     return called
 
 
-def read_level(level: float, what: str = "confidence_level") -> float:
+def read_level(level: float) -> float:
     """A confidence level of any kind of number as a float; `ValueError` for what is none."""
-    number = real_number(level, what)
-    if not 0 < number < 1:
-        raise ValueError(f"{what} must lie between 0 and 1, as 0.95 does: got {shown(level)}")
-    return number
+    return proper_share(level, "confidence_level")
 
 
 def normal_multiple(level: float) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
-from blue_solvers.quantiles import read_level
 from blue_solvers.verification.probabilities import (
     FitOfCells,
     ResidualReplicates,
@@ -35,7 +34,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import Places
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import whole_number
+from constraint_builders.description.reals import proper_share, whole_number
 from constraint_builders.description.source_values import SourceValues
 from constraint_builders.vectors import refuse_large_values
 
@@ -229,6 +228,10 @@ class Fit:
     def outliers(self, k: int = 10) -> list[Outlier]:
         """The measurements with the k largest residuals, whose positions are `furthest`.
 
+        Parameters
+        ----------
+        k : int
+
         Returns
         -------
         list of Outlier
@@ -242,7 +245,6 @@ class Fit:
         Parameters
         ----------
         k : int
-            0 or more; `ValueError` for anything else.
 
         Returns
         -------
@@ -271,9 +273,8 @@ class Fit:
         ndarray, (N,)
             In units of the counts.
         """
-        power, level = read_level(power, "power"), read_level(level, "level")
-        each = -np.expm1(np.log1p(-level) / max(self.checked, 1))
-        distance = float(scipy.special.ndtri(power) - scipy.special.ndtri(each / 2))
+        each = -np.expm1(np.log1p(-proper_share(level, "level")) / max(self.checked, 1))
+        distance = float(scipy.special.ndtri(proper_share(power, "power")) - scipy.special.ndtri(each / 2))
         sd = np.sqrt(np.where(self.status == CHECKED, self.variances, np.inf))
         return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
 

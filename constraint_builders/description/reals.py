@@ -84,6 +84,14 @@ def unit_number(value: Any, what: str) -> float:
     return number
 
 
+def proper_share(value: Any, what: str) -> float:
+    """A number of any kind between 0 and 1, both excluded, as a float; `ValueError` for anything else."""
+    number = real_number(value, what)
+    if not 0 < number < 1:
+        raise ValueError(f"{what} must lie between 0 and 1, as 0.95 does: got {shown(value)}")
+    return number
+
+
 def whole_number(value: Any, what: str, least: int) -> int:
     """A whole number of any integer kind as an int.
 
