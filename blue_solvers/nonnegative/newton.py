@@ -130,6 +130,7 @@ def minimise(p: QuadraticProgram, start: Float | None = None, most: int = MAX_ST
     return solution
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of steps that are shortened then
 def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[Solution, float]:
     """The best point of so many Newton steps at most from multipliers, (m,), and its largest residual, in counts.
 

@@ -132,7 +132,8 @@ def _cells(lines: Iterable[bytes], stated: str) -> Iterator[list[str]]:
         elif line.count(b'"') % 2 or len(line) > LONGEST_TITLE:
             return
         else:
-            yield next(csv.reader([line.decode(errors="replace")], delimiter=mark), [])
+            text = line.decode(errors="replace").replace("\r", " ")  # alone it ends no line here
+            yield next(csv.reader([text], delimiter=mark), [])
 
 
 def _utf8(data: bytes) -> bytes:

@@ -335,3 +335,10 @@ def test_quarters_beside_months_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'2020-Q1' is a quarter, of which '2020-01' is a part: say that too"):
         read_tables(path, sums={"month": ["year"]})
     assert read_tables(path, sums={"month": ["year", "quarter"]})[0].observed.size == 17
+
+
+def test_a_lone_carriage_return_is_part_of_a_cell(tmp_path: Path) -> None:
+    (tmp_path / "lone.csv").write_bytes(b"Counts\rof 2021\n\nsex\r,value,variance\nf,3,1\nm,4,1\n*,8,1\n")
+    problem, y = read_tables(tmp_path / "lone.csv")
+    assert problem.observed.size == 3
+    assert sorted(y) == [3, 4, 8]
