@@ -80,11 +80,12 @@ class CompiledLoop(Generic[Loop]):
         try:
             return self.reference(*arguments)
         finally:  # with what other kernels took within
-            _PASSED[0] = passed + time.thread_time() - started
+            _PASSED[0] = max(_PASSED[0], passed + time.thread_time() - started)
 
     def _serves_at_once(self, arguments: tuple[Any, ...]) -> bool:
         """Whether these are not too many numbers, references have time left, and nothing compiled is kept."""
-        few = _PASSED[0] < PATIENCE and sum(getattr(own, "size", 1) for own in arguments) <= self.most
+        parts = (part for own in arguments for part in (own if isinstance(own, tuple) else (own,)))
+        few = _PASSED[0] < PATIENCE and sum(getattr(part, "size", 1) for part in parts) <= self.most
         return few and has_numba() and not self._is_kept
 
     @cached_property

@@ -486,6 +486,21 @@ def test_many_numbers_and_what_is_kept_are_compiled_at_once(monkeypatch: pytest.
 
 
 @needs_numba
+def test_what_is_to_be_compiled_stays_so_while_a_reference_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_PASSED", [0.0])
+
+    def meanwhile(numbers: np.ndarray) -> np.ndarray:
+        compiled.compile_at_once()
+        return scale_in_numpy(numbers)
+
+    CompiledLoop(scale, meanwhile)(np.ones(3))
+    assert compiled._PASSED[0] >= compiled.PATIENCE
+
+
+@needs_numba
 @pytest.mark.slow
 def test_the_first_answer_of_a_new_machine_does_not_wait_for_a_compiler(tmp_path: Path) -> None:
     said = "import sys; from blue_solvers import estimate; from constraint_builders import gallery\n"
