@@ -125,7 +125,8 @@ class Workers:
         finally:
             left.clear()
         for other in others:
-            other.result()
+            if not other.cancel():  # what has not started has nothing left to do, and in work within work never would
+                other.result()
 
     def _submit(self, task: Callable[[], None]) -> Future[None]:
         if self._pool is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -194,6 +194,23 @@ def test_workers_do_every_part_once_and_pass_on_what_goes_wrong() -> None:
         with pytest.raises(ArithmeticError, match="three"), Workers(WORTH_BYTES) as workers:
             workers.for_each(work, range(1000))
         assert len(done) < 100
+
+
+def test_work_within_work_within_work_comes_to_an_end() -> None:
+    done: list[tuple[int, ...]] = []
+
+    def deeper(*path: int) -> None:
+        if len(path) == 3:
+            done.append(path)
+        else:
+            workers.for_each(lambda number: deeper(*path, number), range(4))
+
+    with thread_limit(2), Workers(WORTH_BYTES) as workers:
+        whole = threading.Thread(target=deeper, daemon=True)
+        whole.start()
+        whole.join(timeout=60)
+        assert not whole.is_alive(), f"{len(done)} of 64 parts, and no more"
+    assert sorted(done) == sorted(product(range(4), repeat=3))
 
 
 def test_states_of_numpy_go_along() -> None:
