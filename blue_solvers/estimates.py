@@ -388,7 +388,7 @@ class Estimate:
         return tied_together(self.problem)
 
     def __repr__(self) -> str:
-        proof = f"; {self.proof}" if self.proof else ""
+        proof = f"; {self.proof}" if self.proof and str(self.proof) not in self.info.reason else ""
         what = f"{len(self.problem.desired.names)} tables, {self.values.size:,} cells"
         return f"Estimate({what}; {self.info.reason}{proof}; {self.tied})"
 

@@ -33,7 +33,7 @@ from blue_solvers.verification.certificate import Certificate, Certifier
 from blue_solvers.verification.weighed_noise import at_most, thread_time
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.vectors import refuse_not_finite, refuse_unusable
+from constraint_builders.vectors import refuse_disagreement, refuse_not_finite, refuse_unusable
 
 ESTIMATES_A_PROOF = 10.0  # that a proof may take as long as, with preparing each
 PROOF_SECONDS = 10.0  # that it may take where that is more
@@ -305,10 +305,9 @@ class BlueOperator(OverLayouts):
         """The estimate, (m,), and its report, with what its tables disagree by."""
         start, columns = time.perf_counter(), self._readable(y[:, None])
         X, info = self._told(columns, partial(refuse_unusable, self.problem), checked=True)
-        x = X[:, 0]
-        if self.offset.any() or np.may_share_memory(x, y):
-            x = x + self.offset
+        x = X[:, 0] + self.offset if self.offset.any() or np.may_share_memory(X, y) else X[:, 0]
         violation = self._prepared.violation(columns) if info.violation is None else info.violation
+        refuse_disagreement(self.problem, y, violation or 0.0)
         return x, replace(info, violation=violation, seconds=time.perf_counter() - start)
 
     def _measurements(self, y: Any) -> Float:

@@ -159,6 +159,15 @@ def refuse_contradictions(measured: Measured, between_exact: Equations, y: Float
     _refuse_missed(measured, between_exact, values, wrong, "correct them, or give one a variance above 0")
 
 
+def refuse_disagreement(measured: Measured, y: Float, gap: float) -> None:
+    """Raise `ValueError` where combinations without noise keep the estimate from values y, (n,), from adding up."""
+    if measured.noise.is_singular and gap > CONTRADICTION_TOLERANCE * max(1.0, float(abs(y).max())):
+        raise ValueError(
+            f"combinations of measurements that have no noise contradict one another by {gap:.6g}: correct them, or "
+            "give every combination some noise"
+        )
+
+
 def refuse_untrue(measured: Measured, equations: Callable[[], Equations], truth: Float) -> None:
     """Raise `ValueError` for true values, (n,), of measured cells that do not satisfy the equations between them."""
     wrong = "truth does not add up"

@@ -63,8 +63,7 @@ class Auto(Solver):
         """Choose, and prepare that solver."""
         solver, reason = self.choose(problem)
         prepared = solver.plan(problem)
-        info = prepared.info
-        prepared.info = replace(info, reason=f"{self.name} chose {info.solver}: {reason}")
+        prepared.info = replace(prepared.info, reason=f"{self.name} chose {prepared.info.solver}: {reason}")
         return prepared
 
     def choose(self, problem: Problem) -> tuple[Solver, str]:

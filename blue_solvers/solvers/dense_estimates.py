@@ -36,6 +36,7 @@ class _DenseEstimate(Prepared):
     _root: Float
     _left: Float
     _before: Float
+    _constants: Float  # of the observed cells, (n, 1)
 
     def __init__(self, problem: Problem, info: Info, instead: str) -> None:
         n = problem.observed.size
@@ -50,7 +51,8 @@ class _DenseEstimate(Prepared):
     def apply(self, Y: Float) -> tuple[Float, Info]:
         """P Y, (m, K), and by how much its tables disagree: by what measurements without noise do."""
         X = self._observed(Y)
-        return self.problem.tabulate(X), replace(self.info, violation=float(abs(self._A @ X).max(initial=0.0)))
+        violation = float(abs(self._A @ (X + self._constants) - self._b[:, None]).max(initial=0.0))
+        return self.problem.tabulate(X), replace(self.info, violation=violation)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K) from (m, K)."""
@@ -89,8 +91,8 @@ class SingularEstimate(_DenseEstimate):
     def __init__(self, problem: Problem, info: Info) -> None:
         F = problem.noise.factor
         super().__init__(problem, info, "give every combination some noise")
-        sizes = np.sqrt(self._A.power(2) @ problem.variances)
-        units = np.where(sizes > 0, sizes, 1.0)
+        units = np.sqrt(self._A.power(2) @ problem.variances)
+        units[units == 0] = 1.0
         A = self._A.toarray() / units[:, None]
         left, singular, right = np.linalg.svd(A @ F, full_matrices=False)
         kept = singular > RANK_TOLERANCE
@@ -100,7 +102,8 @@ class SingularEstimate(_DenseEstimate):
         self._P -= gain @ (A @ self._P)  # what agrees, to rounding
         self._root = self._left = F - moved @ right[kept]
         self._before = F
-        self.offset = problem.tabulate((gain @ (self._b / units))[:, None])[:, 0]
+        self._constants = gain @ (self._b / units)[:, None]
+        self.offset = problem.tabulate(self._constants)[:, 0]
 
 
 class OrthogonalEstimate(_DenseEstimate):
@@ -129,7 +132,8 @@ class OrthogonalEstimate(_DenseEstimate):
         self._P[:, noisy] = free @ solution
         self._P[:, exact] = keeping - self._P[:, noisy] @ keeping[noisy]
         self._root, self._left, self._before = free @ root, free, Z
-        self.offset = problem.tabulate(self._near(np.zeros_like(self._start), self._start))[:, 0]
+        self._constants = self._near(np.zeros_like(self._start), self._start)
+        self.offset = problem.tabulate(self._constants)[:, 0]
 
     def _observed(self, Y: Float) -> Float:
         """The linear part of the observed cells, (n, K)."""

@@ -73,6 +73,7 @@ def test_every_solver_is_right_or_refuses_it_by_name(names: list[str], kind: str
         P = blue(problem, name)
         taken.add(name)
         np.testing.assert_allclose(P @ y, x, rtol=0, atol=1e-8 * unit)
+        np.testing.assert_allclose(P.estimate(y).values, x, rtol=0, atol=1e-8 * unit)  # and is not refused
         np.testing.assert_allclose(P.variances(), (root**2).sum(axis=1), rtol=1e-6, atol=1e-12 * unit**2)
         np.testing.assert_allclose(P.T @ np.eye(len(M)), (P @ np.eye(len(M))).T, rtol=0, atol=1e-12)
         weights = np.column_stack([np.eye(len(M)), rng.integers(-2, 3, len(M))])
@@ -96,6 +97,7 @@ def test_nothing_of_it_is_called_proved() -> None:
     assert not est.info.exact
     assert certify(problem, y, est).bound is None
     assert "singular" in str(est.certificate())
+    assert repr(est).count("not certified") == 1
     assert not proved_variances(problem, [0]).proved.any()
     with pytest.raises(ValueError, match="singular"):
         fit_test(problem, y)
@@ -110,8 +112,14 @@ def test_equations_with_a_right_hand_side_and_sums_of_nodes() -> None:
     np.testing.assert_allclose(P @ [5.0, 4, 7] + P.offset, [5, 4, 7])  # noise that balances leaves it as it is
     nodes = Problem.from_summing_matrix([[1.0, 1], [1, 0], [0, 1]], covariance=np.outer([1, 1, 0], [1, 1, 0.0]))
     np.testing.assert_allclose(blue(nodes) @ [9.0, 4, 5], [9, 4, 5])
-    np.testing.assert_allclose(blue(nodes) @ [9.0, 3, 5], [9, 3, 5])  # what contradicts itself stays, and is told
-    assert estimate(nodes, [9.0, 3, 5]).info.violation == pytest.approx(1)
+    np.testing.assert_allclose(blue(nodes) @ [9.0, 3, 5], [9, 3, 5])  # what contradicts itself stays: P is linear
+    assert blue(nodes).apply(np.array([9.0, 3, 5]))[1].violation == pytest.approx(1)
+    with pytest.raises(ValueError, match="that have no noise contradict one another by 1: correct them"):
+        estimate(nodes, [9.0, 3, 5])  # nothing that adds up
+    P = blue(balance, "dense")
+    np.testing.assert_allclose(P.estimate([5.0, 4, 7]).values, [5, 4, 7])
+    with pytest.raises(ValueError, match=r"by 0\.5: correct"):
+        P.estimate([5.0, 4, 7.5])
 
 
 def test_what_it_cannot_do_is_refused_by_name() -> None:
