@@ -312,7 +312,8 @@ class BlueOperator(OverLayouts):
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
-        vector = self.problem.observed.vector(y) if isinstance(y, Mapping) else real_vector(self.problem.observed, y)
+        observed = self.problem.observed
+        vector = observed.vector(y) if isinstance(y, Mapping) else real_vector(observed, y, truth_values=False)
         if vector.shape != (self.shape[1],):
             raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
         self.problem.check_vector(vector := real_columns(vector))

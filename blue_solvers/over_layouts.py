@@ -155,10 +155,10 @@ def real_columns(X: Any) -> Float:
     return np.ascontiguousarray(real_array(X, "the vector", truth_values=True))
 
 
-def real_vector(observed: Layout, x: Any) -> Float:
+def real_vector(observed: Layout, x: Any, truth_values: bool = True) -> Float:
     """An array over the observed layout; what has labels is laid out by them where they name nodes, or refused."""
     require_real(x)
-    return observed.flat(x, "the vector over the observed layout", truth_values=True)
+    return observed.flat(x, "the vector over the observed layout", truth_values)
 
 
 def require_real(X: Any) -> None:
