@@ -15,6 +15,8 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Any, TypeVar
 
+from constraint_builders.compiled import load_at_once
+
 Item = TypeVar("Item")
 
 VARIABLE = "OMP_NUM_THREADS"  # which whoever shares a machine sets
@@ -82,6 +84,8 @@ class Workers:
 
     def __init__(self, nbytes: float) -> None:
         self._count = threads() if nbytes >= WORTH_BYTES else 1
+        if self._count > 1:
+            load_at_once()  # whichever thread comes first
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Workers:

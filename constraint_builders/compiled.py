@@ -32,7 +32,9 @@ KERNELS: dict[str, CompiledLoop] = {}
 PATIENCE = 4.0  # CPU seconds of references in a process before loops that are not kept are compiled
 ALL_AT_ONCE = 2**24  # numbers in the arrays of a call that numpy takes in a second or so
 ONE_BY_ONE = 2**12  # and Python
-_PASSED = [0.0]  # seconds of that already
+A_CALL, FEW = 2**12, 2**21  # numbers that a call counts for at least, and all before what is kept is loaded: .2 seconds
+_PASSED = [0.0]  # seconds of references already
+_COUNTED = [0]  # numbers of those of kept loops: no clock decides what is loaded when
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
 _NAMESPACES: dict[str, dict[str, Any]] = {}  # of files whose helpers are compiled once for several kernels
 _LOCK = threading.RLock()
@@ -83,10 +85,15 @@ class CompiledLoop(Generic[Loop]):
             _PASSED[0] = max(_PASSED[0], passed + time.thread_time() - started)
 
     def _serves_at_once(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether these are not too many numbers, references have time left, and nothing compiled is kept."""
+        """Whether these are not too many numbers, and references have time left, or few enough to load nothing."""
+        if not has_numba():
+            return False
         parts = (part for own in arguments for part in (own if isinstance(own, tuple) else (own,)))
-        few = _PASSED[0] < PATIENCE and sum(getattr(part, "size", 1) for part in parts) <= self.most
-        return few and has_numba() and not self._is_kept
+        numbers = sum(getattr(part, "size", 1) for part in parts)
+        if not self._is_kept:
+            return _PASSED[0] < PATIENCE and numbers <= self.most
+        _COUNTED[0] += A_CALL + numbers * (ALL_AT_ONCE // self.most)
+        return _COUNTED[0] <= FEW
 
     @cached_property
     def _is_kept(self) -> bool:
@@ -115,6 +122,7 @@ class CompiledLoop(Generic[Loop]):
             If numba is not installed, or is and cannot be imported.
         """
         with _LOCK:
+            load_at_once()
             if not self._made:
                 self._made.append(_compile(self.loop, self.inline, _numba(self.name, instead)))
             return self._made[0]
@@ -168,6 +176,12 @@ def compiled(reference: Loop, inline: bool = True, most: int = ALL_AT_ONCE) -> C
 def compile_at_once() -> None:
     """Let references serve no more: for work whose speed is measured, or whose bytes are to be the same every time."""
     _PASSED[0] = PATIENCE
+    load_at_once()
+
+
+def load_at_once() -> None:
+    """Let references serve no more for loops that are kept: for work of many numbers, or of several threads."""
+    _COUNTED[0] = FEW
 
 
 def _declared(module: str, name: str) -> CompiledLoop:

@@ -19,10 +19,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blue_solvers import thread_limit
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, READ, SUM, WRITE, look_at_gaps
 from blue_solvers.least_squares.selected_entries import starts_of_supernodes
 from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
 from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
@@ -472,17 +474,43 @@ def test_references_serve_few_numbers_until_they_took_long_enough(
 
 
 @needs_numba
-def test_many_numbers_and_what_is_kept_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_many_numbers_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compiled, "_PASSED", [0.0])
-    undeclared().compiled()(np.ones(2))
-    kept = undeclared()
-    kept(np.ones(2))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     many = CompiledLoop(scale, scale_in_numpy, most=compiled.ONE_BY_ONE - 1)
     many(np.ones(compiled.ONE_BY_ONE))
-    assert kept._made
     assert many._made
     assert compiled._PASSED == [0.0]
+
+
+def in_threads() -> None:
+    with thread_limit(2), Workers(WORTH_BYTES):
+        pass
+
+
+@needs_numba
+@pytest.mark.parametrize(
+    ("work", "calls"),
+    [
+        (lambda kernel: kernel(np.ones(3)), compiled.FEW // compiled.A_CALL),
+        (lambda kernel: kernel(np.ones(compiled.FEW // 4)), 4),
+        (lambda kernel: CompiledLoop(scale, scale_in_numpy, most=compiled.ONE_BY_ONE)(np.ones(100)), 6),
+        (lambda kernel: undeclared().compiled(), 1),  # numba is there then
+        (lambda kernel: in_threads(), 1),  # nobody knows whose turn comes first
+    ],
+    ids=["calls", "numbers", "numbers one by one", "compiling", "threads"],
+)
+def test_what_is_kept_is_loaded_after_a_few_numbers(
+    work: Callable[[Any], Any], calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undeclared().compiled()(np.ones(2))
+    monkeypatch.setattr(compiled, "_COUNTED", [0])
+    kernel = undeclared()
+    for number in range(calls):
+        assert not kernel._made, number
+        work(kernel)
+    kernel(np.ones(3))
+    assert kernel._made
 
 
 @needs_numba
