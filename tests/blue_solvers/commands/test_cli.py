@@ -139,7 +139,8 @@ def test_the_command_that_the_demo_recommends_works(
     assert main(["demo"]) == 0
     command = recommended(capsys.readouterr().out)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if not line.endswith(" s so far")] == []  # a slow machine says so
     assert pl.read_csv(tmp_path / "estimates.csv").height == 63
 
 
