@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -44,15 +45,21 @@ def own_laws() -> Iterator[None]:
     NOISE_LAWS.update(before)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A state that was measured everywhere, as noisy measurements."""
+@pytest.fixture(scope="session")
+def written_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state that was measured everywhere, as noisy measurements, which stay as they are."""
     from constraint_builders.files import write_noisy_measurements  # which needs an extra, as other tests do not
     from tests.helpers.state_files import STATE, noisy, small_problem
 
-    problem = small_problem(STATE)
-    write_noisy_measurements(tmp_path / "state", problem, noisy(problem))
-    return tmp_path / "state"
+    problem, folder = small_problem(STATE), tmp_path_factory.mktemp("written") / "state"
+    write_noisy_measurements(folder, problem, noisy(problem))
+    return folder
+
+
+@pytest.fixture
+def folder(written_state: Path, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    return shutil.copytree(written_state, tmp_path / "state")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,17 @@ SETTINGS = settings_of(
 TRACTS = [f"44{county:03}{tract:06}" for county in (1, 3) for tract in range(4)]
 
 
-@pytest.fixture
-def release(tmp_path: Path) -> Path:
-    """Simulated measurements of eight tracts in two counties."""
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Measurements of eight tracts in two counties, beside what they were simulated from."""
     counts = np.random.default_rng(3).poisson(20, (len(TRACTS), 6))
     cells = [f"{age}_{race}" for age in ("minor", "adult") for race in "xyz"]
-    return simulate(tmp_path, SETTINGS, TRACTS, cells, counts, seed=1)
+    return simulate(tmp_path_factory.mktemp("simulated"), SETTINGS, TRACTS, cells, counts, seed=1).parent
+
+
+@pytest.fixture
+def release(simulated: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(simulated, tmp_path, dirs_exist_ok=True) / "release"
 
 
 def downloaded(root: Element, file: str) -> pl.DataFrame:

@@ -32,12 +32,17 @@ sex = [1, 1, 1]
 """
 
 
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    problem, folder = invented_problem(0, 20), tmp_path_factory.mktemp("parts") / "in"
+    partition(folder, problem, consistent_measurements(problem, 1), at=problem.spine.levels[1])
+    return folder
+
+
 @pytest.fixture
-def job(tmp_path: Path) -> Path:
-    problem = invented_problem(0, 20)
+def job(parts: Path, tmp_path: Path) -> Path:
     place = tmp_path / "a" / "b"
-    place.mkdir(parents=True)
-    partition(place / "in", problem, consistent_measurements(problem, 1), at=problem.spine.levels[1])
+    shutil.copytree(parts, place / "in")
     return place
 
 

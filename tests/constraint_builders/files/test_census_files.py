@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_totals_that_bounds_imply_are_tested(whole: tuple[Path, Written, Release
 
 @pytest.mark.few(0)
 def test_totals_that_disagree_are_said(whole: tuple[Path, Written, Release], tmp_path: Path) -> None:
-    pl94(tmp_path / "us")
+    shutil.copytree(whole[0], tmp_path / "us")
     for path in (tmp_path / "us" / "State.parquet" / "Constraint").rglob("*.parquet"):
         rows = pl.read_parquet(path, hive_partitioning=False).to_dicts()
         for row in rows:
@@ -218,8 +219,10 @@ def test_a_constraint_that_nobody_vouches_for_is_not_taken_as_true(tmp_path: Pat
     )
 
 
-def test_a_row_whose_columns_contradict_its_name_is_refused(tmp_path: Path) -> None:
-    pl94(tmp_path / "us")
+def test_a_row_whose_columns_contradict_its_name_is_refused(
+    whole: tuple[Path, Written, Release], tmp_path: Path
+) -> None:
+    shutil.copytree(whole[0], tmp_path / "us")
     path = next((tmp_path / "us" / "County.parquet" / "DPQuery").rglob("*.parquet"))
     rows = pl.read_parquet(path, hive_partitioning=False)
     swapped = pl.when(pl.col("query_name") == "hispanic_dpq").then(pl.lit("*")).otherwise("hispanic").alias("hispanic")
@@ -309,9 +312,9 @@ def test_sums_over_others_are_said_to_lose(whole: tuple[Path, Written, Release])
     ],
 )
 def test_constraints_that_are_not_understood_are_named(
-    column: str, value: str | None, reason: str, tmp_path: Path
+    column: str, value: str | None, reason: str, whole: tuple[Path, Written, Release], tmp_path: Path
 ) -> None:
-    pl94(tmp_path / "us")
+    shutil.copytree(whole[0], tmp_path / "us")
     for path in (tmp_path / "us" / "Tract.parquet" / "Constraint").rglob("*.parquet"):
         rows = pl.read_parquet(path, hive_partitioning=False)
         other = rows.with_columns(pl.lit(value).cast(pl.String).alias(column))

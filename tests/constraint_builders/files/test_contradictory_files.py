@@ -24,13 +24,19 @@ HOUSING = tied_settings("dhc_us_housing")[0]
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-@pytest.fixture
-def persons(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(1)
     places = {"044": {"001": [3, 2], "003": [4]}, "009": {"001": [2, 2]}}
     blocks = invented(PL94_PERSONS, geocodes(PL94_PERSONS, places), np.arange(8), rng, 10)
-    write_census_files(tmp_path / "us", PL94_PERSONS, blocks, rng, types="hhgq")
-    return tmp_path / "us"
+    folder = tmp_path_factory.mktemp("written") / "us"
+    write_census_files(folder, PL94_PERSONS, blocks, rng, types="hhgq")
+    return folder
+
+
+@pytest.fixture
+def persons(right: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(right, tmp_path / "us")
 
 
 @pytest.fixture

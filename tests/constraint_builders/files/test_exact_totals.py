@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,19 @@ SETTINGS = parse_settings(TEXT, "small")
 CODES = {"US": [""], "State": ["044", "144", "045"], "County": ["044001", "044003", "144001", "045001", "045003"]}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spine = Spine.from_geocodes(CODES)
     problem = Problem(SETTINGS.schema, SETTINGS.variances(), spine=spine, noise="discrete_gaussian")
     y = add_noise(problem, true_vector(problem, np.full((5, 2), 50)), 5)
-    write_noisy_measurements(tmp_path / "release", problem, y, notes={"settings.toml": TEXT})
-    return tmp_path / "release"
+    folder = tmp_path_factory.mktemp("written") / "release"
+    write_noisy_measurements(folder, problem, y, notes={"settings.toml": TEXT})
+    return folder
+
+
+@pytest.fixture
+def folder(release: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(release, tmp_path / "release")
 
 
 def totals(folder: Path, text: str) -> str:
