@@ -88,7 +88,7 @@ def test_processes_are_sent_an_operator(method: str) -> None:
     P = blue(problem)
     Y = measured(problem)
     expected = [applied(P, y) for y in Y.T]
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
         found = list(pool.map(applied, [P] * COLUMNS, list(Y.T)))
     for (own_values, own_variances), (values, variances) in zip(expected, found, strict=True):
         np.testing.assert_array_equal(values, own_values)

@@ -15,7 +15,7 @@ from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.schema import Recode
 from tests.helpers.dense_algebra import least_squares
-from tests.helpers.effort import examples
+from tests.helpers.effort import examples, lengths
 from tests.helpers.every import every
 
 BLOCKS = ["a", "b", "c", "d", "e"]
@@ -181,8 +181,9 @@ def test_a_block_of_31_persons_has_no_67_in_households() -> None:
     )
 
 
-def test_tables_of_many_cells_at_many_blocks() -> None:
-    """Persons of 42 relationships, and households by sex, race and tenure; both for two thousand blocks."""
+@lengths("number", 400, 2_000)
+def test_tables_of_many_cells_at_many_blocks(number: int) -> None:
+    """Persons of 42 relationships, and households by sex, race and tenure; both for all blocks."""
     race = np.concatenate([np.arange(6), np.full(57, 6)]).tolist()
     finer = Schema(
         {"relgq": 42, "sex": 2, "hispanic": 2, "cenrace": 63, "tenure": 3},
@@ -190,9 +191,9 @@ def test_tables_of_many_cells_at_many_blocks() -> None:
     )
     persons = Schema({"relgq": 42, "sex": 2, "hispanic": 2, "cenrace": 63})
     households = Schema({"sex": 2, "race": 7, "tenure": 3})
-    blocks = [f"block {i}" for i in range(2_000)]
-    layers = {"Group": [i // 40 for i in range(2_000)], "Block": blocks}
-    other = {"Group": [(i + 20) // 40 for i in range(2_000)], "Block": blocks}
+    blocks = [f"block {i}" for i in range(number)]
+    layers = {"Group": [i // 40 for i in range(number)], "Block": blocks}
+    other = {"Group": [(i + 20) // 40 for i in range(number)], "Block": blocks}
     first = Problem(
         persons,
         {level: {"relgq": 4.0, "sex * hispanic": 2.0, "relgq * sex": 9.0} for level in layers},

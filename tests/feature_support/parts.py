@@ -49,8 +49,8 @@ from tests.helpers.partitioned import read_estimates
 
 Check = Callable[[Instance], None]
 CLOSE = 1e-8  # of a standard error, and of 1e-6 of the largest count
-DRAWS = 4000
-RUNS = 20  # of a fit, beside as many worked out here
+DRAWS = 2000
+RUNS = 8  # of a fit, beside as many worked out here
 
 
 def _given(instance: Instance) -> np.ndarray:
@@ -86,7 +86,7 @@ def check_simulated(method: str, instance: Instance) -> None:
     _require_close((lower + upper) / 2, instance.estimate(), instance)
     errors = abs(instance.operator[0] @ noise_of(instance, 20_000))
     expected = np.quantile(errors, 0.9, axis=1) if method == "distribution_free" else 1.645 * instance.std_errors()
-    # 4,000 draws: five standard errors of a quantile, and of a root of a mean square, with ties of discrete noise
+    # 2,000 draws: four standard errors of a quantile, and of a root of a mean square, with ties of discrete noise
     np.testing.assert_allclose((upper - lower) / 2, expected, rtol=0.12, atol=1e-9)
 
 

@@ -311,7 +311,7 @@ def test_operators_are_read_and_the_estimate_is_one() -> None:
 
 @pytest.mark.parametrize("factored", [True, False], ids=["factor", "singular values"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@lengths("designs", 5, 100)
+@lengths("designs", 3, 100)
 def test_no_planted_error_is_above_its_bound(
     kind: Any, designs: int, factored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,7 @@ def test_fits_are_no_worse_than_scipys(start: int) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-@lengths("seeds", 30, 60)
+@lengths("seeds", 15, 60)
 def test_every_method_converges_wherever_there_is_a_fit(seeds: int, method) -> None:
     """With structural zeros, equalities and geographies too; counts are non-negative, so that there always is."""
     done = 0

@@ -22,6 +22,7 @@ from blue_solvers.nonnegative import (
 from blue_solvers.nonnegative.price.bounds import PureDP, ZeroConcentratedDP
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
+from tests.helpers.effort import lengths
 from tests.helpers.every import every
 from tests.helpers.places import PUMA
 
@@ -197,12 +198,13 @@ def test_benchmark_problems_split_the_budget_evenly():
     np.testing.assert_allclose(variances, [2, 8, 200])
 
 
+@lengths("draws", 1, 3)
 @every("method", METHODS.values())
 @every("setting", [SETTINGS[2], SETTINGS[5]])
-def test_the_benchmark_is_solved_without_failure(method, setting):
+def test_the_benchmark_is_solved_without_failure(method, setting, draws):
     for counts in synthetic_datasets().values():
         problem = benchmark_problem(counts, setting)
-        y = problem.truth[:, None] + draw_noise(problem, 3, 7)
+        y = problem.truth[:, None] + draw_noise(problem, draws, 7)
         fit = method(problem, y)
         assert fit.kkt_residual < 1e-8 * counts.max()
         assert fit.margin_residual < 1e-10 * counts.max()

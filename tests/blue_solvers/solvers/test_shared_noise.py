@@ -10,6 +10,7 @@ import pytest
 from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue, estimate
 from blue_solvers.testing import check_solver
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
+from tests.helpers.effort import lengths
 from tests.helpers.every import every
 from tests.helpers.oracles.invent import Kind, invent
 from tests.helpers.oracles.quick import answer
@@ -72,9 +73,10 @@ def test_large_counts_cost_no_digits_of_small_noise(seed: int) -> None:
             assert (off <= 2e-8 * reference.std_errors + rounding).all(), solver
 
 
-def test_sources_beside_which_independent_noise_is_lost_in_rounding() -> None:
+@lengths("seeds", 8, 20)
+def test_sources_beside_which_independent_noise_is_lost_in_rounding(seeds: int) -> None:
     """One equation tells one of two sources: I + E' D^-1 E is singular in floats, and no more is claimed than is so."""
-    for seed in range(20):
+    for seed in range(seeds):
         rng = np.random.default_rng(seed)
         covariance = LowRankPlusDiagonal(1e-5 * rng.uniform(0.5, 2, 3), 4e6 * rng.uniform(0.5, 2, (3, 2)))
         problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 1.0}).with_covariance(covariance)

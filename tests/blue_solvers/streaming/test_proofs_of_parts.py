@@ -25,7 +25,7 @@ from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
 from tests.helpers.partitioned import proof_in, read_estimates
 
 
-@lengths("enough", 4, 200)
+@lengths("enough", 2, 200)
 def test_bounds_are_never_below_the_error_against_600_bits(enough: int, tmp_path: Path) -> None:
     """Invented spines with equalities, exact and unmeasured cells, recodes, zeros: cut at every geolevel."""
     found: Counter[str] = Counter()
@@ -127,7 +127,7 @@ KINDS = [*((seed, at) for seed in (4, 5, 7) for at in (0, 2)), "split"]
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", first_of([KINDS[-1], *KINDS[1::2], *KINDS[:-1:2]], 2))
-@lengths("number", 6, 50)
+@lengths("number", 4, 50)
 def test_no_spoilt_cell_passes(kind: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One cell of any part and table, off by 1e-6 standard errors and up, or 1e-10 of the largest where it is known."""
     if kind == "split":

@@ -15,6 +15,7 @@ import blue_solvers.operator
 from blue_solvers import SOLVERS, blue, certify, estimate
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
+from tests.helpers.effort import lengths
 from tests.helpers.every import every
 
 FEW, MANY = 6, 2_100  # levels: whose counts are listed, and whose are not
@@ -139,13 +140,14 @@ def test_cells_that_an_equality_weighs_by_zero_are_none_of_it() -> None:
         np.testing.assert_array_equal(one.values, other.values)
 
 
-def test_rounding_of_what_is_known_exactly_counts_in_heavy_weights() -> None:
+@lengths("answers", 20, 60)
+def test_rounding_of_what_is_known_exactly_counts_in_heavy_weights(answers: int) -> None:
     """Units in the last place of an exact total of millions were 2e-13 standard errors of a small count, unnoticed."""
     weights, variances = np.array([37074.0, 48649.0, 69787.0]), np.array([4e3, 6e-4, 3e-4])
     areas = Areas(3, {"R": [weights]})
     problem = Problem(Schema({"a": 1}), {"R": {"a": 0.0}, "Leaf": {"a": variances[:, None]}}, areas=areas)
     rng, tightest = np.random.default_rng(0), np.inf
-    for _ in range(60):
+    for _ in range(answers):
         leaves = rng.poisson(20, 3).astype(float)
         y = np.append(weights @ leaves, leaves + np.sqrt(variances) * rng.standard_normal(3))
         w, v, z = ([Fraction(float(own)) for own in row] for row in (weights, variances, y[1:]))

@@ -123,7 +123,7 @@ def figures(problem: Problem, vector: np.ndarray) -> dict[tuple[str, ...], float
     return found
 
 
-@examples(40, usual=7)
+@examples(40, usual=4)
 @given(invented(), st.booleans())
 def test_estimates_from_files_are_those_of_dense_algebra(case: Invented, by_partitions: bool) -> None:
     """By level and code, and by a column for each partition, of which a shop's row may name all."""
@@ -151,7 +151,7 @@ def test_estimates_from_files_are_those_of_dense_algebra(case: Invented, by_part
     np.testing.assert_allclose(list(errors.values()), np.where(told, np.sqrt(variances), np.nan), atol=1e-7)
 
 
-@examples(30, usual=5)
+@examples(30, usual=3)
 @given(invented())
 def test_the_problem_is_the_one_that_is_built_by_hand(case: Invented) -> None:
     """In whatever order its rows and leaves are written; and read again with the areas themselves."""

@@ -21,6 +21,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import frame_like, measurements_frame, read_long_table
 from constraint_builders.files.numbers import decimal_mark, read_numbers
+from tests.helpers.effort import examples
 from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
@@ -168,6 +169,7 @@ def styled(value: float, mark: str, group: str) -> str:
 
 
 @pytest.mark.parametrize(("delimiter", "mark", "group"), STYLES)
+@examples(25, 2)
 @given(values=st.lists(st.integers(-(10**9), 10**9), min_size=3, max_size=3))
 def test_numbers_are_read_as_their_country_writes_them(
     delimiter: str, mark: str, group: str, values: list[int], tmp_path_factory: pytest.TempPathFactory

@@ -7,6 +7,7 @@ import pytest
 
 from constraint_builders import Spine
 from constraint_builders.geography import Strategy, bypass, bypassing_improves, fewest_children, leaves, nodes_to_bypass
+from tests.helpers.effort import lengths
 from tests.helpers.every import every
 from tests.helpers.random_trees import (
     LEVELS,
@@ -16,7 +17,6 @@ from tests.helpers.random_trees import (
     total_variances,
 )
 
-TREES = 2500
 TOLERANCE = 1e-9  # relative, of dense inverses of matrices of up to 30 rows whose condition is below 1e5
 
 
@@ -33,10 +33,11 @@ def precision(shares, measure):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("measure", ["pure", "zcdp"])
-def test_bypassing_harms_no_geounit_exactly_when_the_rule_says_so(measure):
+@lengths("trees", 500, 2_500)
+def test_bypassing_harms_no_geounit_exactly_when_the_rule_says_so(trees, measure):
     rng = np.random.default_rng(6)
     verdicts = []
-    for _ in range(TREES):
+    for _ in range(trees):
         spine = random_spine(rng, int(rng.integers(2, 4)), 4)
         level = shares_by_level(spine, rng)
         shares = [level[spine.levels[i]] for i in spine.level_of]
@@ -56,10 +57,11 @@ def test_bypassing_harms_no_geounit_exactly_when_the_rule_says_so(measure):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("measure", ["pure", "zcdp"])
-def test_algorithm_3_harms_no_block_or_geounit_and_keeps_every_path(measure):
+@lengths("trees", 120, 400)
+def test_algorithm_3_harms_no_block_or_geounit_and_keeps_every_path(trees, measure):
     rng = np.random.default_rng(7)
     bypassed = 0
-    for _ in range(400):
+    for _ in range(trees):
         spine = random_spine(rng, int(rng.integers(2, 5)), 3)
         tables = {level: {"total": 1} for level in spine.levels}
         strategy = Strategy.from_levels(spine, 1, shares_by_level(spine, rng), tables, measure)
@@ -75,7 +77,7 @@ def test_algorithm_3_harms_no_block_or_geounit_and_keeps_every_path(measure):
             old, new = (np.einsum("ij,jk,ik->i", rows, C, rows) for C in (before, after))
             assert (new <= old * (1 + TOLERANCE)).all()
         bypassed += sum(share == 0 for share in result.shares) > 0
-    assert bypassed > 100
+    assert bypassed > trees / 4
 
 
 def test_nothing_is_left_to_bypass_after_one_pass():

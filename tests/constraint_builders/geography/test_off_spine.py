@@ -7,6 +7,7 @@ import pytest
 
 from constraint_builders import Spine
 from constraint_builders.geography import Entities, NotComposableError, compositions, leaves, osed, summarise_osed
+from tests.helpers.effort import lengths
 from tests.helpers.every import every
 from tests.helpers.random_trees import blocks_below, random_entities, random_spine, uneven_spine
 
@@ -45,22 +46,23 @@ def test_compositions_compose_with_as_many_geounits_as_the_distance(seed):
     assert np.array_equal(np.diff(signs.indptr), osed(spine, entities))
 
 
-@every("seed", range(60))
-def test_compositions_of_usable_geounits_equal_exhaustive_search(seed):
-    rng = np.random.default_rng(seed)
-    spine = uneven_spine(rng, int(rng.integers(1, 9)))
-    usable = rng.random(spine.size) < 0.7
-    best = fewest_geounits(spine, usable)
-    for blocks in list(product((0, 1), repeat=leaves(spine).size))[1:]:
-        entity = Entities(["e"], [blocks])
-        if blocks in best:
-            signs = compositions(spine, entity, usable).toarray()[0]
-            assert (signs @ blocks_below(spine)).tolist() == list(blocks)
-            assert abs(signs).sum() == best[blocks]
-            assert not signs[~usable].any()
-        else:
-            with pytest.raises(NotComposableError, match="entity 'e' cannot be composed of the usable geounits"):
-                compositions(spine, entity, usable)
+@lengths("seeds", 20, 60)
+def test_compositions_of_usable_geounits_equal_exhaustive_search(seeds):
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        spine = uneven_spine(rng, int(rng.integers(1, 9)))
+        usable = rng.random(spine.size) < 0.7
+        best = fewest_geounits(spine, usable)
+        for blocks in list(product((0, 1), repeat=leaves(spine).size))[1:]:
+            entity = Entities(["e"], [blocks])
+            if blocks in best:
+                signs = compositions(spine, entity, usable).toarray()[0]
+                assert (signs @ blocks_below(spine)).tolist() == list(blocks)
+                assert abs(signs).sum() == best[blocks]
+                assert not signs[~usable].any()
+            else:
+                with pytest.raises(NotComposableError, match="entity 'e' cannot be composed of the usable geounits"):
+                    compositions(spine, entity, usable)
 
 
 def test_a_geounit_is_one_from_the_spine_and_its_complement_two():

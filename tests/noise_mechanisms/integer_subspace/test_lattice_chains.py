@@ -29,6 +29,7 @@ from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
+from tests.helpers.effort import lengths
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     INTERSECTING,
@@ -119,18 +120,20 @@ def test_jumps_converge_to_the_enumerated_law(norm: Norm) -> None:
 
 @pytest.mark.skipif(not has_numba(), reason="compiled chains need numba (extra 'fast')")
 @pytest.mark.parametrize("name", LATTICES)
-def test_compiled_heat_bath_equals_numpy(name: str) -> None:
-    lattice = LATTICES[name]
-    by_numpy = advanced(HeatBathKernel(lattice, 0.25), 20, 400, seed=5)
-    assert np.array_equal(by_numpy, advanced(HeatBathKernel(lattice, 0.25, compiled=True), 20, 400, seed=5))
+@lengths("steps", 80, 400)
+def test_compiled_heat_bath_equals_numpy(steps: int, name: str) -> None:
+    lattice, epsilon = LATTICES[name], 0.05 if name == "large steps" else 0.25  # of which few are taken otherwise
+    by_numpy = advanced(HeatBathKernel(lattice, epsilon), 20, steps, seed=5)
+    assert np.array_equal(by_numpy, advanced(HeatBathKernel(lattice, epsilon, compiled=True), 20, steps, seed=5))
     assert by_numpy.any()
 
 
 @pytest.mark.skipif(not has_numba(), reason="compiled chains need numba (extra 'fast')")
 @pytest.mark.parametrize("norm", [1, 2])
-def test_compiled_jumps_equal_numpy(norm: Norm) -> None:
-    by_numpy = advanced(JumpKernel(THREE_WAY, 0.25, norm), 20, 400, seed=6)
-    assert np.array_equal(by_numpy, advanced(JumpKernel(THREE_WAY, 0.25, norm, compiled=True), 20, 400, seed=6))
+@lengths("steps", 80, 400)
+def test_compiled_jumps_equal_numpy(steps: int, norm: Norm) -> None:
+    by_numpy = advanced(JumpKernel(THREE_WAY, 0.25, norm), 20, steps, seed=6)
+    assert np.array_equal(by_numpy, advanced(JumpKernel(THREE_WAY, 0.25, norm, compiled=True), 20, steps, seed=6))
     assert by_numpy.any()
 
 
