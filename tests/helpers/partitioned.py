@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +20,7 @@ from blue_solvers.streaming.part_files import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem
 from constraint_builders.description.table import parse_table
+from tests.helpers.places import ROOT
 from tests.helpers.random_trees import uneven_spine
 from tests.helpers.spines import SCHEMA
 
@@ -36,6 +41,16 @@ def counted(source, target):
 os.replace = counted
 stream(Path(sys.argv[1]), Path(sys.argv[2]))
 """
+
+
+def killed_until_done(arguments_of: Callable[[int], list[str]], most: int) -> int:
+    """Run Python again and again, with arguments by attempt, until it is not killed: how often it was."""
+    for attempt in range(most):
+        ended = subprocess.run([sys.executable, "-c", *arguments_of(attempt)], cwd=ROOT, check=False).returncode
+        if ended == 0:
+            return attempt
+        assert ended == -signal.SIGKILL
+    raise AssertionError(f"killed {most} times")
 
 
 def proof_in(out: Path) -> StoredProof:

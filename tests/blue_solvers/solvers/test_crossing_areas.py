@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -89,17 +90,6 @@ def alike(seed: int) -> Invented | None:
     return determined_part(described, rng)
 
 
-@examples(60, 4)
-@given(seed=SEEDS)
-def test_leaves_that_share_their_areas_and_were_measured_alike(seed: int) -> None:
-    found = next(own for s in range(seed, seed + 50) if (own := alike(s)) is not None)
-    problem = found.description.problem()
-    require_right(found, "areas")
-    P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
-    noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
-    np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
-
-
 def test_cells_of_all_variables_are_never_held_where_tables_have_far_fewer() -> None:
     """Four variables of 60 levels, 13 million cells in each place: on a spine, as areas that nest, and that cross."""
     schema = Schema(dict.fromkeys("abcd", 60))
@@ -140,14 +130,15 @@ def of_one_table(seed: int) -> Invented | None:
     return determined_part(replace(shell, observed=tuple(observed), desired=desired), rng)
 
 
+@pytest.mark.parametrize("invented", [alike, of_one_table])
 @examples(60, 4)
 @given(seed=SEEDS)
-def test_one_table_in_all_areas(seed: int) -> None:
-    found = next(own for s in range(seed, seed + 50) if (own := of_one_table(s)) is not None)
+def test_leaves_that_share_their_areas_and_one_table_in_all_areas(invented: Callable, seed: int) -> None:
+    found = next(own for s in range(seed, seed + 50) if (own := invented(s)) is not None)
     problem = found.description.problem()
     require_right(found, "areas")
     P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
-    noisy = ~problem.exact
+    noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
     np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
 
 

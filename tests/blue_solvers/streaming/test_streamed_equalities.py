@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -20,8 +18,7 @@ from blue_solvers.streaming.job import CHECKSUMS
 from constraint_builders import Problem, Schema, Spine
 from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.helpers.effort import examples, first_of
-from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, read_estimates
-from tests.helpers.places import ROOT
+from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, killed_until_done, read_estimates
 from tests.helpers.spines import SCHEMA
 
 
@@ -105,12 +102,8 @@ def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> 
     problem, y = with_equalities(1)
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[2])
     stream(tmp_path / "in", tmp_path / "whole")
-    ends = []
-    while not ends or ends[-1] != 0:
-        assert len(ends) < 20
-        command = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "25", "before"]
-        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
-    assert len(ends) > 2
+    arguments = [KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "25", "before"]
+    assert killed_until_done(lambda attempt: arguments, 20) > 1
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
     said = [(tmp_path / name / CHECKSUMS).read_text() for name in ("out", "whole")]  # with the certificate
     assert said[0] == said[1]

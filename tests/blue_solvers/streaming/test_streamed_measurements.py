@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from constraint_builders import Problem, Spine
 from constraint_builders.files import measured_level, read_settings, write_noisy_measurements
 from tests.blue_solvers.streaming.uneven_release import SETTINGS, TIGHT, invented_release, settings_of
 from tests.helpers.effort import first_of
+from tests.helpers.partitioned import killed_until_done
 from tests.helpers.places import ROOT
 from tests.helpers.refused_commands import refusal
 
@@ -143,16 +143,8 @@ def test_a_part_of_the_country_and_what_is_told_of_it(release: Path, tmp_path: P
 @pytest.mark.slow
 def test_killed_again_and_again_it_ends_with_the_same_bytes(release: Path, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    arguments = [str(release), str(release / "settings.toml"), str(out)]
-    ends = []
-    for attempt in range(40):
-        command = [sys.executable, "-c", KILL_AFTER, *arguments, str(round(3 * 2.2**attempt)), str(TIGHT)]
-        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
-        if ends[-1] == 0:
-            break
-    assert ends[-1] == 0
-    assert len(ends) > 3
-    assert set(ends[:-1]) == {-signal.SIGKILL}
+    arguments = [KILL_AFTER, str(release), str(release / "settings.toml"), str(out)]
+    assert killed_until_done(lambda attempt: [*arguments, str(round(3 * 2.2**attempt)), str(TIGHT)], 40) > 2
     assert digests(out) == digests(whole)
 
 

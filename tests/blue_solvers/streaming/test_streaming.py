@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import Rounding
 from tests.helpers.effort import examples
-from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem
+from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, killed_until_done
 from tests.helpers.places import ROOT
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
 
@@ -205,16 +204,9 @@ def test_a_source_names_recodes_that_nothing_determines(measured: str, wanted: s
 def test_killed_again_and_again_it_ends_with_the_same_bytes(job, tmp_path: Path) -> None:
     folder, _, _ = job
     out = tmp_path / "out"
-    ends = []
-    for attempt in range(60):
-        moment = "after" if attempt % 2 else "before"
-        command = [sys.executable, "-c", KILL_AFTER, str(folder / "in"), str(out), "20", moment]
-        ends.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
-        if ends[-1] == 0:
-            break
-    assert ends[-1] == 0
-    assert len(ends) > 3
-    assert set(ends[:-1]) == {-signal.SIGKILL}
+    moments = ("before", "after")
+    arguments = [KILL_AFTER, str(folder / "in"), str(out), "20"]
+    assert killed_until_done(lambda attempt: [*arguments, moments[attempt % 2]], 60) > 2
     assert digests(out) == digests(folder / "out")
     assert (out / "checksums.json").read_text() == (folder / "out" / "checksums.json").read_text()
     assert not list(out.rglob(".*.part"))
