@@ -161,7 +161,7 @@ def tried(door: str, kind: str, values: Any) -> tuple[Float | None, str]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-@examples(20)
+@examples(20, 3)
 @given(
     kind=st.sampled_from(["positions out of order", *NAMES]),
     container=st.sampled_from(["series", *CONTAINERS]),
@@ -199,7 +199,7 @@ def renamed(names: list[Any], values: Float) -> tuple[list[Any], Float]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-@examples(12)
+@examples(12, 3)
 @given(
     kind=st.sampled_from(list(NAMES)),
     container=st.sampled_from(["series", "frame", "mapping", "data array"]),
@@ -282,7 +282,7 @@ FLAT_DOORS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.few(5)
 @pytest.mark.parametrize("door", FLAT_DOORS)
-@examples(12)
+@examples(12, 3)
 @given(order=st.permutations(range(5)))
 def test_labels_of_what_has_no_names_are_refused_but_the_positions(door: str, order: list[int]) -> None:
     take = FLAT_DOORS[door]

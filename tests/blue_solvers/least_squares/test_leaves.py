@@ -30,7 +30,7 @@ PROVED = 1e-6
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@lengths("designs", 6, 150)
+@lengths("designs", 4, 150)
 def test_answers_are_those_of_exact_fractions_and_proved(kind: Any, designs: int) -> None:
     for seed in range(designs):
         rng = np.random.default_rng([seed, KINDS.index(kind)])
@@ -169,7 +169,7 @@ def test_exact_and_unmeasured_rows_are_kept_and_predicted() -> None:
         least_squares([[1, 1], [2, 2], [1, 0]], [1, 3, 0], [0, 0, 1])
 
 
-@lengths("designs", 35, 600)
+@lengths("designs", 20, 600)
 def test_exact_and_unmeasured_rows_of_any_rank_are_those_of_dense_algebra(designs: int) -> None:
     """Combinations that exact rows leave nothing of are rounding, and no information."""
     kinds, proved = KINDS[1:6], 0
@@ -337,7 +337,7 @@ def operator_of(S: Any, variances: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["dense", "blocks", "shared", "exact"])
-@lengths("designs", 6, 100)
+@lengths("designs", 4, 100)
 def test_no_planted_error_is_above_its_bound_of_any_noise(kind: str, designs: int) -> None:
     for seed in range(designs):
         rng = np.random.default_rng([seed, 11])

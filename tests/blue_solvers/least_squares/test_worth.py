@@ -118,7 +118,7 @@ def test_exact_and_unmeasured_rows_are_said_apart() -> None:
     np.testing.assert_allclose(worth_dropping(found, [1, 0]), [np.nan, 0.5, 0.5, 0.0])
 
 
-@lengths("designs", 24, 300)
+@lengths("designs", 15, 300)
 def test_greedy_sets_add_up_and_lose_little(designs: int) -> None:
     """Beside all sets of 3 of 10 candidates; of 300 designs four fifths are the best, one has but 60 % of its gain."""
     shares = []

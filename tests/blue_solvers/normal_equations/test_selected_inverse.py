@@ -81,7 +81,7 @@ def test_entries_that_cancel_stay_on_superlus_pattern():
 
 
 @pytest.mark.parametrize("options", [{}, {"cellwise": True}, {"covariance": "sparse", "decades": 3.0}], ids=str)
-@examples(40)
+@examples(40, 5)
 @given(seed=st.integers(0, 10**6))
 def test_variances_agree_with_applies(options, seed):
     problem = plain_tables(seed, **options)
@@ -141,7 +141,7 @@ def test_pairs_that_do_not_fit_at_once_take_several_sweeps(monkeypatch: pytest.M
     np.testing.assert_allclose(variances_by_selected_inversion(problem), expected, rtol=1e-12)
 
 
-@examples(40)
+@examples(40, 5)
 @given(seed=st.integers(0, 10_000))
 def test_sums_of_leaves_measured_well_and_poorly(seed: int) -> None:
     """Some so poorly that their variance comes from the weights."""

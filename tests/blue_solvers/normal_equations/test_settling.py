@@ -69,7 +69,7 @@ def test_those_seeds_are_answered(solver: str) -> None:
     covariance=st.sampled_from(["", "shared"]),
     solver=st.sampled_from(["cg", "multigrid", "cholesky"]),
 )
-@examples(40)
+@examples(40, 5)
 def test_any_problem_of_twelve_decades_is(
     seed: int, count: float, cellwise: bool, covariance: str, solver: str
 ) -> None:

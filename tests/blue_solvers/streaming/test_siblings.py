@@ -26,7 +26,7 @@ from tests.helpers.partitioned import assert_same, invented_problem, partition_t
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
 
 
-@examples(30)
+@examples(30, 4)
 @given(st.integers(0, 1000), st.floats(0.03, 1.1), st.integers(0, 3))
 def test_parts_keep_to_the_limit_and_are_as_few_as_follow_one_another(seed: int, share: float, at: int) -> None:
     spine = invented_problem(seed % 7, 60).spine
@@ -83,7 +83,7 @@ def test_at_a_geolevel_every_subtree_is_a_part() -> None:
     assert cut_with_siblings(spine, own, 8.0).roots.size == 2
 
 
-@examples(15)
+@examples(15, 4)
 @given(spine_problems(), st.integers(0, 1000), st.floats(0.1, 0.9))
 def test_equals_the_passes_in_memory(problem: Problem, seed: int, share: float) -> None:
     y = consistent_measurements(problem, seed)

@@ -65,7 +65,7 @@ def test_a_known_sum_of_many_blocks_is_kept(off: float, tmp_path: Path) -> None:
     assert errors[0] < 1e-5
 
 
-@examples(30)
+@examples(30, 4)
 @given(
     st.integers(1, 6),
     st.floats(-14, 12),

@@ -56,7 +56,7 @@ def problems(draw: st.DrawFn) -> Problem:
     return Problem(SCHEMA, tables, **special)
 
 
-@examples(25, usual=4)
+@examples(25, usual=3)
 @given(problems(), st.integers(0, 1000))
 def test_the_estimate_is_that_of_all_tables(problem: Problem, seed: int) -> None:
     if why_no_structure(problem) is not None:

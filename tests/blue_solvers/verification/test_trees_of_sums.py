@@ -29,7 +29,7 @@ def rows_of_a_tree(rng: np.random.Generator, leaves: int) -> np.ndarray:
     return rng.permutation(np.array(rows, dtype=float))
 
 
-@examples(200, 25)
+@examples(200, 15)
 @given(
     seed=st.integers(0, 100_000), leaves=st.integers(1, MOST_LEAVES), planted=st.sampled_from([0.0, 1e-7, 1e-3, 1.0])
 )
@@ -52,7 +52,7 @@ def test_bounds_hold_and_right_answers_are_proved(seed: int, leaves: int, plante
         assert certificate.bound < 1e-6
 
 
-@examples(100, 20)
+@examples(100, 12)
 @given(
     seed=st.integers(0, 100_000),
     leaves=st.integers(2, MOST_LEAVES),

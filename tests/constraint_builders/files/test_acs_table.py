@@ -64,7 +64,7 @@ def in_rows(lines: list[Line], places: dict[str, str], cell: dict) -> pl.DataFra
     return pl.DataFrame(columns)
 
 
-@examples(60)
+@examples(60, 6)
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     nested=st.booleans(),

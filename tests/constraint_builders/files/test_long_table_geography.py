@@ -348,7 +348,7 @@ def test_long_identifiers_of_the_census_bureau_nest_as_geoids_do(found: list[str
     assert parents(problem.spine) == expected
 
 
-@examples(150)
+@examples(150, 15)
 @given(found=geoids(), data=st.data())
 def test_geounits_are_never_cut_apart_in_silence(found: list[str], data: st.DataObject) -> None:
     """Codes that a spreadsheet or a person changed: parents are the true ones, or the file is refused."""

@@ -66,7 +66,7 @@ def eurostat(names: list[str], rows: list[tuple[tuple[str, ...], str]], rng: np.
     return "\n".join(lines) + "\n"
 
 
-@examples(40)
+@examples(40, 5)
 @given(seed=st.integers(0, 999), shuffled=st.booleans())
 def test_either_form_is_the_plain_table_that_it_is(
     seed: int, shuffled: bool, tmp_path_factory: pytest.TempPathFactory

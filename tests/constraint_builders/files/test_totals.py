@@ -54,7 +54,7 @@ def test_every_word_for_a_total_is_read_or_asked_about() -> None:
             read_tables(frame.with_columns(pl.col("v0").replace("*", word)))
 
 
-@examples(60)
+@examples(60, 6)
 @given(data=st.data(), sizes=SIZES, seed=st.integers(0, 99))
 def test_totals_of_any_name_are_totals(data: st.DataObject, sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_totals_of_any_name_are_totals(data: st.DataObject, sizes: list[int], se
     )
 
 
-@examples(40)
+@examples(40, 5)
 @given(label=st.sampled_from(ASKED_ABOUT), sizes=SIZES, seed=st.integers(0, 99))
 def test_what_may_be_a_total_is_asked_about_and_is_what_is_said(label: str, sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_what_may_be_a_total_is_asked_about_and_is_what_is_said(label: str, size
     assert set(problem.schema.labels_of("v0")) == {label, *read_tables(frame)[0].schema.labels_of("v0")}
 
 
-@examples(60)
+@examples(60, 6)
 @given(sizes=st.lists(st.integers(3, 6), min_size=1, max_size=2), seed=st.integers(0, 999), whole=st.booleans())
 def test_a_total_of_its_own_name_is_asked_about(sizes: list[int], seed: int, whole: bool) -> None:
     """Whether the total is not said otherwise, or stands beside it once more."""
@@ -91,7 +91,7 @@ def test_a_total_of_its_own_name_is_asked_about(sizes: list[int], seed: int, who
         read_tables(pl.concat([parts, totals]).sample(fraction=1, shuffle=True, seed=seed))
 
 
-@examples(60)
+@examples(60, 6)
 @given(n=st.integers(4, 8), seed=st.integers(0, 999), data=st.data())
 def test_a_subtotal_beside_the_total_is_asked_about(n: int, seed: int, data: st.DataObject) -> None:
     rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ def test_a_subtotal_beside_the_total_is_asked_about(n: int, seed: int, data: st.
         read_tables(pl.concat([frame, pl.DataFrame(rows, frame.schema, orient="row")]))
 
 
-@examples(60)
+@examples(60, 6)
 @given(sizes=st.lists(st.integers(2, 5), min_size=2, max_size=4), other=st.integers(1, 3), seed=st.integers(0, 999))
 def test_a_hierarchy_in_one_column_is_asked_about(sizes: list[int], other: int, seed: int) -> None:
     """Told by codes in any order, or by parts that stand below what they add up to."""
@@ -169,7 +169,7 @@ def test_noise_is_not_taken_for_a_sum() -> None:
         assert read_tables(frame)[0].schema.labels_of("v") == ("a", "b", "c")
 
 
-@examples(60)
+@examples(60, 6)
 @given(sizes=SIZES, seed=st.integers(0, 999), label=st.sampled_from(["Source: X", "Note", "z"]))
 def test_rows_that_say_nothing_are_refused_where_nothing_is_left_for_them(
     sizes: list[int], seed: int, label: str
@@ -199,7 +199,7 @@ SPELLINGS = [
 ]
 
 
-@examples(80)
+@examples(80, 8)
 @given(
     cuts=st.sets(st.integers(1, 3000), min_size=2, max_size=8),
     spelling=st.sampled_from(SPELLINGS),

@@ -28,7 +28,7 @@ def test_tables_exact_and_tables_not_measured_are_no_noisy_ones(exact: str) -> N
     np.testing.assert_allclose(found, blue(unmeasured, "dense") @ y, atol=1e-9)
 
 
-@examples(60)
+@examples(60, 6)
 @given(st.data())
 def test_groups_in_any_order(data: st.DataObject) -> None:
     """Recodes whose cells come in another order than levels, some of which tell all levels apart."""

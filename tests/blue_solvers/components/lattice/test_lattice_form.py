@@ -53,7 +53,7 @@ def filled_with_nan(*shape: Any, **options: Any) -> np.ndarray:
     return np.full_like(np.ndarray(*shape, **options), np.nan)
 
 
-@examples(60)
+@examples(60, 6)
 @given(SEEDS)
 def test_nothing_is_read_that_was_not_written(seed: int) -> None:
     problem = in_order(plain_tables(seed, recodes=bool(seed % 2)))
@@ -68,7 +68,7 @@ def test_nothing_is_read_that_was_not_written(seed: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@examples(60)
+@examples(60, 6)
 @given(SEEDS)
 def test_forms_agree_with_each_other_and_with_dense(seed: int) -> None:
     problem = in_order(plain_tables(seed, recodes=False))
@@ -92,7 +92,7 @@ def test_forms_agree_with_each_other_and_with_dense(seed: int) -> None:
         assert form.apply_checked(Y)[1] <= 1e-9 * abs(Y).max(initial=1)
 
 
-@examples(60)
+@examples(60, 6)
 @given(SEEDS)
 def test_sweeps_with_recodes_agree_with_dense(seed: int) -> None:
     problem = in_order(plain_tables(seed))

@@ -19,7 +19,7 @@ from blue_solvers.components.tree.messages import LinearMeasurement, Message, co
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files.settings import production_settings
-from tests.helpers.effort import first_of
+from tests.helpers.effort import first_of, lengths
 from tests.helpers.oracles.invent import Kind, invent
 
 SCHEMA = Schema(
@@ -117,9 +117,9 @@ def test_twelve_decades_against_the_exact_answer_however_components_fall_apart(s
         assert np.allclose(variances, deviations**2, rtol=1e-7, atol=1e-25)  # exact ones to rounding of rounding
 
 
-def dhc(parent: list[int], levels: list[str]) -> Problem:
-    """Persons' query groups of demographic and housing characteristics without the detailed table."""
-    settings = production_settings("dhc_us_persons")
+def persons(of: str, parent: list[int], levels: list[str]) -> Problem:
+    """Persons' query groups of a product without the detailed table."""
+    settings = production_settings(of)
     variances = settings.variances()
     observed = {
         level: {name: own for name, own in variances[level].items() if name != "detailed"}
@@ -130,7 +130,7 @@ def dhc(parent: list[int], levels: list[str]) -> Problem:
 
 @pytest.mark.slow
 def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = dhc([-1, 0, 0, 1, 1, 1, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6)
+    problem = persons("dhc_us_persons", [-1, 0, 0, 1, 1, 1, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6)
     work = []
 
     def counted(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[np.ndarray]]:
@@ -144,11 +144,12 @@ def test_nine_geounits_with_all_query_groups_take_seconds(monkeypatch: pytest.Mo
     assert not (P @ np.zeros(problem.observed.size)).any()
 
 
-def test_work_is_projected_before_it_begins() -> None:
+@lengths("of", "pl94_us_persons", "dhc_us_persons")
+def test_work_is_projected_before_it_begins(of: str) -> None:
     small = projected_work(problem_on(ALIKE))
     assert not small.is_large
     assert small.geounits == len(ALIKE)
-    one, nine = dhc([-1], ["State"]), dhc([-1] + [0] * 8, ["State"] + ["County"] * 8)
+    one, nine = persons(of, [-1], ["State"]), persons(of, [-1] + [0] * 8, ["State"] + ["County"] * 8)
     first, more = projected_work(one), projected_work(nine)
     assert not first.is_large
     assert not more.is_large
