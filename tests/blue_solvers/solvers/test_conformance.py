@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from blue_solvers import SOLVERS, ConjugateGradient, SeaBlue, Solver, UnsupportedProblemError, blue
-from blue_solvers.contract import Info, Prepared
+from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue
 from blue_solvers.testing import check_solver, problems
-from constraint_builders import Problem, gallery
-from constraint_builders.arrays import Float
+from constraint_builders import gallery
+from tests.helpers.broken_solvers import BrokenSolver
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
 
@@ -80,42 +78,6 @@ def test_redistricting_tables_closed_form_against_factorisation() -> None:
     two_pass = blue(problem, "two_pass")
     assert (abs(P @ y - two_pass @ y) / errors).max() < TOLERANCE
     np.testing.assert_allclose(two_pass.variances(), P.variances(), rtol=1e-11)
-
-
-class Broken(Prepared):
-    """A good solver's preparation, spoilt."""
-
-    def __init__(self, problem: Problem, flaw: str) -> None:
-        self.problem, self.flaw = problem, flaw
-        self._good = SeaBlue().prepare(problem)
-        self.offset = self._good.offset + (flaw == "offset")
-        self.info = Info("" if flaw == "info.solver" else "broken", exact=True, reason="to be found out")
-        self._calls = 0
-
-    def apply(self, Y: Float) -> tuple[Float, Info]:
-        self._calls += 1
-        X, _ = self._good.apply(Y)
-        if self.flaw == "P is the BLUE":
-            return self.problem.tabulate(Y), self.info
-        return X + {"linear": 1e-3, "deterministic": 1e-12 * self._calls}.get(self.flaw, 0.0), self.info
-
-    def adjoint(self, V: Float) -> Float:
-        return self._good.adjoint(V) * (1.001 if self.flaw == "adjoint" else 1)
-
-    def variances(self) -> Float:
-        return self._good.variances() * (1.01 if self.flaw == "variances" else 1)
-
-
-@dataclass(frozen=True)
-class BrokenSolver(Solver):
-    name: ClassVar[str] = "broken"
-    flaw: str = ""
-
-    def refusal(self, problem: Problem) -> str | None:
-        return SeaBlue().refusal(problem)
-
-    def plan(self, problem: Problem) -> Prepared:
-        return Broken(problem, self.flaw)
 
 
 FLAWS = ["linear", "deterministic", "adjoint", "variances", "info.solver", "offset", "P is the BLUE"]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, Dense, Solver
-from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
+from blue_solvers import SOLVERS, AreaSolver, ConjugateGradient, Solver
+from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.testing import check_solver, problems
 from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float
+from tests.helpers.broken_solvers import BrokenSolver
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
@@ -88,45 +88,6 @@ def test_equalities_about_what_nothing_determines_violate_nothing() -> None:
     check_solver(AreaSolver(), found[1])
 
 
-class Spoilt(Prepared):
-    """The dense reference's preparation, spoilt in what equalities ask of it."""
-
-    def __init__(self, problem: Problem, flaw: str) -> None:
-        self.problem, self.flaw = problem, flaw
-        self._whole = Dense().plan(problem)
-        self._good = Dense().plan(problem.replace(equalities=None)) if flaw == "equality dropped" else self._whole
-        changed = {
-            "offset forgotten": lambda own: 0 * own,
-            "offset twice": lambda own: 2 * own,
-            "offset of y": lambda own: own + 1e-3,
-        }
-        self.offset = changed.get(flaw, lambda own: own)(self._good.offset)
-        self.info = Info("spoilt", exact=True, reason="to be found out")
-
-    def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, _ = self._good.apply(Y)
-        added = self.offset if Y.ndim == 1 else self.offset[:, None]
-        return X + added * (self.flaw == "offset applied"), self.info
-
-    def adjoint(self, V: Float) -> Float:
-        return self._good.adjoint(V + 1.0 if self.flaw == "offset of the adjoint" else V)
-
-    def variances(self) -> Float:
-        return self._good.variances()
-
-
-@dataclass(frozen=True)
-class SpoiltSolver(Solver):
-    name: ClassVar[str] = "spoilt"
-    flaw: str = ""
-
-    def refusal(self, problem: Problem) -> str | None:
-        return Dense().refusal(problem)
-
-    def plan(self, problem: Problem) -> Prepared:
-        return Spoilt(problem, self.flaw)
-
-
 BROKEN = {
     "offset forgotten": "unbiased: P @ x + P.offset is x where A x = b",
     "offset twice": "unbiased: P @ x + P.offset is x where A x = b",
@@ -140,7 +101,7 @@ BROKEN = {
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", WITH_EQUALITIES)
 def test_a_solver_without_a_flaw_breaks_none(name: str) -> None:
-    check_solver(SpoiltSolver(), problems()[name])
+    check_solver(BrokenSolver(), problems()[name])
 
 
 @pytest.mark.few(0)
@@ -154,16 +115,16 @@ def test_a_wrong_solver_breaks_the_law_that_says_so(name: str, flaw: str) -> Non
     else:
         law = BROKEN[flaw]
     with pytest.raises(AssertionError) as raised:
-        check_solver(SpoiltSolver(flaw=flaw), problem)
-    assert str(raised.value).startswith("solver 'spoilt' on Problem(")
+        check_solver(BrokenSolver(flaw=flaw), problem)
+    assert str(raised.value).startswith("solver 'broken' on Problem(")
     assert f"breaks {law!r}: " in str(raised.value)
 
 
 @pytest.mark.few(0)
 def test_check_solver_on_its_own_problems_names_the_problem() -> None:
     """A solver that knows nothing of equalities is right until the first of them."""
-    with pytest.raises(AssertionError, match="solver 'spoilt' on equalities breaks 'equalities hold"):
-        check_solver(SpoiltSolver(flaw="equality dropped"))
+    with pytest.raises(AssertionError, match="solver 'broken' on equalities breaks 'equalities hold"):
+        check_solver(BrokenSolver(flaw="equality dropped"))
 
 
 @pytest.mark.few(0)
