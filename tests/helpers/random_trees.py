@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from constraint_builders import Spine
-from constraint_builders.geography import Entities, leaves
+from constraint_builders.geography import Entities, Strategy, leaves
 
 LEVELS = ("US", "State", "County", "Tract", "Block")
 
@@ -63,3 +65,16 @@ def random_entities(rng: np.random.Generator, blocks: int, count: int) -> Entiti
     contains = rng.random((count, blocks)) < rng.uniform(0.2, 0.8)
     contains[np.arange(count), rng.integers(0, blocks, count)] = True
     return Entities([f"entity {k}" for k in range(count)], contains)
+
+
+def detailed_covariance(strategy: Strategy, queries: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Covariance over blocks x cells by generalised least squares; `queries` are (rows, cells) by table."""
+    inside, rows, precisions = blocks_below(strategy.spine), [], []
+    for level, tables in strategy.observed().items():
+        members = strategy.spine.members[strategy.spine.level_index(level)]
+        for table, variances in tables.items():
+            for geounit, variance in zip(members, variances, strict=True):
+                rows.append(np.kron(inside[geounit], queries[table]))
+                precisions += [1 / variance] * len(queries[table])
+    A, precisions = np.vstack(rows), np.array(precisions)
+    return np.linalg.inv(A.T @ (precisions[:, None] * A))

@@ -20,7 +20,7 @@ from blue_solvers.spine_design.objective import Guide
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, regroup_blocks
 from tests.helpers.effort import examples
-from tests.helpers.random_trees import blocks_below
+from tests.helpers.random_trees import detailed_covariance
 
 WIDTHS = {"State": 1, "County": 2, "Tract": 3, "Block_Group": 4, "Block": 6}
 SCHEMA = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1], "old": [0, 0, 1]}})
@@ -37,17 +37,9 @@ ROUNDING = 1e-9  # relative, of dense inverses of well-conditioned matrices and 
 
 def dense_variances(strategy, functionals):
     """Variances of functionals by generalised least squares over blocks x cells."""
-    inside, rows, precisions = blocks_below(strategy.spine), [], []
-    for level, tables in strategy.observed().items():
-        members = strategy.spine.members[strategy.spine.level_index(level)]
-        for table, variances in tables.items():
-            for geounit, variance in zip(members, variances, strict=True):
-                rows.append(np.kron(inside[geounit], SUMS[table]))
-                precisions += [1 / variance] * len(SUMS[table])
-    A, precisions = np.vstack(rows), np.array(precisions)
-    covariance = np.linalg.inv(A.T @ (precisions[:, None] * A))
-    blocks, queries = inside.shape[1], functionals.queries.toarray()
-    W = functionals.weights.toarray().reshape(functionals.size, blocks, -1) @ queries
+    covariance = detailed_covariance(strategy, SUMS)
+    queries = functionals.queries.toarray()
+    W = functionals.weights.toarray().reshape(functionals.size, -1, len(queries)) @ queries
     W = W.reshape(functionals.size, -1)
     return np.einsum("ij,jk,ik->i", W, covariance, W)
 

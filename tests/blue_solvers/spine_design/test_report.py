@@ -29,6 +29,7 @@ from tests.helpers.effort import first_of, lengths
 from tests.helpers.every import every
 from tests.helpers.random_trees import (
     blocks_below,
+    detailed_covariance,
     random_entities,
     random_spine,
     total_covariance,
@@ -47,17 +48,8 @@ def even_strategy(spine, tables=("total", "detailed"), measure="zcdp", rho=2):
 
 def dense_variances(strategy, entities):
     """Variances of the entities' totals from total and detailed tables, over blocks x cells, by dense algebra."""
-    inside, cells = blocks_below(strategy.spine), 6
-    rows, precisions = [], []
-    for level, tables in strategy.observed().items():
-        members = strategy.spine.members[strategy.spine.level_index(level)]
-        for table, variances in tables.items():
-            query = np.ones((1, cells)) if table == "total" else np.eye(cells)
-            for geounit, variance in zip(members, variances, strict=True):
-                rows.append(np.kron(inside[geounit], query))
-                precisions += [1 / variance] * len(query)
-    A, precisions = np.vstack(rows), np.array(precisions)
-    covariance = np.linalg.inv(A.T @ (precisions[:, None] * A))
+    cells = 6
+    covariance = detailed_covariance(strategy, {"total": np.ones((1, cells)), "detailed": np.eye(cells)})
     W = np.kron(entities.contains.toarray(), np.ones((1, cells)))
     return np.einsum("ij,jk,ik->i", W, covariance, W)
 

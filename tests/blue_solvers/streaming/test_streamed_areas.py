@@ -56,6 +56,16 @@ def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarra
     return read_estimates(folder / "out", problem), read_estimates(folder / "out", problem, "std_error") ** 2
 
 
+def require_exact(found: Invented, x: np.ndarray, variances: np.ndarray) -> None:
+    """Estimates and variances are those of exact arithmetic, to rounding of the largest number."""
+    reference = found.reference
+    floor = ROUNDING * EPSILON * largest(found)
+    assert (abs(x - reference.estimate) <= 1e-8 * reference.std_errors + floor).all()
+    known = reference.variances == 0
+    assert (abs(variances - reference.variances)[~known] <= 1e-7 * reference.variances[~known]).all()
+    assert (variances[known] <= 1e-12).all()
+
+
 @pytest.mark.few(0)
 @examples(60, 1)
 @given(seed=SEEDS)
@@ -64,9 +74,7 @@ def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarra
 def test_beside_exact_arithmetic(seed: int) -> None:
     """At every layer at which the areas can be cut; some of them are unmeasured, exact, empty or weighted."""
     found = some(seed)
-    problem, reference = found.description.problem(), found.reference
-    floor = ROUNDING * EPSILON * largest(found)
-    cuts = 0
+    problem, cuts = found.description.problem(), 0
     for layer in problem.areas.levels:
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -74,10 +82,7 @@ def test_beside_exact_arithmetic(seed: int) -> None:
             except UnsupportedProblemError:
                 continue
         cuts += 1
-        assert (abs(x - reference.estimate) <= 1e-8 * reference.std_errors + floor).all()
-        known = reference.variances == 0
-        assert (abs(variances - reference.variances)[~known] <= 1e-7 * reference.variances[~known]).all()
-        assert (variances[known] <= 1e-12).all()
+        require_exact(found, x, variances)
     assert cuts
 
 
@@ -184,8 +189,7 @@ def test_siblings_that_fit_together_are_one_part(share: float, above: bool, tmp_
 @given(seed=SEEDS, share=st.floats(0.1, 1.2))
 def test_siblings_together_beside_exact_arithmetic(seed: int, share: float) -> None:
     found = some(seed)
-    problem, reference = found.description.problem(), found.reference
-    floor = ROUNDING * EPSILON * largest(found)
+    problem = found.description.problem()
     with tempfile.TemporaryDirectory() as folder:
         try:
             large = partition(Path(folder) / "large", problem, found.y, memory=1e9)
@@ -193,10 +197,7 @@ def test_siblings_together_beside_exact_arithmetic(seed: int, share: float) -> N
             x, variances = run(problem, found.y, Path(folder), memory=limit)
         except (UnsupportedProblemError, MemoryError):
             return
-    assert (abs(x - reference.estimate) <= 1e-8 * reference.std_errors + floor).all()
-    known = reference.variances == 0
-    assert (abs(variances - reference.variances)[~known] <= 1e-7 * reference.variances[~known]).all()
-    assert (variances[known] <= 1e-12).all()
+    require_exact(found, x, variances)
 
 
 @pytest.mark.parametrize("seed", range(2))
