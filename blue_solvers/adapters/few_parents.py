@@ -21,8 +21,13 @@ def has_few_parents(S: sparse.csr_array, variances: Float | None) -> bool:
     of_leaves = leaves * variances[parents:].max() * np.square(S.data).max(initial=0)
     if of_leaves > _MOST_UNEQUAL * variances[:parents].min():
         return False
-    last = slice(S.indptr[parents], None)
-    return np.array_equal(S.indices[last], np.arange(leaves)) and bool((S.data[last] == 1).all())
+    starts = S.indptr[parents:]  # of the last rows, each of which is to have one entry
+    last = slice(starts[0], None)
+    return (
+        np.array_equal(starts, starts[0] + np.arange(leaves + 1))
+        and np.array_equal(S.indices[last], np.arange(leaves))
+        and bool((S.data[last] == 1).all())
+    )
 
 
 def through_parents(S: sparse.csr_array, variances: Float, Y: Float) -> Float:
