@@ -9,7 +9,6 @@ import pytest
 
 from blue_solvers import certify
 from constraint_builders import Areas, Problem, Schema
-from tests.helpers.effort import lengths
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import ContradictionError, solve
@@ -30,10 +29,9 @@ def knows_sums(described: Description) -> bool:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.areas or f"spine {kind.spine}")
-@lengths("seeds", 30, 60)
-def test_what_exact_figures_are_missed_by_is_part_of_the_bound(seeds: int, kind: Kind) -> None:
+def test_what_exact_figures_are_missed_by_is_part_of_the_bound(kind: Kind) -> None:
     proved = 0
-    for seed in range(seeds):
+    for seed in range(60):
         found = invent(seed, kind, knows_sums)
         if found is None:
             continue
@@ -56,7 +54,7 @@ def test_what_exact_figures_are_missed_by_is_part_of_the_bound(seeds: int, kind:
             bound = certify(problem, found.y, x).bound
             assert bound is None or bound * (1 + 1e-6) >= reference.error(x), (seed, bound, reference.error(x))
             proved += bound is not None
-    assert proved >= seeds / 3
+    assert proved >= 20
 
 
 @every("equality", [False, True])
