@@ -18,7 +18,6 @@ import pytest
 from blue_solvers import BlueOperator, blue, estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
-from constraint_builders.compiled import compile_at_once
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
@@ -89,8 +88,7 @@ def test_processes_are_sent_an_operator(method: str) -> None:
     P = blue(problem)
     Y = measured(problem)
     expected = [applied(P, y) for y in Y.T]
-    context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(1, mp_context=context, initializer=compile_at_once) as pool:  # as here
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
         found = list(pool.map(applied, [P] * COLUMNS, list(Y.T)))
     for (own_values, own_variances), (values, variances) in zip(expected, found, strict=True):
         np.testing.assert_array_equal(values, own_values)
