@@ -22,6 +22,7 @@ from blue_solvers.commands.screen import SCREEN
 from blue_solvers.commands.strict import DoubtfulError
 from blue_solvers.errors import ConvergenceError
 from blue_solvers.signals import Unwinding
+from constraint_builders.compiled import load_for_many
 from constraint_builders.extras import EXTRA_OF, missing_extra
 from constraint_builders.printable import printable
 
@@ -72,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is not None:
         return _run(argv, Unwinding(forever=False))
+    load_for_many()
     gc.disable()  # while modules are loaded, none of which is garbage
     try:
         return _run(None, Unwinding(forever=True))

@@ -32,9 +32,9 @@ KERNELS: dict[str, CompiledLoop] = {}
 PATIENCE = 4.0  # CPU seconds of references in a process before loops that are not kept are compiled
 ALL_AT_ONCE = 2**24  # numbers in the arrays of a call that numpy takes in a second or so
 ONE_BY_ONE = 2**12  # and Python
-A_CALL, FEW = 2**12, 2**21  # numbers that a call counts for at least, and all before what is kept is loaded: .2 seconds
+A_CALL, FEW = 2**12, 2**21  # numbers that a call counts for at least, and all that are few: .2 seconds
 _PASSED = [0.0]  # seconds of references already
-_COUNTED = [0]  # numbers of those of kept loops: no clock decides what is loaded when
+_COUNTED = [FEW]  # numbers already of those of kept loops: no clock decides which process loads them when
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
 _NAMESPACES: dict[str, dict[str, Any]] = {}  # of files whose helpers are compiled once for several kernels
 _LOCK = threading.RLock()
@@ -179,8 +179,13 @@ def compile_at_once() -> None:
     load_at_once()
 
 
+def load_for_many() -> None:
+    """Let references serve few numbers from now on, even for loops that are kept: in a process that ends after them."""
+    _COUNTED[0] = 0
+
+
 def load_at_once() -> None:
-    """Let references serve no more for loops that are kept: for work of many numbers, or of several threads."""
+    """Let references serve no more for loops that are kept: for work of several threads."""
     _COUNTED[0] = FEW
 
 

@@ -500,17 +500,21 @@ def in_threads() -> None:
     ],
     ids=["calls", "numbers", "numbers one by one", "compiling", "threads"],
 )
-def test_what_is_kept_is_loaded_after_a_few_numbers(
+def test_what_is_kept_is_loaded_at_once_or_after_a_few_numbers(
     work: Callable[[Any], Any], calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undeclared().compiled()(np.ones(2))
-    monkeypatch.setattr(compiled, "_COUNTED", [0])
+    monkeypatch.setattr(compiled, "_COUNTED", [compiled.FEW])
+    compiled.load_for_many()
     kernel = undeclared()
     for number in range(calls):
         assert not kernel._made, number
         work(kernel)
     kernel(np.ones(3))
     assert kernel._made
+    another = undeclared()
+    another(np.ones(3))
+    assert another._made
 
 
 @needs_numba

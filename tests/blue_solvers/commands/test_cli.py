@@ -144,6 +144,14 @@ def test_the_command_that_the_demo_recommends_works(
     assert pl.read_csv(tmp_path / "estimates.csv").height == 63
 
 
+def test_a_command_loads_nothing_compiled_for_few_numbers(out: str) -> None:
+    words = ["estimate", BERKELEY, "--schema", SCHEMA, "--out", out]
+    script = (
+        f"import sys, blue_solvers.cli as cli; sys.argv[1:] = {words!r}; sys.exit(cli.main() or 'numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def test_the_demo_says_what_files_need(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
     monkeypatch.setattr("blue_solvers.commands.demo.find_spec", lambda name: None if name == "polars" else name)
     assert main(["demo"]) == 0
