@@ -18,6 +18,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.compiled import compiled
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
+WELL_APART = 1e-2  # the least reciprocal condition of F'F, times its unknowns, by which Cholesky has digits to spare
 AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
 PRODUCTS_AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
 TINY = np.finfo(float).tiny
@@ -95,6 +96,11 @@ def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Fl
 def _factors(F: Float, with_turned: bool) -> Iterator[tuple[slice, Float, Index, Float]]:
     """Of some systems (N, k, m) at a time R (N, m, m), the order of its columns (N, m), and if asked Q' (N, m, k)."""
     N, k, m = F.shape
+    if m > SMALL:
+        for n, own in enumerate(F):
+            R, order, turned = _factor(own, with_turned)
+            yield slice(n, n + 1), R[None], order[None], turned[None]
+        return
     width = m + k if with_turned else m
     count = min(N, max(1, AT_ONCE // (k * width)))
     held, numbers = np.empty((count, k, width)), np.arange(count)[:, None]
@@ -108,20 +114,29 @@ def _factors(F: Float, with_turned: bool) -> Iterator[tuple[slice, Float, Index,
             work[:, :, m:] = 0.0
             work[numbers[: len(own)], np.arange(k), m + rows] = 1.0
         order = np.repeat(np.arange(m)[None], len(own), axis=0)
-        (reflect_by_lapack if m > SMALL else reflect)(work, order)
+        reflect(work, order)
         yield some, work[:, :m, :m].copy(), order, work[:, :m, m:].copy()
 
 
-def reflect_by_lapack(work: Float, order: Index) -> None:
-    """See `reflect_in_numpy`: one system of (N, k, m + c) after another, for large ones."""
-    m = order.shape[1]
-    for own, columns in zip(work, order, strict=True):
-        if own.shape[1] == m:
-            R, columns[:] = qr(own, mode="r", pivoting=True)
-        else:
-            Q, R, columns[:] = qr(own[:, :m], mode="economic", pivoting=True)
-            own[:m, m:] = Q.T @ own[:, m:]
-        own[:m, :m], own[m:] = R[:m], 0.0
+def _factor(F: Float, with_turned: bool) -> tuple[Float, Index, Float]:
+    """The same of one large system (k, m): by Cholesky where its columns, of unit length, are far from dependent."""
+    m = F.shape[1]
+    with np.errstate(all="ignore"):  # columns of no length, or beyond all numbers, are left to reflections
+        size = 1 / np.sqrt((F**2).sum(axis=0))
+        even = F * size
+        square = even.T @ even
+        R, failed = lapack.dpotrf(square)
+    if not failed and lapack.dpocon(R, abs(square).sum(axis=0).max())[0] * m > WELL_APART:
+        turned = lapack.dtrtrs(R, even.T, trans=1)[0] if with_turned else even[:0].T
+        return R / size, np.arange(m), turned
+    rows = np.argsort(-abs(F).max(axis=1), kind="stable")
+    if not with_turned:
+        R, order = qr(F[rows], mode="r", pivoting=True)
+        return R[:m], order, F[:0].T
+    Q, R, order = qr(F[rows], mode="economic", pivoting=True)
+    turned = np.empty((m, len(F)))
+    turned[:, rows] = Q.T
+    return R, order, turned
 
 
 def reflect_in_numpy(work: Float, order: Index) -> None:

@@ -114,8 +114,8 @@ def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]
     What it says of u, and the gain of every source, (..., m, q). Directions that are not estimable are taken as zero.
     """
     weighed = [_times(source.noisy, source.design) for source in sources]
-    measured = F = np.concatenate(weighed, axis=-2)
-    nothing = np.zeros((*F.shape[:-2], F.shape[-1], F.shape[-1]))
+    F = np.concatenate(weighed, axis=-2)
+    rows, nothing = F.shape[-2], np.zeros((*F.shape[:-2], F.shape[-1], F.shape[-1]))
     exact, along_exact = _exact_part(sources, nothing)
     identity = np.eye(F.shape[-1])
     if not along_exact and any((source.seen == identity).all() for source in sources):
@@ -132,10 +132,10 @@ def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]
     inverse, information, covariance = fit(F)
     if unseen.any():
         inverse, information, covariance = determined @ inverse, information @ determined, determined @ covariance
-    inverse = _made_consistent(inverse[..., : measured.shape[-2]], measured, determined)
+    inverse = _made_consistent(inverse[..., :rows], F[..., :rows, :], determined)
     ends = np.cumsum([0, *(own.shape[-2] for own in weighed)]).tolist()
-    rows = [inverse[..., first:last] for first, last in pairwise(ends)]
-    gains = [_times(own, source.noisy) for own, source in zip(rows, sources, strict=True)]
+    parts = [inverse[..., first:last] for first, last in pairwise(ends)]
+    gains = [_times(own, source.noisy) for own, source in zip(parts, sources, strict=True)]
     if along_exact:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
         gains = [gain + rest @ own for gain, own in zip(gains, along_exact, strict=True)]
@@ -189,10 +189,13 @@ def _exact_part(sources: Sequence[LinearMeasurement], nothing: Float) -> tuple[F
 
 
 def _made_consistent(inverse: Float, F: Float, determined: Float) -> Float:
-    """The inverse, (..., m, k), made to keep u when all that is measured agrees with it, to rounding."""
+    """The inverse, (..., m, k), made to keep u when all that is measured agrees with it, to rounding.
+
+    F, (..., k, m), is 0 along what is not determined.
+    """
     if determined.shape[-1] == 1:
         return inverse
-    missing = determined - inverse @ F @ determined
+    missing = determined - inverse @ F
     return inverse + missing @ inverse
 
 
