@@ -186,12 +186,14 @@ def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     tables = np.repeat(np.arange(4), [g, 1, g * g, 1])
     groups = np.arange(g)[:, None] * b + np.arange(a) * g * b
     places = [groups.ravel(), np.arange(a) * b, np.arange(g * g) * a, np.zeros(1, np.int64)]
-    heads = np.array([[0, g + 1, a, b, 0, 0], [g + 1, g * g + 1, 1, a, (g + 1) * a, (g + 1) ** 2]])
-    matrices = rng.normal(size=(g + 1) ** 2 + (g * g + 1) ** 2)
+    one, other = g + 1, g * g + 1  # lines; of one every line is a number, of the other its tables are sums of g * g
+    heads = np.array([[0, one, a, b, 0, 1, one, 0, 0], [one, other, 1, a, one * a, 2, g * g, one, one**2]])
+    parts = np.concatenate([np.arange(one), np.arange(g * g), np.full(g * g, g * g)])
+    matrices = rng.normal(size=one**2 + g * g * other)
     matrices[rng.random(matrices.size) < 0.3] = 0
     cells = rng.normal(size=(count * starts[-1], int(rng.choice([1, 3]))))
     ends = np.column_stack([starts[tables], sizes[tables]])
-    return cells, count, ends, heads, np.concatenate(places), matrices, bool(rng.integers(2))
+    return cells, count, ends, heads, np.concatenate(places), parts, matrices, bool(rng.integers(2))
 
 
 def _parts(rng: np.random.Generator) -> tuple[Any, ...]:

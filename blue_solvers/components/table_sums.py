@@ -204,14 +204,17 @@ class LeafPlan:
 
     def _lay_lines(self, mixing: GroupMixing, share: Float) -> None:
         """Lines, their tables, and matrices that leave of components what finest groups say; `share` is (cells,)."""
-        plan, (ends, heads, places, matrices) = self._plan, mixing.lines
+        plan, (ends, heads, places, parts, matrices) = self._plan, mixing.lines
         is_join = np.array([self._joins[mask] == own for mask, own in zip(plan.masks, plan.tables, strict=True)])
-        wanted, matrices = is_join[np.searchsorted(plan.offsets, ends[:, 0])], matrices.copy()
-        for first, lines, runs, _, start, entry in heads.tolist():
-            firsts = ends[first:, 0][:lines] + places[start:][: lines * runs : runs]
-            weights = np.where(wanted[first:][:lines], share[firsts], 0.0)
-            matrices[entry:][: lines**2].reshape(lines, lines)[...] *= weights[:, None]
-        self._lines: Lines = ends, heads, places, matrices
+        wanted, heads, matrices = is_join[np.searchsorted(plan.offsets, ends[:, 0])], heads.copy(), matrices.copy()
+        for row in heads:
+            first, lines, runs, _, start, tables, numbers, listed, entry = row.tolist()
+            own = parts[listed:][: tables * numbers].reshape(tables, numbers)
+            join = int(np.flatnonzero(wanted[first + own[:, 0]])[0])
+            row[5], row[7] = 1, listed + join * numbers
+            firsts = ends[first + own[join], 0] + places[start:][: lines * runs : runs][own[join]]
+            matrices[entry:][: numbers * lines].reshape(numbers, lines)[...] *= share[firsts][:, None]
+        self._lines: Lines = ends, heads, places, parts, matrices
 
     def estimate(self, cells: Float, others: Sequence[Float], total: Float) -> None:
         """Add estimates of some leaves from their tables.

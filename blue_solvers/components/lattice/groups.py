@@ -2,12 +2,15 @@
 
 Contrasts within groups are seen by the variable itself alone. Of what is left, a component's tables see the sums over
 groups, or coarser sums: a least-squares problem of as many unknowns as there are groups, solved once for all contrasts
-along the other variables. Its solution makes every table's values from those of all, by one small matrix.
+along the other variables. Its solution makes sums over groups from the values of all tables, by one small matrix, and
+every table's values are sums of these. Where tables have fewer values than there are groups, it makes those instead.
 
 A line is what one table has for one set of groups, in runs of cells that lie side by side in all tables of a component.
 A row of `heads` is a component: its first line, how many it has, their runs, the cells of each; where places of runs in
-a table, (lines, runs), are listed, and where its matrix, (lines, lines), starts. A row of `ends` is a line: where its
-table starts, and the table's cells, which lie between one and the next where there are several of each.
+a table, (lines, runs), are listed; how many tables it has, and numbers that its matrix, (numbers, lines), makes; where
+the line is listed that each number is a part of in every table, (tables, numbers), and where the matrix starts. A row
+of `ends` is a line: where its table starts, and the table's cells, which lie between one and the next where there are
+several of each.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import numpy as np
 from blue_solvers.components.assumptions import MOST_GROUPS
 from blue_solvers.components.grouping import Axes
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
-from blue_solvers.components.orthogonal import kronecker, squares_of_sums
+from blue_solvers.components.orthogonal import squares_of_sums
 from blue_solvers.components.tree.messages import LinearMeasurement, combine
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled
@@ -34,7 +37,7 @@ ENTRY_BYTES = 32  # of the matrices, and three times as much while they are made
 STRIP = 64  # cells of every line that are held at once
 MANY = 24  # lines from which on a library's product takes less time; below loops take 0.3 of its time
 Component = tuple[int, Axes]  # a set of variables kept whole, and axes of groups or recodes of others
-Lines = tuple[Integers, Integers, Integers, Float]  # ends, heads, places, matrices
+Lines = tuple[Integers, Integers, Integers, Integers, Float]  # ends, heads, places, parts, matrices
 
 
 class GroupMixing:
@@ -58,7 +61,7 @@ class GroupMixing:
         Of every component of several groups their axes, and square roots of the covariance of these groups in all
         components, which follow, that see alike.
     lines : tuple of ndarray
-        Ends, heads, places and matrices, as `mix_lines` takes them.
+        Ends, heads, places, parts and matrices, as `mix_lines` takes them.
 
     Raises
     ------
@@ -68,24 +71,30 @@ class GroupMixing:
 
     def __init__(self, plan: SweepPlan, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         self._plan, self._axes, self._told, self._exact = plan, plan.axes, told, exact
-        self._design = cache(self._lay_design)
+        self._cells = cache(self._lay_cells)
         self.variances: dict[Component, Float] = {}
         self.roots: dict[int, tuple[Axes, Float, list[int]]] = {}
         heads: list[list[int]] = []
         ends, places, matrices = [np.zeros((0, 2), np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
-        count = cells = entries = 0
+        listed = [np.zeros(0, np.intp)]
+        count = cells = entries = parts = 0
         for components in self._alike():
+            variables, own_parts = self._parts(components[0])
             for members in components:
                 own, runs, size = self._lines(members)
-                heads.append([count, *runs.shape, size, cells, entries])
+                heads.append([count, *runs.shape, size, cells, *own_parts.shape, parts, entries])
                 ends.append(own)
                 places.append(runs.ravel())
-                count, cells, entries = count + len(runs), cells + runs.size, entries + len(runs) ** 2
+                count, cells, entries = count + len(runs), cells + runs.size, entries + len(runs) * own_parts.shape[1]
                 if PLACE_BYTES * cells + ENTRY_BYTES * entries > most_bytes:
                     raise TooManyCellsError
-            matrices.append(self._solve(components).ravel())
-        table = np.array(heads, dtype=np.intp).reshape(-1, 6)
-        self.lines: Lines = np.concatenate(ends), table, np.concatenate(places), np.concatenate(matrices)
+            listed.append(own_parts.ravel())
+            parts += own_parts.size
+            matrices.append(self._solve(components, variables, own_parts).ravel())
+        table = np.array(heads, dtype=np.intp).reshape(-1, 9)
+        self.lines: Lines = (
+            np.concatenate(ends), table, np.concatenate(places), np.concatenate(listed), np.concatenate(matrices)
+        )  # fmt: skip
 
     def _lines(self, members: list[Axes]) -> tuple[Integers, Integers, int]:
         """Of a component's tables lines' ends, (lines, 2), places of runs, (lines, runs), and the cells of a run."""
@@ -117,46 +126,54 @@ class GroupMixing:
                 alike.setdefault(seen, []).append(members)
         return list(alike.values())
 
-    def _solve(self, components: list[list[Axes]]) -> Float:
-        """Matrices of components that see alike, (components, L, L)."""
-        seen = [self._plan.groups(own) for own in components[0]]
-        variables = self._variables(seen)
-        designs = [self._design(own, variables) for own in seen]
+    def _parts(self, members: list[Axes]) -> tuple[Axes, Integers]:
+        """The variables of a component, and the lines of its tables that each of its numbers is a part of."""
+        found = {self._axes.groups[axis] for table in members for axis in self._plan.groups(table)}
+        if prod(self._axes.sizes[axis] for axis in found) > MOST_GROUPS:
+            raise TooManyCellsError
+        variables = tuple(sorted(found))
+        cells = np.array([self._cells(self._plan.groups(table), variables) for table in members])
+        lengths = cells.max(axis=1) + 1
+        if lengths.sum() < cells.shape[1]:
+            return variables, np.arange(lengths.sum())[None]
+        return variables, cells + (np.cumsum(lengths) - lengths)[:, None]
+
+    def _solve(self, components: list[list[Axes]], variables: Axes, parts: Integers) -> Float:
+        """Matrices of components that see alike, (components, numbers, lines); parts are (tables, numbers)."""
+        cells = [self._cells(self._plan.groups(own), variables) for own in components[0]]
+        designs = [np.eye(own.max() + 1)[:, own] for own in cells]
         ends = np.cumsum([0, *map(len, designs)])
-        matrices = np.zeros((len(components), ends[-1], ends[-1]))
-        told = [i for i, own in enumerate(components[0]) if own in self._told]
+        matrices = np.zeros((len(components), parts.shape[1], ends[-1]))
         masks = [self._plan.mask_of(members[0]) for members in components]
-        self.roots |= dict.fromkeys(masks, (variables, np.zeros((len(masks), designs[0].shape[1], 1)), masks))
+        self.roots |= dict.fromkeys(masks, (variables, np.zeros((len(masks), cells[0].size, 1)), masks))
+        told = [i for i, own in enumerate(components[0]) if own in self._told]
         if not told:
             return matrices
         weights = [np.array([self._told[members[i]] for members in components]) for i in told]
         sources, zeros = [], np.zeros(len(components))
-        for i, weight in zip(told, weights, strict=True):
-            design = designs[i]
+        for place, i in enumerate(told):
             if components[0][i] in self._exact:
-                sources.append(LinearMeasurement.measured(design, zeros, zeros + 1))
+                sources.append(LinearMeasurement.measured(designs[i], zeros, zeros + 1))
             else:
-                noisy = np.sqrt(weight)[:, :, None] * np.eye(len(design))
-                sources.append(LinearMeasurement(design, noisy, design.T @ design))
+                alike = (cells[i][:, None] == cells[i]).astype(float)
+                weights[place] = np.sqrt(weights[place])  # in units of its noise
+                sources.append(LinearMeasurement(weights[place][:, :, None] * designs[i], np.ones((1, 1)), alike))
         message, gains = combine(sources)
         self.roots |= dict.fromkeys(masks, (variables, message.root, masks))
-        everything = np.concatenate(designs)
         for i, weight, gain in zip(told, weights, gains, strict=True):
-            matrices[:, :, ends[i] : ends[i + 1]] = everything @ gain / weight[:, None, :]
+            made = gain / weight[:, None, :]
+            matrices[:, :, ends[i] : ends[i + 1]] = (
+                np.concatenate(designs) @ made if parts.shape[1] < cells[0].size else made
+            )
         return matrices
 
-    def _variables(self, seen: list[Axes]) -> Axes:
-        """The axes of groups of all variables that some table of a component tells apart."""
-        found = {self._axes.groups[axis] for own in seen for axis in own}
-        if prod(self._axes.sizes[axis] for axis in found) > MOST_GROUPS:
-            raise TooManyCellsError
-        return tuple(sorted(found))
-
-    def _lay_design(self, seen: Axes, variables: Axes) -> Float:
-        """What a table sees of the groups of variables, (cells, groups)."""
-        own, axes = {self._axes.groups[axis]: axis for axis in seen}, self._axes
-        places = [axes.between(of, own[of]) if of in own else np.zeros(axes.sizes[of], np.intp) for of in variables]
-        return kronecker([np.eye(place.max() + 1)[:, place] for place in places])
+    def _lay_cells(self, seen: Axes, variables: Axes) -> Integers:
+        """Of all groups of variables together the cell of a table that sees some of them, (groups,)."""
+        own, axes, found = {self._axes.groups[axis]: axis for axis in seen}, self._axes, np.zeros(1, np.intp)
+        for of in variables:
+            place = axes.between(of, own[of]) if of in own else np.zeros(axes.sizes[of], np.intp)
+            found = np.add.outer(found * (place.max() + 1), place).ravel()
+        return found
 
     def _variance_parts(self, table: Axes) -> list[tuple[int, int, Axes]]:
         """The components that a table's variances are sums over, what each shares with it, and axes that count.
@@ -173,7 +190,8 @@ class GroupMixing:
         """Of a component's sums over what some axes of groups do not tell apart, cell by cell."""
         if (mask, seen) not in self.variances:
             variables, root, masks = self.roots[mask]
-            squares = squares_of_sums(self._design(seen, variables), root)
+            cells = self._cells(seen, variables)
+            squares = squares_of_sums(np.eye(cells.max() + 1)[:, cells], root)
             self.variances.update(((own, seen), each) for own, each in zip(masks, squares, strict=True))
         return self.variances[mask, seen]
 
@@ -206,7 +224,14 @@ class GroupMixing:
 
 
 def mix_lines_in_numpy(
-    cells: Float, count: int, ends: Integers, heads: Integers, places: Integers, matrices: Float, transpose: bool
+    cells: Float,
+    count: int,
+    ends: Integers,
+    heads: Integers,
+    places: Integers,
+    parts: Integers,
+    matrices: Float,
+    transpose: bool,
 ) -> None:
     """Replace the lines of every component by sums of them all, weighted by its matrix.
 
@@ -216,49 +241,68 @@ def mix_lines_in_numpy(
         All tables, one after the other, so many of each together; changed in place.
     count : int
     ends : ndarray of int, (lines, 2)
-    heads : ndarray of int, (components, 6)
+    heads : ndarray of int, (components, 9)
     places : ndarray of int
         In a table, one line after the other.
+    parts : ndarray of int
+        Of one component, or several that have them in common, after the other.
     matrices : ndarray
         One after the other.
     transpose : bool
-        Whether to take their transposes.
+        Whether to take the transpose.
     """
-    for first, lines, runs, size, start, entry in heads.tolist():
+    for first, lines, runs, size, start, tables, numbers, listed, entry in heads.tolist():
         table, apart = ends[first : first + lines, :, None, None].swapaxes(0, 1)
         own = places[start:][: lines * runs].reshape(lines, 1, runs) + count * table + apart * np.arange(count)[:, None]
-        matrix = matrices[entry:][: lines**2].reshape(lines, lines)
+        sums = np.zeros((lines, numbers))
+        sums[parts[listed:][: tables * numbers].reshape(tables, numbers), np.arange(numbers)] = 1
+        matrix = sums @ matrices[entry:][: numbers * lines].reshape(numbers, lines)
         at = own.reshape(lines, -1, 1) + np.arange(size)
         cells[at] = np.tensordot(matrix.T if transpose else matrix, cells[at], 1)
 
 
 @compiled(reference=mix_lines_in_numpy)
 def mix_lines(
-    cells: Float, count: int, ends: Integers, heads: Integers, places: Integers, matrices: Float, transpose: bool
+    cells: Float,
+    count: int,
+    ends: Integers,
+    heads: Integers,
+    places: Integers,
+    parts: Integers,
+    matrices: Float,
+    transpose: bool,
 ) -> None:
-    """See `mix_lines_in_numpy`: cells are (count * S, K), ends (lines, 2), heads (components, 6)."""
+    """See `mix_lines_in_numpy`: cells are (count * S, K), ends (lines, 2), heads (components, 9)."""
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
-        most = max(most, heads[row, 1])
+        most = max(most, heads[row, 1], heads[row, 6])
     held, mixed = np.empty(most * STRIP), np.empty(most * STRIP)
     for row in range(heads.shape[0]):
-        first, lines, runs, size = heads[row, 0], heads[row, 1], heads[row, 2], heads[row, 3] * width
+        first, lines, runs, size, numbers = (
+            heads[row, 0],
+            heads[row, 1],
+            heads[row, 2],
+            heads[row, 3] * width,
+            heads[row, 6],
+        )
         table, own = ends[first : first + lines], places[heads[row, 4] :][: lines * runs].reshape((lines, runs))
-        square = matrices[heads[row, 5] :][: lines * lines].reshape((lines, lines))
-        if transpose:
-            square = square.T.copy()
+        listed = parts[heads[row, 7] :][: heads[row, 5] * numbers].reshape((-1, numbers))
+        matrix = matrices[heads[row, 8] :][: numbers * lines].reshape((numbers, lines))
         together = max(1, STRIP // size)
         for run in range(0, runs * count, together):
             for strip in range(0, size, STRIP):
                 length = min(STRIP, size - strip)
-                before = held[: lines * min(together, runs * count - run) * length].reshape((lines, -1))
-                after = mixed[: before.size].reshape(before.shape)
-                _carry(flat, before, own, table, count, run, width, strip, length, False)
-                if lines >= MANY:
-                    np.dot(square, before, after)
+                columns = min(together, runs * count - run) * length
+                values = held[: lines * columns].reshape((lines, columns))
+                sums = mixed[: numbers * columns].reshape((numbers, columns))
+                _carry(flat, values, own, table, count, run, width, strip, length, False)
+                if transpose:
+                    _add_parts(sums, values, listed, True)
+                    _multiply(matrix.T, sums, values)
                 else:
-                    _multiply(square, before, after)
-                _carry(flat, after, own, table, count, run, width, strip, length, True)
+                    _multiply(matrix, values, sums)
+                    _add_parts(sums, values, listed, False)
+                _carry(flat, values, own, table, count, run, width, strip, length, True)
 
 
 def _carry(
@@ -288,14 +332,31 @@ def _carry(
                 copy, run = copy + 1, 0
 
 
-def _multiply(square: Float, before: Float, after: Float) -> None:
-    """Write square, (lines, lines), times `before`, (lines, cells), to `after`."""
-    for line in range(square.shape[0]):
+def _add_parts(numbers: Float, lines: Float, parts: Integers, to_numbers: bool) -> None:
+    """Make lines, (lines, cells), sums of their numbers, (numbers, cells), or numbers of theirs in all tables."""
+    changed = numbers if to_numbers else lines
+    changed[:] = 0.0
+    for table in range(parts.shape[0]):
+        for number in range(parts.shape[1]):
+            one, other = numbers[number], lines[parts[table, number]]
+            for i in range(one.size):
+                if to_numbers:
+                    one[i] += other[i]
+                else:
+                    other[i] += one[i]
+
+
+def _multiply(matrix: Float, before: Float, after: Float) -> None:
+    """Write a matrix, (rows, lines), times `before`, (lines, cells), to `after`."""
+    if max(matrix.shape) >= MANY:
+        np.dot(matrix, before, after)
+        return
+    for line in range(matrix.shape[0]):
         own = after[line]
         for i in range(own.size):
             own[i] = 0.0
-        for other in range(square.shape[0]):
-            weight, kept = square[line, other], before[other]
+        for other in range(matrix.shape[1]):
+            weight, kept = matrix[line, other], before[other]
             if weight != 0:
                 for i in range(own.size):
                     own[i] += weight * kept[i]
