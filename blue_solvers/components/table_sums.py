@@ -257,4 +257,4 @@ class LeafPlan:
         """What all tables say of each of their finest cells, from the information about their own."""
         room.multiply(self._plan.sizes, self._scales)
         if self._plan.axes.has_groups:
-            mix_lines(room.cells, room.count, *self._lines, transpose)
+            mix_lines(room.cells, room.count, self._lines, transpose)

@@ -25,6 +25,7 @@ from blue_solvers.normal_equations.noisy_equations import equations_of, with_noi
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.compiled import compiled
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.schema import Recode
@@ -149,18 +150,52 @@ class ComponentEstimate(NamedTuple):
 
 def gathered(parts: Sequence[TablePart], slots: Sequence[Float], run: slice = slice(None)) -> Float:
     """From slots of all tables, each (areas, cells, K), to a layout of a shared problem: what is there is added up."""
-    found = [own.weights * slots[own.block][:, own.slots[:, run]].reshape(own.weights.size, -1) for own in parts]
-    result = np.zeros((max(own.place.stop for own in parts), found[0].shape[1]))
-    for own, part in zip(parts, found, strict=True):
-        result[own.place] += part
+    width = parts[0].slots[0, run].size * slots[0].shape[-1]
+    result = np.zeros((max(own.place.stop for own in parts), width))
+    for own in parts:
+        carry_slots(slots[own.block], own.slots[:, run], own.weights, result[own.place], False)
     return result
 
 
 def spread(parts: Sequence[TablePart], slots: Sequence[Float], run: slice, X: Float) -> None:
     """The transpose of `gathered`, from (numbers, contrasts * K) into slots of all tables, (areas, cells, K)."""
     for own in parts:
-        chosen, table = own.slots[:, run], slots[own.block]
-        table[:, chosen] = (own.weights * X[own.place]).reshape(len(table), *chosen.shape, table.shape[-1])
+        carry_slots(slots[own.block], own.slots[:, run], own.weights, X[own.place], True)
+
+
+def carry_slots_in_numpy(table: Float, slots: Index, weights: Float, numbers: Float, back: bool) -> None:
+    """Add what a component has of a table, weighed, to its numbers; or write that back.
+
+    Parameters
+    ----------
+    table : ndarray, (areas, cells, K)
+    slots : ndarray of int, (group cells, contrasts)
+    weights : ndarray, (areas * group cells, 1)
+    numbers : ndarray, (areas * group cells, contrasts * K)
+    back : bool
+    """
+    if back:
+        table[:, slots] = (weights * numbers).reshape(len(table), *slots.shape, -1)
+    else:
+        numbers += weights * table[:, slots].reshape(numbers.shape)
+
+
+@compiled(reference=carry_slots_in_numpy)
+def carry_slots(table: Float, slots: Index, weights: Float, numbers: Float, back: bool) -> None:
+    """See `carry_slots_in_numpy`: table is (areas, cells, K), slots (group cells, contrasts)."""
+    groups, contrasts, width = slots.shape[0], slots.shape[1], table.shape[2]
+    for area in range(table.shape[0]):
+        cells = table[area]
+        for group in range(groups):
+            row = numbers[area * groups + group]
+            weight = weights[area * groups + group, 0]
+            for contrast in range(contrasts):
+                slot = slots[group, contrast]
+                for k in range(width):
+                    if back:
+                        cells[slot, k] = weight * row[contrast * width + k]
+                    else:
+                        row[contrast * width + k] += weight * cells[slot, k]
 
 
 class ReducedSchema:

@@ -65,6 +65,11 @@ class Equations:
         return self.A.T.tocsr()
 
     @cached_property
+    def _moving(self) -> sparse.csr_array:
+        """Sigma A'."""
+        return sparse.csr_array(self.Sigma @ self.A_transposed)
+
+    @cached_property
     def extended(self) -> Equations:
         """The same in extended precision, but for an operator Sigma."""
         Sigma = self.Sigma.astype(np.longdouble) if sparse.issparse(self.Sigma) else self.Sigma
@@ -121,7 +126,7 @@ class Equations:
 
     def moved_by(self, Z: NDArray[Real]) -> NDArray[Real]:
         """Sigma A' Z, (n, K) from (rows, K)."""
-        return self.Sigma @ (self.A_transposed @ Z)
+        return self._moving @ Z if self.has_entries else self.Sigma @ (self.A_transposed @ Z)
 
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z, (rows, K)."""

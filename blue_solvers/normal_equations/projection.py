@@ -58,7 +58,7 @@ class ConstrainedEstimate(Prepared):
             self.offset = problem.tabulate(problem.completed(self._origin, constants=True))[:, 0]
 
     def apply(self, Y: Float) -> tuple[Float, Info]:
-        X, projected = self._projected(Y - self._origin * self._shares(Y), affine=False)
+        X, projected = self._projected(self._off_origin(Y), affine=False)
         return self.problem.tabulate(self.problem.completed(X)), replace(
             self.info,
             exact=self.info.exact and all(own.exact for own in projected),
@@ -67,17 +67,16 @@ class ConstrainedEstimate(Prepared):
             violation=max((own.violation or 0.0 for own in projected), default=0.0),
         )
 
-    def _shares(self, Y: Float) -> Float:
-        """How often Y holds the origin, (K,): the estimate of that is 0, and rounding grows with what is off.
+    def _off_origin(self, Y: Float) -> Float:
+        """Y, (n, K), less the origin as often as it holds that: its estimate is 0, and rounding grows with what is off.
 
-        That is 1 for measurements which equations with a right-hand side hold for, but for their noise.
+        That is once for measurements which equations with a right-hand side hold for, but for their noise.
         """
-        products, squares = np.zeros(Y.shape[1]), 0.0
-        for own in self.equations:
-            weighed = own.b / own.deviations**2
-            products += weighed @ (own.A @ Y)
-            squares += float(weighed @ own.b)
-        return np.rint(products / squares) if squares > 0 else products
+        squares = sum([float((own.b / own.deviations) @ (own.b / own.deviations)) for own in self.equations])
+        if not squares > 0 or not self._origin.any():
+            return Y
+        products = sum([(own.b / own.deviations**2) @ (own.A @ Y) for own in self.equations])
+        return Y - self._origin * np.rint(products / squares)
 
     def _projected(self, X: Float, affine: bool) -> tuple[Float, list[Info]]:
         """Columns (n, K) through all stages, and the reports of these."""

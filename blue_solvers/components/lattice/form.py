@@ -188,7 +188,7 @@ class LatticeForm:
         cells = np.empty((self._plan.cells + self._room, values.shape[1]))
         self._go_up(up, cells, np.ascontiguousarray(values), workers)
         if self._plan.axes.has_groups:
-            mix_lines(cells, 1, *self._mixing.lines, transpose)
+            mix_lines(cells, 1, self._mixing.lines, transpose)
         cells[self._plan.copied] *= self._plan.cells_of_copies
         return cells
 

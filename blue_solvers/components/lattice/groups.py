@@ -223,16 +223,7 @@ class GroupMixing:
         return total.ravel()
 
 
-def mix_lines_in_numpy(
-    cells: Float,
-    count: int,
-    ends: Integers,
-    heads: Integers,
-    places: Integers,
-    parts: Integers,
-    matrices: Float,
-    transpose: bool,
-) -> None:
+def mix_lines_in_numpy(cells: Float, count: int, whole: Lines, transpose: bool) -> None:
     """Replace the lines of every component by sums of them all, weighted by its matrix.
 
     Parameters
@@ -240,17 +231,13 @@ def mix_lines_in_numpy(
     cells : ndarray, (count * S, K)
         All tables, one after the other, so many of each together; changed in place.
     count : int
-    ends : ndarray of int, (lines, 2)
-    heads : ndarray of int, (components, 9)
-    places : ndarray of int
-        In a table, one line after the other.
-    parts : ndarray of int
-        Of one component, or several that have them in common, after the other.
-    matrices : ndarray
-        One after the other.
+    whole : tuple of ndarray
+        Ends, (lines, 2), and heads, (components, 9); places, of one line after the other; parts, of one component, or
+        several that have them in common, after the other; and matrices, one after the other.
     transpose : bool
         Whether to take the transpose.
     """
+    ends, heads, places, parts, matrices = whole
     for first, lines, runs, size, start, tables, numbers, listed, entry in heads.tolist():
         table, apart = ends[first : first + lines, :, None, None].swapaxes(0, 1)
         own = places[start:][: lines * runs].reshape(lines, 1, runs) + count * table + apart * np.arange(count)[:, None]
@@ -262,31 +249,18 @@ def mix_lines_in_numpy(
 
 
 @compiled(reference=mix_lines_in_numpy)
-def mix_lines(
-    cells: Float,
-    count: int,
-    ends: Integers,
-    heads: Integers,
-    places: Integers,
-    parts: Integers,
-    matrices: Float,
-    transpose: bool,
-) -> None:
-    """See `mix_lines_in_numpy`: cells are (count * S, K), ends (lines, 2), heads (components, 9)."""
+def mix_lines(cells: Float, count: int, whole: Lines, transpose: bool) -> None:
+    """See `mix_lines_in_numpy`: cells are (count * S, K)."""
+    ends, heads, places, parts, matrices = whole
     flat, width, most = cells.ravel(), cells.shape[1], 0
     for row in range(heads.shape[0]):
         most = max(most, heads[row, 1], heads[row, 6])
     held, mixed = np.empty(most * STRIP), np.empty(most * STRIP)
     for row in range(heads.shape[0]):
-        first, lines, runs, size, numbers = (
-            heads[row, 0],
-            heads[row, 1],
-            heads[row, 2],
-            heads[row, 3] * width,
-            heads[row, 6],
-        )
+        first, lines, runs, size = heads[row, 0], heads[row, 1], heads[row, 2], heads[row, 3] * width
+        tables, numbers = heads[row, 5], heads[row, 6]
         table, own = ends[first : first + lines], places[heads[row, 4] :][: lines * runs].reshape((lines, runs))
-        listed = parts[heads[row, 7] :][: heads[row, 5] * numbers].reshape((-1, numbers))
+        listed = parts[heads[row, 7] :][: tables * numbers].reshape((tables, numbers))
         matrix = matrices[heads[row, 8] :][: numbers * lines].reshape((numbers, lines))
         together = max(1, STRIP // size)
         for run in range(0, runs * count, together):
