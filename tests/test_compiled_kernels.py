@@ -170,13 +170,6 @@ def _tables(rng: np.random.Generator) -> tuple[Any, ...]:
     return rng.normal(size=(sizes.sum() + 2, int(rng.choice([1, 3])))), sizes, rng.normal(size=4)
 
 
-def _systems(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Systems of more rows than columns, by a few decades apart, beside what is reflected with them."""
-    N, m, more, c = (int(n) for n in rng.integers(1, 6, 4))
-    work = rng.normal(size=(N, m + more, m + c - 1)) * 10 ** rng.uniform(-2, 2, (N, m + more, 1))
-    return work, np.repeat(np.arange(m)[None], N, axis=0)
-
-
 def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     """Two components: tables (a, g, b), (a, b) of one, where g are groups, and (g, g, a), (a,) of the other."""
     a, g, b, count = (int(n) for n in rng.integers(1, 4, 4))
@@ -329,7 +322,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.crossing_areas.component_problem.carry_slots": (_slots, 0),
-    "blue_solvers.components.orthogonal.reflect": (_systems, 1e-10),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.least_squares.selected_entries.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
     "blue_solvers.least_squares.selected_entries.read_entries": (partial(_factor, of_entries=True), 0),

@@ -1,8 +1,9 @@
-"""Many small matrices at once: least squares by orthogonal transformations on rows that differ by many decades.
+"""Many small matrices at once: least squares, by Cholesky or by orthogonal transformations.
 
-Normal equations square the ratio of the weights; here every row keeps its own relative precision (Householder
-reflections with pivoted columns on rows sorted by size: Cox and Higham, "Stability of Householder QR factorization for
-weighted least squares problems", 1998).
+Normal equations square the ratio of the weights. Where columns, taken of unit length, are far from dependent, that
+costs a digit or two of sixteen; elsewhere every row keeps its own relative precision (Householder reflections with
+pivoted columns on rows sorted by size: Cox and Higham, "Stability of Householder QR factorization for weighted least
+squares problems", 1998).
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lapack, qr
+from scipy.linalg import qr
 
 from constraint_builders.arrays import Float, Index
-from constraint_builders.compiled import compiled
 
 SMALL = 12  # unknowns up to which many systems are worked on at once, column by column
-WELL_APART = 1e-2  # the least reciprocal condition of F'F, times its unknowns, by which Cholesky has digits to spare
 AT_ONCE = 1 << 15  # numbers of theirs that stay in cache
+INFLATION = 30.0  # of the variance of unknowns by others, on average, up to which Cholesky has digits to spare
 PRODUCTS_AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at a time
 TINY = np.finfo(float).tiny
 ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
+
+Roots = tuple[
+    Float, Float, Float
+]  # of systems F (N, k, m), Q'Q = 1: R (N, m, m) with F = Q R, its inverse, Q' (N, m, k)
 
 
 class Fitted(NamedTuple):
@@ -58,11 +62,9 @@ def fit(F: Float) -> Fitted:
         return Fitted(F.swapaxes(-1, -2) / weights, root, 1 / root)
     flat = F.reshape(-1, k, m)
     fitted = Fitted(*(np.empty((len(flat), m, length)) for length in (k, m, m)))
-    for some, R, order, turned in _factors(flat, True):
-        fitted.information_root[some] = _rows_in_place(R.swapaxes(1, 2), order).swapaxes(1, 2)
-        inverse = _inverse(R)
-        fitted.covariance_root[some] = _rows_in_place(inverse, order)
-        fitted.inverse[some] = _rows_in_place(inverse @ turned, order)
+    for some, (R, inverse, turned) in _roots(flat, with_inverse=True):
+        fitted.information_root[some], fitted.covariance_root[some] = R, inverse
+        fitted.inverse[some] = inverse @ turned
     return Fitted(*(own.reshape(*F.shape[:-2], m, -1) for own in fitted))
 
 
@@ -85,61 +87,58 @@ def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Fl
         return root, 1 / root if with_inverse else root
     F = np.concatenate([F, np.zeros((*batch, max(m - q, 0), m))], axis=-2).reshape(-1, max(m, q), m)
     root = np.empty((len(F), m, m))
-    inverse = np.empty_like(root) if with_inverse else root
-    for some, R, order, _ in _factors(F, False):
-        root[some] = _rows_in_place(R.swapaxes(1, 2), order)
-        if with_inverse:
-            inverse[some] = _rows_in_place(_inverse(R), order)
-    return root.reshape(*batch, m, m), inverse.reshape(*batch, m, m).swapaxes(-1, -2)
+    inverse = np.empty_like(root)
+    for some, (R, of_R, _) in _roots(F, with_inverse):
+        root[some], inverse[some] = R.swapaxes(1, 2), of_R.swapaxes(1, 2)
+    return root.reshape(*batch, m, m), inverse.reshape(*batch, m, m)
 
 
-def _factors(F: Float, with_turned: bool) -> Iterator[tuple[slice, Float, Index, Float]]:
-    """Of some systems (N, k, m) at a time R (N, m, m), the order of its columns (N, m), and if asked Q' (N, m, k)."""
+def _roots(F: Float, with_inverse: bool) -> Iterator[tuple[slice, Roots]]:
+    """Of some systems (N, k, m) at a time, large ones one by one; what is not told of the inverse is NaN."""
     N, k, m = F.shape
-    if m > SMALL:
-        for n, own in enumerate(F):
-            R, order, turned = _factor(own, with_turned)
-            yield slice(n, n + 1), R[None], order[None], turned[None]
-        return
-    width = m + k if with_turned else m
-    count = min(N, max(1, AT_ONCE // (k * width)))
-    held, numbers = np.empty((count, k, width)), np.arange(count)[:, None]
+    count = 1 if m > SMALL else min(N, max(1, AT_ONCE // (k * (m + k))))
     for first in range(0, N, count):
         some = slice(first, first + count)
-        own = F[some]
-        rows = np.argsort(-abs(own).max(axis=2), axis=1, kind="stable")
-        work = held[: len(own)]
-        work[:, :, :m] = own[numbers[: len(own)], rows]
-        if with_turned:
-            work[:, :, m:] = 0.0
-            work[numbers[: len(own)], np.arange(k), m + rows] = 1.0
-        order = np.repeat(np.arange(m)[None], len(own), axis=0)
-        reflect(work, order)
-        yield some, work[:, :m, :m].copy(), order, work[:, :m, m:].copy()
+        yield some, _by_cholesky(F[some]) or _by_reflections(F[some], with_inverse)
 
 
-def _factor(F: Float, with_turned: bool) -> tuple[Float, Index, Float]:
-    """The same of one large system (k, m): by Cholesky where its columns, of unit length, are far from dependent."""
-    m = F.shape[1]
+def _by_cholesky(F: Float) -> Roots | None:
+    """Of systems (N, k, m) none of which has columns that are nearly dependent, or None."""
     with np.errstate(all="ignore"):  # columns of no length, or beyond all numbers, are left to reflections
-        size = 1 / np.sqrt((F**2).sum(axis=0))
-        even = F * size
-        square = even.T @ even
-        R, failed = lapack.dpotrf(square)
-    if not failed and lapack.dpocon(R, abs(square).sum(axis=0).max())[0] * m > WELL_APART:
-        turned = lapack.dtrtrs(R, even.T, trans=1)[0] if with_turned else even[:0].T
-        return R / size, np.arange(m), turned
-    rows = np.argsort(-abs(F).max(axis=1), kind="stable")
-    if not with_turned:
-        R, order = qr(F[rows], mode="r", pivoting=True)
-        return R[:m], order, F[:0].T
-    Q, R, order = qr(F[rows], mode="economic", pivoting=True)
-    turned = np.empty((m, len(F)))
-    turned[:, rows] = Q.T
-    return R, order, turned
+        sizes = 1 / np.sqrt((F**2).sum(axis=1, keepdims=True))
+        even = F * sizes
+        try:
+            R = np.linalg.cholesky(even.swapaxes(1, 2) @ even).swapaxes(1, 2)
+            inverse = np.linalg.inv(R)
+        except np.linalg.LinAlgError:
+            return None
+    if not ((inverse**2).sum(axis=(1, 2)) <= INFLATION * F.shape[2]).all():
+        return None
+    return R / sizes, inverse * sizes.swapaxes(1, 2), (even @ inverse).swapaxes(1, 2)
 
 
-def reflect_in_numpy(work: Float, order: Index) -> None:
+def _by_reflections(F: Float, with_inverse: bool) -> Roots:
+    """Of systems (N, k, m), whose columns may be dependent if no inverse is asked for."""
+    N, k, m = F.shape
+    numbers, rows = np.arange(N)[:, None], np.argsort(-abs(F).max(axis=2), axis=1, kind="stable")
+    R, inverse, turned = np.zeros((N, m, m)), np.full((N, m, m), np.nan), np.empty((N, m, k))
+    if m > SMALL:
+        own = [qr(each, mode="economic", pivoting=True) for each in F[numbers, rows]]
+        Q, upper, order = (np.stack(each) for each in zip(*own, strict=True))
+        turned[numbers, :, rows] = Q
+    else:
+        work, order = np.zeros((N, k, m + k)), np.repeat(np.arange(m)[None], N, axis=0)
+        work[:, :, :m] = F[numbers, rows]
+        work[numbers, np.arange(k), m + rows] = 1.0
+        reflect(work, order)
+        upper, turned = work[:, :m, :m], work[:, :m, m:]
+    R[numbers, :, order] = upper.swapaxes(1, 2)
+    if with_inverse:
+        inverse[numbers, order] = np.linalg.inv(upper)
+    return R, inverse, turned
+
+
+def reflect(work: Float, order: Index) -> None:
     """Householder reflections with pivoted columns, of some systems.
 
     Parameters
@@ -163,69 +162,6 @@ def reflect_in_numpy(work: Float, order: Index) -> None:
         work[:, j:, j + 1 :] -= v[:, :, None] * sums[:, None]
         work[:, j, j], work[:, j + 1 :, j] = -length, 0.0
     work[:, m:] = 0.0
-
-
-@compiled(reference=reflect_in_numpy)
-def reflect(work: Float, order: Index) -> None:
-    """See `reflect_in_numpy`, of (N, k, m + c); counts in unsigned numbers from one start, as the sweeps do."""
-    flat, sums, width, m = work.ravel(), np.empty(work.shape[2]), np.uint64(work.shape[2]), np.uint64(order.shape[1])
-    for n in range(np.uint64(len(work))):
-        first = n * np.uint64(work.shape[1]) * width
-        end = first + np.uint64(work.shape[1]) * width
-        for j in range(m):
-            _exchange(flat, order[n], first, end, j, width, sums)
-            start, square = first + j * width, 0.0
-            for row in range(start, end, width):
-                square += flat[row + j] ** 2
-            length = np.copysign(np.sqrt(square), flat[start + j])
-            flat[start + j] += length
-            product = length * flat[start + j]  # 0 or more; less than float64 holds the reciprocal of is nothing
-            scale = 1 / product if product >= TINY else 0.0
-            sums[:] = 0.0
-            for row in range(start, end, width):
-                for c in range(width):
-                    sums[c] += flat[row + j] * flat[row + c]
-            for row in range(start, end, width):
-                share = flat[row + j] * scale
-                for c in range(j + np.uint64(1), width):
-                    flat[row + c] -= share * sums[c]
-                flat[row + j] = 0.0
-            flat[start + j] = -length
-        flat[first + m * width : end] = 0.0
-
-
-def _exchange(
-    flat: Float, order: Index, first: np.uint64, end: np.uint64, j: int, width: np.uint64, squares: Float
-) -> None:
-    """Exchange column j of a system in `flat`, 1-d, with the longest of those that are left; `order` is (m,)."""
-    pivot, m = j, np.uint64(order.size)
-    squares[:] = 0.0
-    for row in range(first + j * width, end, width):
-        for c in range(j, m):
-            squares[c] += flat[row + c] ** 2
-    for c in range(j, m):
-        if squares[c] > squares[pivot]:
-            pivot = c
-    order[j], order[pivot] = order[pivot], order[j]
-    for row in range(first, end, width):
-        flat[row + j], flat[row + pivot] = flat[row + pivot], flat[row + j]
-
-
-def _inverse(R: Float) -> Float:
-    """R^-1 for upper triangular R, (N, m, m)."""
-    if R.shape[1] > SMALL:
-        inverses, infos = zip(*[lapack.dtrtri(own) for own in R], strict=True)
-        if any(infos):
-            raise np.linalg.LinAlgError("singular matrix")
-        return np.stack(inverses)
-    return np.asarray(np.linalg.inv(R), dtype=float)
-
-
-def _rows_in_place(X: Float, order: Index) -> Float:
-    """Of (N, m, c), rows where they belong."""
-    result = np.empty(X.shape)
-    result[np.arange(len(X))[:, None], order] = X
-    return result
 
 
 def kronecker(matrices: list[Float]) -> Float:

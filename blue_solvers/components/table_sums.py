@@ -22,7 +22,7 @@ from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers, read_only
 from constraint_builders.description.table import Table
 
-MATRIX_BYTES = 1e8  # of groups of leaves; 6e8, of 1,160 groups, take 7 s, and slots take these apart in 2
+MATRIX_BYTES = 5e7  # of groups of leaves; 8e7, of 1,160 groups, take 1.2 s more than slots, which take these apart
 
 
 class Tables:

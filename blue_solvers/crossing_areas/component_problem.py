@@ -183,19 +183,16 @@ def carry_slots_in_numpy(table: Float, slots: Index, weights: Float, numbers: Fl
 @compiled(reference=carry_slots_in_numpy)
 def carry_slots(table: Float, slots: Index, weights: Float, numbers: Float, back: bool) -> None:
     """See `carry_slots_in_numpy`: table is (areas, cells, K), slots (group cells, contrasts)."""
-    groups, contrasts, width = slots.shape[0], slots.shape[1], table.shape[2]
-    for area in range(table.shape[0]):
-        cells = table[area]
-        for group in range(groups):
-            row = numbers[area * groups + group]
-            weight = weights[area * groups + group, 0]
-            for contrast in range(contrasts):
-                slot = slots[group, contrast]
-                for k in range(width):
-                    if back:
-                        cells[slot, k] = weight * row[contrast * width + k]
-                    else:
-                        row[contrast * width + k] += weight * cells[slot, k]
+    groups, width = slots.shape[0], table.shape[2]
+    for line in range(numbers.shape[0]):
+        cells, row, weight = table[line // groups], numbers[line], weights[line, 0]
+        for contrast in range(slots.shape[1]):
+            slot, first = slots[line % groups, contrast], contrast * width
+            for k in range(width):
+                if back:
+                    cells[slot, k] = weight * row[first + k]
+                else:
+                    row[first + k] += weight * cells[slot, k]
 
 
 class ReducedSchema:

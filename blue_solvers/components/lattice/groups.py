@@ -252,56 +252,49 @@ def mix_lines_in_numpy(cells: Float, count: int, whole: Lines, transpose: bool) 
 def mix_lines(cells: Float, count: int, whole: Lines, transpose: bool) -> None:
     """See `mix_lines_in_numpy`: cells are (count * S, K)."""
     ends, heads, places, parts, matrices = whole
-    flat, width, most = cells.ravel(), cells.shape[1], 0
-    for row in range(heads.shape[0]):
-        most = max(most, heads[row, 1], heads[row, 6])
-    held, mixed = np.empty(most * STRIP), np.empty(most * STRIP)
+    flat, width = cells.ravel(), cells.shape[1]
     for row in range(heads.shape[0]):
         first, lines, runs, size = heads[row, 0], heads[row, 1], heads[row, 2], heads[row, 3] * width
         tables, numbers = heads[row, 5], heads[row, 6]
         table, own = ends[first : first + lines], places[heads[row, 4] :][: lines * runs].reshape((lines, runs))
         listed = parts[heads[row, 7] :][: tables * numbers].reshape((tables, numbers))
         matrix = matrices[heads[row, 8] :][: numbers * lines].reshape((numbers, lines))
-        together = max(1, STRIP // size)
-        for run in range(0, runs * count, together):
-            for strip in range(0, size, STRIP):
-                length = min(STRIP, size - strip)
-                columns = min(together, runs * count - run) * length
-                values = held[: lines * columns].reshape((lines, columns))
-                sums = mixed[: numbers * columns].reshape((numbers, columns))
-                _carry(flat, values, own, table, count, run, width, strip, length, False)
-                if transpose:
-                    _add_parts(sums, values, listed, True)
-                    _multiply(matrix.T, sums, values)
-                else:
-                    _multiply(matrix, values, sums)
-                    _add_parts(sums, values, listed, False)
-                _carry(flat, values, own, table, count, run, width, strip, length, True)
+        total = runs * count * size
+        held, mixed = np.empty(lines * min(STRIP, total)), np.empty(numbers * min(STRIP, total))
+        for start in range(0, total, STRIP):
+            columns = min(STRIP, total - start)
+            values = held[: lines * columns].reshape((lines, columns))
+            sums = mixed[: numbers * columns].reshape((numbers, columns))
+            _carry(flat, values, own, table, (count, width, size), start, False)
+            if transpose:
+                _add_parts(sums, values, listed, True)
+                _multiply(matrix.T, sums, values)
+            else:
+                _multiply(matrix, values, sums)
+                _add_parts(sums, values, listed, False)
+            _carry(flat, values, own, table, (count, width, size), start, True)
 
 
 def _carry(
-    flat: Float,
-    held: Float,
-    places: Integers,
-    ends: Integers,
-    count: int,
-    first: int,
-    width: int,
-    strip: int,
-    length: int,
-    back: bool,
+    flat: Float, held: Float, places: Integers, ends: Integers, sizes: tuple[int, int, int], start: int, back: bool
 ) -> None:
-    """Copy a part of runs from the first on, `places` (lines, runs), from `flat`, 1-d, to `held`, 2-d, or back."""
+    """Copy cells of lines from the start on, `places` (lines, runs), from `flat`, 1-d, to `held`, 2-d, or back.
+
+    Sizes are how many tables lie together, their columns, and the numbers of a run.
+    """
+    count, width, size = sizes
     for line in range(places.shape[0]):
-        own, copy, run = held[line], first // places.shape[1], first % places.shape[1]
-        for column in range(0, own.size, length):
-            place = (count * ends[line, 0] + copy * ends[line, 1] + places[line, run]) * width + strip
+        own, run, offset, column = held[line], start // size, start % size, 0
+        copy, run = run // places.shape[1], run % places.shape[1]
+        while column < own.size:
+            length = min(size - offset, own.size - column)
+            place = (count * ends[line, 0] + copy * ends[line, 1] + places[line, run]) * width + offset
             for i in range(length):
                 if back:
                     flat[place + i] = own[column + i]
                 else:
                     own[column + i] = flat[place + i]
-            run += 1
+            column, run, offset = column + length, run + 1, 0
             if run == places.shape[1]:
                 copy, run = copy + 1, 0
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -133,8 +132,7 @@ def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]
     if unseen.any():
         inverse, information, covariance = determined @ inverse, information @ determined, determined @ covariance
     inverse = _made_consistent(inverse[..., :rows], F[..., :rows, :], determined)
-    ends = np.cumsum([0, *(own.shape[-2] for own in weighed)]).tolist()
-    parts = [inverse[..., first:last] for first, last in pairwise(ends)]
+    parts = np.split(inverse, np.cumsum([own.shape[-2] for own in weighed])[:-1], axis=-1)
     gains = [_times(own, source.noisy) for own, source in zip(parts, sources, strict=True)]
     if along_exact:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))

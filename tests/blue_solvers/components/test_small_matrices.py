@@ -135,6 +135,20 @@ def test_least_squares(m: int, more: int) -> None:
         assert own[:, 0] == pytest.approx(other)
 
 
+@every("m", [2, 5, SMALL + 1])
+@every("dependent", [(), (3,), (0, 1, 2, 3, 4, 5)])
+def test_columns_that_are_nearly_dependent_keep_their_digits(m: int, dependent: tuple[int, ...]) -> None:
+    """In some systems of a batch: squares of what is left of a column, 1e-6 of it, would leave four digits of it."""
+    F = np.random.default_rng(m).standard_normal((6, m + 3, m)) * 10.0 ** np.arange(m)
+    for i in dependent:
+        F[i, :, 1] = F[i, :, 0] + 1e-6 * F[i, :, 1]
+    fitted = fit(F)
+    for i, own in enumerate(F):
+        lengths = np.linalg.norm(own, axis=0)
+        assert fitted.inverse[i] @ own * lengths[:, None] / lengths == pytest.approx(np.eye(m), abs=1e-8)
+        assert fitted.information_root[i].T @ fitted.information_root[i] == pytest.approx(own.T @ own, rel=1e-9)
+
+
 @every("m", [1, 2, 5, SMALL, SMALL + 1])
 @every("q", [1, 3, 20])
 def test_square_roots_of_sums_of_products(m: int, q: int) -> None:
