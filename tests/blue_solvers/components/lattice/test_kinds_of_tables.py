@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
+from blue_solvers.testing.dense_reference import DenseReference
 from constraint_builders import Problem, Schema
 from tests.helpers.effort import examples
 from tests.helpers.every import every
@@ -45,3 +46,22 @@ def test_groups_in_any_order(data: st.DataObject) -> None:
     P, dense = blue(problem, "sea_blue"), blue(problem, "dense")
     np.testing.assert_allclose(P @ y, dense @ y, atol=1e-10)
     np.testing.assert_allclose(P.variances(), dense.variances(), rtol=1e-9)
+
+
+@every("finest", ["detailed", "b * v"])
+@every("spread", [1.0, 30.0])
+def test_many_groups_of_recodes_that_cross(finest: str, spread: float) -> None:
+    """The total exact; some components have fewer lines than groups, where none but `b * v` tells levels apart."""
+    recodes = {
+        "u": {"a": [0, 0, 0, 1, 1, 1, 2, 2, 2], "b": [0, 0, 1, 1, 1, 2, 2, 2, 2]},
+        "v": {"c": [0, 0, 1, 1, 2, 2, 2, 3], "d": [0, 1, 1, 1, 2, 2, 3, 3]},
+    }
+    schema = Schema({"u": 9, "v": 8, "w": 2}, recodes=recodes)
+    observed = {"total": 0.0, finest: 1.0, "a * c": spread, "b * d": 3.0, "a * d": 1 / spread, "b * w": 2.0, "d": 0.5}
+    problem = Problem(schema, observed)
+    rng = np.random.default_rng(1)
+    y, v = rng.normal(9, 2, problem.observed.size), rng.normal(0, 1, problem.desired.size)
+    P, dense = blue(problem, "sea_blue"), DenseReference.of(problem)
+    np.testing.assert_allclose(P @ y + P.offset, dense.operator @ y + dense.offset, atol=1e-8)
+    np.testing.assert_allclose(P.rmatvec(v), dense.operator.T @ v, atol=1e-9)
+    np.testing.assert_allclose(P.variances(), dense.variances, rtol=1e-7, atol=1e-12)
