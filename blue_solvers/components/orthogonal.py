@@ -86,8 +86,7 @@ def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Fl
         root = np.sqrt((F**2).sum(axis=-2, keepdims=True))
         return root, 1 / root if with_inverse else root
     F = np.concatenate([F, np.zeros((*batch, max(m - q, 0), m))], axis=-2).reshape(-1, max(m, q), m)
-    root = np.empty((len(F), m, m))
-    inverse = np.empty_like(root)
+    root, inverse = np.empty((2, len(F), m, m))
     for some, (R, of_R, _) in _roots(F, with_inverse):
         root[some], inverse[some] = R.swapaxes(1, 2), of_R.swapaxes(1, 2)
     return root.reshape(*batch, m, m), inverse.reshape(*batch, m, m)

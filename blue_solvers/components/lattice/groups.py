@@ -74,15 +74,15 @@ class GroupMixing:
         self._cells = cache(self._lay_cells)
         self.variances: dict[Component, Float] = {}
         self.roots: dict[int, tuple[Axes, Float, list[int]]] = {}
-        heads: list[list[int]] = []
-        ends, places, matrices = [np.zeros((0, 2), np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
-        listed = [np.zeros(0, np.intp)]
+        none = np.zeros(0, np.intp)
+        ends, heads = [none.reshape(0, 2)], [none.reshape(0, 9)]
+        places, listed, matrices = [none], [none], [np.zeros(0)]
         count = cells = entries = parts = 0
         for components in self._alike():
             variables, own_parts = self._parts(components[0])
             for members in components:
                 own, runs, size = self._lines(members)
-                heads.append([count, *runs.shape, size, cells, *own_parts.shape, parts, entries])
+                heads.append(np.array([[count, *runs.shape, size, cells, *own_parts.shape, parts, entries]]))
                 ends.append(own)
                 places.append(runs.ravel())
                 count, cells, entries = count + len(runs), cells + runs.size, entries + len(runs) * own_parts.shape[1]
@@ -91,10 +91,8 @@ class GroupMixing:
             listed.append(own_parts.ravel())
             parts += own_parts.size
             matrices.append(self._solve(components, variables, own_parts).ravel())
-        table = np.array(heads, dtype=np.intp).reshape(-1, 9)
-        self.lines: Lines = (
-            np.concatenate(ends), table, np.concatenate(places), np.concatenate(listed), np.concatenate(matrices)
-        )  # fmt: skip
+        whole = [np.concatenate(own) for own in (ends, heads, places, listed)]
+        self.lines: Lines = whole[0], whole[1], whole[2], whole[3], np.concatenate(matrices)
 
     def _lines(self, members: list[Axes]) -> tuple[Integers, Integers, int]:
         """Of a component's tables lines' ends, (lines, 2), places of runs, (lines, runs), and the cells of a run."""
