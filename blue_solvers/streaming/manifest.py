@@ -19,7 +19,7 @@ from constraint_builders.files.new_files import path_component, replacing
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 12  # of descriptions and messages
+FORMAT = 13  # of descriptions and messages
 
 
 @dataclass(frozen=True)

@@ -115,10 +115,11 @@ def _exact_combinations(design: Design, problem: Problem) -> ExactCombinations |
         return None
     with suppress(NotCertifiedError):
         places = problem.domain.spine.members
-        made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(design.estimated)]
+        others = [own for own in design.estimated if own not in design.observed]
+        made = [Claim(i, k, t, np.zeros(places[k].size * t.size)) for i, (k, t) in enumerate(others)]
         known = problem_places(problem, made)
         if known.nest:
-            return ExactCombinations.of(problem, known, {design.key(own): own for own in design.estimated})
+            return ExactCombinations.of(problem, known, design.key)
     return None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.closed_form import are_of_groups
-from blue_solvers.verification.exact_combinations import ExactCombinations
+from blue_solvers.verification.exact_combinations import are_nested
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
@@ -19,7 +19,7 @@ from blue_solvers.verification.problem_places import Claim, holds_all, observed_
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
 from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Schema
-from constraint_builders.arrays import Float, Index, read_only
+from constraint_builders.arrays import Flags, Float, Index, read_only
 from constraint_builders.description.domain import StructuralZeros
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
@@ -41,6 +41,7 @@ class ProblemToProve:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._places: dict[tuple[tuple[int, ...], bytes], PlacedTables] = {}
+        self._known: dict[int, KnownExactly] = {}
         self._holding: dict[tuple[int, ...], bool] = {}
 
     @cached_property
@@ -62,6 +63,23 @@ class ProblemToProve:
         if key not in self._holding:
             self._holding[key] = holds_all(self.problem, made) is not None
         return self._holding[key]
+
+    def known_exactly(self, places: PlacedTables) -> KnownExactly:
+        """What is known exactly, in places of its own.
+
+        Raises
+        ------
+        NotCertifiedError
+            If leaves have too many cells.
+        """
+        if id(places) not in self._known:
+            self._known[id(places)] = KnownExactly(self.problem, self.noise, places)
+        return self._known[id(places)]
+
+    @cached_property
+    def _in_equalities(self) -> Index:
+        """Observed cells that equalities speak of, (k,)."""
+        return np.unique(self.problem.equality_rows[0].indices)
 
     @cached_property
     def twins(self) -> list[slice | None]:
@@ -85,6 +103,7 @@ class ProblemToProve:
             If no tables of the leaves hold all others.
         """
         said = ~np.isnan(x) if self.problem.has_unmeasured else np.ones(x.size, dtype=bool)
+        said[self._in_equalities] = True
         said = np.logical_or.reduceat(said, self.problem.observed.offsets[:-1])
         key = tuple(claim.index for claim in made), said.tobytes()
         if key not in self._places:
@@ -108,8 +127,6 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     """
     problem = posed.problem
     schema, has_equalities, is_correlated = problem.domain.schema, problem.has_equalities, problem.is_correlated
-    if has_equalities and problem.areas is None and is_correlated:
-        raise NotCertifiedError("its noise is correlated and equalities hold, and its counts are too many to list")
     places, tables = posed.places(made, x), dict[str, tuple[Float, Float]]()
     claimed = {f"claim {claim.index}": claim.figures for claim in made}
     for placed in places.level_tables:
@@ -117,59 +134,64 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         value = x[placed.place] if own is None else own
         measured = y[placed.place] if own is None else own
         tables[placed.key] = value.reshape(-1, placed.table.size), measured.reshape(-1, placed.table.size)
-    by_combinations = places.nest or not (problem.exact.any() or problem.has_zeros or has_equalities)
-    if by_combinations and not has_equalities and not is_correlated:
+    exact = [(placed.level, placed.table) for level in places.levels for placed in level.exact]
+    follows = places.nest and are_nested(schema, exact)
+    knows = has_equalities or (not follows and (problem.exact.any() or problem.has_zeros))
+    if not knows and not is_correlated:
         proof = MovedResiduals(places, Figures(tables))
         sums = proof.finish()
         with proof.cells.not_claimed():
             return sums.bound(places.tables, schema, sums.all_left()), sums.violation
     noise, off, rho = posed.noise, 0.0, None
-    known = KnownExactly(problem, noise, places, y) if has_equalities or not by_combinations else None
-    pulls = known is not None and known.values.size > 0
+    known = posed.known_exactly(places) if knows else None
+    pulls = known is not None and known.rows.shape[0] > 0
     if is_correlated or pulls:
         rho, off = noise.weighted(y - x)
         if known is not None and pulls:
             rows, multipliers = known.rows, known.multipliers(rho)
-            if by_combinations:  # cells take theirs while residuals are moved
-                rows = problem.equality_rows[0]
-                multipliers = multipliers[multipliers.size - rows.shape[0] :]
             if FreeCells.of(places).depend:  # of those nothing may be said but by measured sums: any multipliers do
                 multipliers = np.where(np.diff(rows[:, problem.unmeasured].indptr) > 0, 0.0, multipliers)
             off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
             rho = rho - rows.T @ multipliers
     remains = np.zeros(y.size) if is_correlated else None
-    size = 0 if by_combinations else x.size + sum(own.size for own in claimed.values())
+    size = 0 if known is None else x.size + sum(own.size for own in claimed.values())
     proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains), size)
     sums = proof.finish()
     left = sums.all_left() + off
     if remains is not None:
         left = noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
-    if known is None or by_combinations:
-        combinations = ExactCombinations.of(problem, places, places.tables) if has_equalities else None
+    if known is None:
         with proof.cells.not_claimed():
-            return sums.bound(places.tables, schema, left, combinations), sums.violation
+            return sums.bound(places.tables, schema, left), sums.violation
     scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (x, y, *claimed.values()))
     with proof.cells.not_claimed():
-        apart = _disagreement(noise, known, proof, scale)
+        apart = _disagreement(noise, known, known.values(y), proof, scale, ~np.isnan(x))
     return left + float(np.sqrt(sums.found[5]) + np.sqrt(sums.apart)) + apart, sums.violation
 
 
-def _disagreement(noise: WeighedNoise, known: KnownExactly, proof: MovedResiduals, scale: float) -> float:
+def _disagreement(
+    noise: WeighedNoise, known: KnownExactly, values: Float, proof: MovedResiduals, scale: float, said: Flags
+) -> float:
     """The most that a figure is off the sums of cells that satisfy what is known exactly, and how far these are moved.
 
-    Both in standard errors, from lower bounds of them.
+    Both in standard errors, from lower bounds of them; `said` tells of which observed cells anything is claimed, (n,).
     """
     size = noise.sd.size
-    missed = (known.rows.astype(np.longdouble) @ proof.sums[:size] - known.values).astype(float)
+    missed = (known.rows.astype(np.longdouble) @ proof.sums[:size] - values).astype(float)
     off = max(float(abs(missed).max(initial=0.0)), float(proof.totals.found[1]))
-    if off > EXACT_TO * scale * max(1.0, float(abs(known.rows).sum(axis=1).max(initial=0.0))):
+    most = EXACT_TO * scale * max(1.0, float(abs(known.rows).sum(axis=1).max(initial=0.0)))
+    if off > most:
+        silent = known.rows[:, ~said].count_nonzero(axis=1) > 0
+        if (wrong := silent & (abs(missed) > most)).any():
+            number = int(wrong.argmax()) - known.rows.shape[0] + known.equalities
+            raise NotCertifiedError(f"equality {number} speaks of cells of which nothing is claimed")
         raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
-    least = known.least_standard_errors()
+    least = known.least_standard_errors
     fixed = least <= 0
     if (proof.apart[fixed] > EXACT_TO * scale).any():
         raise NotCertifiedError(f"a figure that is known exactly is off by {proof.apart[fixed].max():.3g}")
     moved = abs(known.sums.figures_of(known.move(missed)))
-    apart = np.divide(proof.apart + moved, least, out=least, where=~fixed)
+    apart = np.divide(proof.apart + moved, least, out=np.zeros_like(least), where=~fixed)
     return noise.inverse_size(moved[:size]) + float(apart.max(initial=0.0, where=~fixed))
 
 

@@ -13,6 +13,7 @@ from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, Disprove
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
 from constraint_builders.compiled import compiled
+from constraint_builders.description.table import Table
 
 Pair = tuple[Float, Float]
 
@@ -230,24 +231,42 @@ class CertificateSums:
         if wrong > EXACT_TO * scale:
             raise DisprovedError(f"x contradicts what is known exactly by {wrong:.3g}")
         known = finest_known(schema, (tables[key] for key, own in self.tables.items() if own[3]))
-        fixed, precision = (
-            set(() if combinations is None else combinations.fixed),
-            sum(self.of(key)[2] for key in tables),
-        )
-        off, longest = max((own[0] for own in self.tables.values()), default=0.0), np.sqrt(2.0) if known else 1.0
-        if combinations is not None:
-            longest = combinations.length / combinations.least
-            off += (1 + 1 / longest) * combinations.moved(self.combined, corrected, scale)
-        holds_known = False
+        precision = float(sum(self.of(key)[2] for key in tables))
+        if combinations is None:
+            counts = self._by_counts(tables, schema, known, corrected, scale) * np.sqrt(precision)
+        else:
+            off, figure = combinations.off(self.combined, corrected, scale), 0.0
+            for key, (_, table) in tables.items():
+                most = self.of(key)[0]
+                if key in combinations.fixed:
+                    _require_exact(table, most, scale)
+                figure = max(figure, (most + corrected) / combinations.least[key] + off @ combinations.moved[key])
+            counts = figure + float(off @ combinations.lengths) + corrected * np.sqrt(precision)
+        return float((left + np.sqrt(weighted) + np.sqrt(apart) + counts) * (1 + self.cells * ROUNDING))
+
+    def _by_counts(
+        self,
+        tables: Mapping[str, TableAtLevel],
+        schema: Schema,
+        known: TableAtLevel | None,
+        corrected: float,
+        scale: float,
+    ) -> float:
+        """How far counts are moved at most, and figures off, where each changes with one count, or two of `known`."""
+        off, holds_known = max((own[0] for own in self.tables.values()), default=0.0), False
         for key, (level, table) in tables.items():
             figures, alone, measured, _ = self.of(key)
-            if not (self.has_empty or key in fixed):  # others change with a count that is moved alone, or against
+            if not self.has_empty:  # others change with a count that is moved alone, or against
                 if known is None or not holds_whole_cells(schema, table, known[1]):  # another of one cell known exactly
                     continue
                 figures = figures if level <= known[0] else alone
-            if figures > EXACT_TO * scale:
-                raise NotCertifiedError(f"figures of {table.name!r} that may be known exactly are off by {figures:.3g}")
+            _require_exact(table, figures, scale)
             holds_known |= bool(measured > 0 and figures >= 0)
         off += corrected * holds_known  # which only figures have that hold all of a cell known exactly
-        counts = (corrected + off * longest) * np.sqrt(precision)
-        return float((left + np.sqrt(weighted) + np.sqrt(apart) + counts) * (1 + self.cells * ROUNDING))
+        return float(corrected + off * (np.sqrt(2.0) if known else 1.0))
+
+
+def _require_exact(table: Table, figures: float, scale: float) -> None:
+    """Raise `NotCertifiedError` where figures that may be known exactly are off by more than rounding."""
+    if figures > EXACT_TO * scale:
+        raise NotCertifiedError(f"figures of {table.name!r} that may be known exactly are off by {figures:.3g}")

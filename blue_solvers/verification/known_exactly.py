@@ -11,17 +11,28 @@ from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import aslinearoperator
 
+from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import PlacedTables
-from blue_solvers.verification.reaches import Cells, add, finite, spread
-from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise, least_squares, reciprocal, refined
+from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, spread
+from blue_solvers.verification.weighed_noise import (
+    PIECE,
+    ROUNDING,
+    NotCertifiedError,
+    WeighedNoise,
+    least_squares,
+    reciprocal,
+    refined,
+)
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
-DIRECTIONS = 8
+MOST_SHARES = 100_000_000  # of these in what is known exactly
+MOST_FACTORED = 500  # rows of what is known exactly, whose products are factored; more take iterations
+DIRECTIONS = 4
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
 MARGIN = 0.9
 CLEAN = 1e-10  # of what a direction moves: what it may change of what is known exactly
@@ -47,6 +58,8 @@ class LeafSums:
         Cells that are no structural zeros.
     cuts : list of (slice, (int, int))
         Of all groups of leaves where their cells are, and their shape.
+    are_counts : bool
+        Whether figures are sums of cells once each.
     """
 
     def __init__(self, places: PlacedTables, observed: int) -> None:
@@ -56,9 +69,12 @@ class LeafSums:
         ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
         self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
         self.free: Flags = np.ones(self.size, dtype=bool)
+        self.are_counts = True
         for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
             if some.empty.size:
                 self.free[cut] = ~some.empty.ravel()
+            once = all((reach.weights == 1).all() for reach in some.reach.values())
+            self.are_counts &= some.margins is None and once
 
     def variances(self) -> Float:
         """Of what was measured of the cells themselves, or of what takes a unit of the others, (N,)."""
@@ -107,6 +123,33 @@ class LeafSums:
             found[cut] = rows[0].ravel()
         return found
 
+    def shares_of_all(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """The same of many, (k, figures), that speak of few figures, or of ones that few cells are in, (k, N).
+
+        Raises
+        ------
+        NotCertifiedError
+            If too many cells have a share.
+        """
+        by_figure, levels, found = sparse.csc_array(rows), self._places.levels, list[sparse.coo_array]()
+        for (_, (count, width)), some in zip(self.cuts, self._places.leaves, strict=True):
+            whole = sparse.csr_array((rows.shape[0], count * width))
+            for number, reach in {some.level: Reach.of_sets(some.rows, NO_MAP), **some.reach}.items():
+                level, areas = levels[number], reach.matrix(levels[number].rows)
+                for placed in level.level_tables:
+                    own = by_figure[:, placed.place].tocoo()
+                    if not own.nnz:
+                        continue
+                    place, cell = np.divmod(own.coords[1], placed.table.size)
+                    used, place = np.unique(place, return_inverse=True)
+                    entries = own.data, (own.coords[0], place * placed.table.size + cell)
+                    few = sparse.csr_array(entries, shape=(own.shape[0], used.size * placed.table.size))
+                    whole += few @ sparse.kron(areas[used], level.cells_in(placed, reach.into, width), format="csr")
+            found.append(whole.tocoo() if some.margins is None else _moved(some.margins, whole))
+            if sum(own.nnz for own in found) > MOST_SHARES:
+                raise NotCertifiedError(f"what is known exactly is of more than {MOST_SHARES:,} cells of leaves")
+        return sparse.csr_array(sparse.hstack(found, format="csr"))
+
     def with_others(self, amounts: Float) -> Float:
         """For every cell, (N,), its own amount and the most in every other table that a count in it may have."""
         found = amounts.copy()
@@ -114,6 +157,48 @@ class LeafSums:
             if some.margins is not None:
                 found[cut] = some.margins.with_others(amounts[cut].reshape(shape)).ravel()
         return found
+
+
+def _moved(margins: CommonMargins, shares: sparse.csr_array) -> sparse.coo_array:
+    """Shares of leaves' cells, (k, leaves * cells), with what tables have in common moved together."""
+    by_leaf = sparse.csr_array(shares.reshape(-1, margins.free.size))
+    used, step = np.flatnonzero(np.diff(by_leaf.indptr)), PIECE // margins.free.size + 1
+    moved, count = [sparse.csr_array((0, margins.free.size))], 0
+    for here in (used[start : start + step] for start in range(0, used.size, step)):
+        moved.append(sparse.csr_array(margins.moved(by_leaf[here].toarray()[None])[0][0]))
+        count += moved[-1].nnz
+        if count > MOST_SHARES:
+            break
+    rows = sparse.coo_array(sparse.vstack(moved))
+    place = used[rows.coords[0]]
+    return sparse.coo_array((rows.data, (place, rows.coords[1])), shape=by_leaf.shape).reshape(shares.shape)
+
+
+class LeastMoves:
+    """Least squares of rows, (k, N), over cells in units of `root`, (N,): each as near as one step comes."""
+
+    def __init__(self, rows: sparse.csr_array, root: Float) -> None:
+        weights, of_entry = rows.data * root[rows.indices], np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        self._scale = reciprocal(np.sqrt(np.bincount(of_entry, weights**2, rows.shape[0])))
+        entries = weights * self._scale[of_entry], rows.indices, rows.indptr
+        self._rows, self._root, self._inverse = sparse.csr_array(entries, shape=rows.shape), root, np.zeros((0, 0))
+        if 0 < rows.shape[0] <= MOST_FACTORED:
+            products = (self._rows @ self._rows.T).toarray()
+            self._inverse = np.linalg.pinv(products, rcond=len(products) * ROUNDING, hermitian=True)
+
+    def moves(self, change: Float) -> Float:
+        """The least move of cells, (N,), that changes rows by so much, (k,)."""
+        change = self._scale * change
+        if self._inverse.size:
+            return self._root * (self._rows.T @ (self._inverse @ change))
+        return self._root * least_squares(aslinearoperator(self._rows), change)
+
+    def multipliers(self, shares: Float) -> Float:
+        """Multipliers of rows, (k,), that leave the least of shares of cells, (N,)."""
+        shares = self._root * shares
+        if self._inverse.size:
+            return self._scale * (self._inverse @ (self._rows @ shares))
+        return self._scale * least_squares(aslinearoperator(self._rows).T, shares)
 
 
 class KnownExactly:
@@ -125,13 +210,16 @@ class KnownExactly:
     noise : WeighedNoise
     places : PlacedTables
         Of the problem.
-    y : ndarray, (n,)
 
     Attributes
     ----------
     sums : LeafSums
-    rows, values : csr_array, (k, n), ndarray, (k,)
-        Rows over the observed cells and what they are, equalities last.
+    rows : csr_array, (k, n)
+        Over the observed cells, equalities last.
+    equalities : int
+        How many these are.
+    shares : csr_array, (k, N)
+        The same over the leaves' cells.
     free : ndarray of bool, (N,)
         Cells of leaves that are neither structural zeros nor say themselves what they are.
 
@@ -141,76 +229,63 @@ class KnownExactly:
         If no tables hold all others, or leaves have too many cells.
     """
 
-    def __init__(self, problem: Problem, noise: WeighedNoise, places: PlacedTables, y: Float) -> None:
-        self._noise, self.sums = noise, LeafSums(places, y.size)
+    def __init__(self, problem: Problem, noise: WeighedNoise, places: PlacedTables) -> None:
+        size = problem.observed.size
+        self._noise, self.sums = noise, LeafSums(places, size)
         if self.sums.size > MOST_KNOWN:
             raise NotCertifiedError(
                 f"its leaves have {self.sums.size:,} cells, some of them known exactly in sums, and proofs by sums "
                 f"take {MOST_KNOWN:,} at most"
             )
-        told, self.free = np.zeros(y.size, dtype=bool), self.sums.free.copy()
+        told, self.free = np.zeros(size, dtype=bool), self.sums.free.copy()
         for (cut, shape), some in zip(self.sums.cuts, places.leaves, strict=True):
             level = places.levels[some.level]
             placed = level.own[0]
             if len(level.tables) == 1 and placed.key:
                 told[placed.place].reshape(level.rows, -1)[some.rows] = True
                 self.free[cut] &= np.broadcast_to(placed.variance[some.rows] > 0, shape).ravel()
-        told &= problem.exact
-        cells = np.flatnonzero(problem.exact & ~told)
-        own = sparse.csr_array((np.ones(cells.size), (np.arange(cells.size), cells)), shape=(cells.size, y.size))
-        equalities, equal_to = problem.equality_rows
+        self._cells = np.flatnonzero(problem.exact & ~told)
+        entries = np.ones(self._cells.size), self._cells, np.arange(self._cells.size + 1)
+        equalities, self._equal_to = problem.equality_rows
+        self.equalities = self._equal_to.size
+        own = sparse.csr_array(entries, shape=(self._cells.size, size))
         self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
-        self.values = np.concatenate([y[cells], equal_to])
+        self.shares = self.sums.shares_of_all(self.rows)
 
-    def of(self, cells: Float) -> Float:
-        """What cells, (N,), make of what is known exactly, (k,)."""
-        return self.rows @ self.sums.figures_of(cells)[: self.rows.shape[1]]
+    def values(self, y: Float) -> Float:
+        """What is known, (k,), of measurements, (n,)."""
+        return np.concatenate([y[self._cells], self._equal_to])
 
     def multipliers(self, rho: Float) -> Float:
         """Of what is known exactly, those that leave the least of weighted residuals, (k,).
 
-        As near as iterations come: a certificate holds with any.
+        As near as steps come: a certificate holds with any.
         """
-        sums = self.sums
-        variances = np.where(sums.free, sums.variances(), 0.0)
+        shares, root = self.sums.shares_of(rho), self._root
 
-        def left(multipliers: Float) -> Float:
-            """What multipliers, (k,), leave of the residuals' shares, (N,)."""
-            return np.where(sums.free, sums.shares_of(rho - self.rows.T @ multipliers), 0.0)
+        def size(rest: Float) -> float:
+            """Of what is left, (N,), in standard errors."""
+            return float(np.linalg.norm(root * rest))
 
-        (weighted, scale), root = self._weighted(variances), np.sqrt(variances)
+        step, start = self._pulls.multipliers, np.zeros(self.rows.shape[0])
+        return refined(start, step, lambda found: shares - self.shares.T @ found, size)[0]
 
-        def step(rest: Float) -> Float:
-            """Multipliers, (k,), that leave the least of what is left, (N,)."""
-            return scale * least_squares(weighted.T, root * rest)
+    @cached_property
+    def _root(self) -> Float:
+        return np.sqrt(np.where(self.sums.free, self.sums.variances(), 0.0))
 
-        return refined(np.zeros(self.values.size), step, left, lambda rest: np.linalg.norm(root * rest))[0]
+    @cached_property
+    def _pulls(self) -> LeastMoves:
+        return LeastMoves(self.shares, self._root)
 
-    def _weighted(self, weights: Float) -> tuple[LinearOperator, Float]:
-        """What cells, in units of roots of weights, change of what is known exactly, (k, N), and its rows' scale."""
-        sums, rows, root = self.sums, self.rows, np.sqrt(weights)
-        squares = abs(rows).power(2) @ sums.figures_of(weights, power=2)[: rows.shape[1]]
-        scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
-
-        def change(cells: Float) -> Float:
-            """What cells, (N,), in units of roots, change of what is known exactly, (k,)."""
-            return scale * self.of(root * cells.ravel())
-
-        def share(multipliers: Float) -> Float:
-            """The transpose: shares, (N,), from multipliers, (k,)."""
-            return root * sums.shares_of(rows.T @ (scale * multipliers.ravel()))
-
-        return LinearOperator((rows.shape[0], sums.size), change, share, dtype=float), scale
+    @cached_property
+    def _moves(self) -> LeastMoves:
+        return LeastMoves(self.shares, np.sqrt(self._spread))
 
     def move(self, amounts: Float, clean: float = 0.0) -> Float:
         """The least move of free cells, beside their variances, (N,), that changes what is known exactly by so much."""
-        (weighted, scale), root = self._weighted(self._spread), np.sqrt(self._spread)
-
-        def step(left: Float) -> Float:
-            """The least move of cells, (N,), that makes the change that is left, (k,)."""
-            return root * least_squares(weighted, scale * left)
-
-        return refined(np.zeros(self.sums.size), step, lambda cells: amounts - self.of(cells), np.linalg.norm, clean)[0]
+        step, start = self._moves.moves, np.zeros(self.sums.size)
+        return refined(start, step, lambda cells: amounts - self.shares @ cells, np.linalg.norm, clean)[0]
 
     @cached_property
     def _spread(self) -> Float:
@@ -218,18 +293,21 @@ class KnownExactly:
         information = self.sums.with_others(self.sums.shares_of(reciprocal(self._noise.least) ** 2, power=2))
         return np.divide(1.0, information, out=np.zeros_like(information), where=self.free & (information > 0))
 
+    @cached_property
     def least_standard_errors(self) -> Float:
         """Of every figure, (figures,); 0 where it may be known exactly."""
         sums, precision = self.sums, reciprocal(self._noise.least) ** 2
-        if not self.values.size:  # a cell is such a direction for every figure that it is in, and so is their mean
+        if not self.rows.shape[0]:  # a cell is such a direction for every figure that it is in, and so is their mean
             squares = sums.figures_of(self._spread, power=2)
             return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(self.free.astype(float), power=0), 1))
-        rng, found = np.random.default_rng(0), np.zeros(sums.figures)
-        for _ in range(DIRECTIONS):
-            drawn = np.sqrt(self._spread) * rng.standard_normal(sums.size)
-            whole = sums.figures_of(abs(drawn), power=1)
-            most = abs(self.rows) @ whole[: precision.size]
-            moved = sums.figures_of(drawn - self.move(self.of(drawn), CLEAN / 100 * float(np.linalg.norm(most))))
+        rng = np.random.default_rng(0)
+        found, root = self._by_pairs(rng)
+        whole = sums.figures_of(np.sqrt(self._spread), power=1)
+        most = abs(self.rows) @ whole[: precision.size]
+        for _ in range(DIRECTIONS if root.any() else 0):
+            drawn = root * rng.standard_normal(sums.size)
+            moved = self.move(self.shares @ drawn, CLEAN / 100 * float(np.linalg.norm(most)))
+            moved = sums.figures_of(drawn - moved)
             own = moved[: precision.size]
             if (abs(self.rows @ own) > CLEAN * most).any():
                 raise NotCertifiedError("no directions were found that leave what is known exactly as it is")
@@ -237,3 +315,28 @@ class KnownExactly:
             if size > 0:
                 found = np.maximum(found, np.where(abs(moved) > FIXED * whole, MARGIN * abs(moved) / size, 0.0))
         return found
+
+    def _by_pairs(self, rng: np.random.Generator) -> tuple[Float, Float]:
+        """The same by cells that are in nothing that is known, and pairs that are alike there; and the others' roots.
+
+        All that are alike follow one another: a figure that holds some of them, not all, parts two that do. It is 0 of
+        figures that part none; of cells of no pair the root of what they may vary by is given, (N,).
+        """
+        found, root = np.zeros(self.sums.figures), np.sqrt(self._spread)
+        if not self.sums.are_counts:
+            return found, root
+        cells = rng.permutation(np.flatnonzero(root))
+        keys = (self.shares.T @ rng.uniform(1, 2, (self.rows.shape[0], 2)))[cells]  # those alike have the same
+        order = np.argsort(keys[:, 0])
+        cells, keys = cells[order], keys[order]
+        alone, alike = ~keys.any(axis=1), np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1) & keys[1:].any(axis=1))
+        one, two = cells[alike], cells[alike + 1]
+        moved, amounts = np.zeros(self.sums.size), rng.uniform(1, 2, self.sums.size)
+        moved[cells[alone]] = amounts[cells[alone]]
+        moved[one] += amounts[one]
+        moved[two] -= amounts[one]
+        most = max(1 / root[cells[alone]].min(initial=np.inf), 2 / np.minimum(root[one], root[two]).min(initial=np.inf))
+        parted = abs(self.sums.figures_of(moved)) > FIXED * self.sums.figures_of(np.sign(root), power=1)
+        found[parted] = MARGIN / most if most else 0.0
+        root[moved != 0] = 0.0
+        return found, root

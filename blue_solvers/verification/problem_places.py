@@ -14,7 +14,6 @@ from blue_solvers.verification.holding_tables import MOST_FREE, finest_tables, t
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     ChildSummary,
-    CombinedCells,
     Leaves,
     Level,
     LevelTable,
@@ -204,10 +203,7 @@ def _level_tables(problem: Problem, made: Sequence[Claim]) -> list[LevelTable]:
     for i, (level, table) in enumerate(zip(problem.observed_levels, problem.observed_tables, strict=True)):
         cut = problem.observed.block(i)
         own = problem.variances[cut].reshape(-1, table.size) if by_geounit is None else by_geounit[i][:, None]
-        placed = LevelTable(f"{level} {table.name}", level, table, own, place=cut)
-        if problem.equalities is not None:
-            placed.combined = CombinedCells.of(problem.equalities[0][:, cut])
-        level_tables.append(placed)
+        level_tables.append(LevelTable(f"{level} {table.name}", level, table, own, place=cut))
     for claim in made:
         size, start = claim.figures.size, start + claim.figures.size
         placed = LevelTable.unmeasured(claim.level, claim.table, size // claim.table.size)
@@ -233,7 +229,7 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
     in_use = [
         placed
         for i, placed in enumerate(level_tables)
-        if i >= said.size or said[i] or np.isfinite(placed.variance).any() or placed.combined is not None
+        if i >= said.size or said[i] or np.isfinite(placed.variance).any()
     ]
     tables = tables_that_hold(schema, in_use, last, count)
     if sum(table.size for table in tables) * np.count_nonzero(level_of < last) > MOST_FREE:

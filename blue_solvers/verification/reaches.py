@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
 from constraint_builders.arrays import Float, Index, Integers
@@ -53,6 +54,11 @@ class Reach(NamedTuple):
     def rows(self) -> Index:
         """The leaf of every entry."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    def matrix(self, count: int) -> sparse.csr_array:
+        """By how much every leaf counts in each of so many areas, (areas, leaves)."""
+        shape = (count, self.starts.size - 1)
+        return sparse.csr_array(sparse.csc_array((self.weights, self.areas, self.starts), shape=shape))
 
     def to_power(self, power: int) -> Reach:
         """With powers of the weights' sizes."""

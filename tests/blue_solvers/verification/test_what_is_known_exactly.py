@@ -13,6 +13,7 @@ from scipy import sparse
 
 import blue_solvers.operator
 from blue_solvers import SOLVERS, blue, certify, estimate
+from blue_solvers.verification import certificate
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from tests.helpers.effort import lengths
@@ -238,3 +239,37 @@ def test_a_proof_stops_after_ten_estimates(monkeypatch: pytest.MonkeyPatch) -> N
         proof = certify(problem, y, est.observed)
         assert proof.bound is not None
         assert proof.bound <= 1e-8
+
+
+@every("equal", [False, True])
+def test_tables_of_a_tree_that_are_known_exactly_and_do_not_nest(monkeypatch: pytest.MonkeyPatch, equal: bool) -> None:
+    """Sexes of the state and totals of its counties, perhaps with an equality: each figure has its standard error."""
+    monkeypatch.setattr(certificate, "MOST_LISTED", 0)
+    monkeypatch.setattr(certificate, "can_be_listed", lambda problem, made: False)
+    spine = Spine([-1, *[0] * 4, *np.repeat(np.arange(1, 5), 5)], ["State", *["County"] * 4, *["Block"] * 20])
+    observed = {"State": {"sex": 0.0}, "County": {"total": 0.0, "age": 2.0}, "Block": {"sex * age": 3.0, "age": 1.0}}
+    problem = Problem(Schema({"sex": 2, "age": 3}), observed, spine=spine).observing()
+    M, rng = problem.marginal_matrix(), np.random.default_rng(4)
+    truth = M @ rng.poisson(9, M.shape[1])
+    if equal:
+        E = np.zeros((1, truth.size))
+        E[0, -2:] = 1, -1
+        problem = problem.replace(equalities=(E, E @ truth))
+    y = add_noise(problem, truth, rng=rng)
+    P = blue(problem)
+    x, errors = P.estimate(y, certify=False).values, np.sqrt(P.variances())
+    assert certify(problem, y, x).bound < 1e-10
+    for cell in rng.choice(np.flatnonzero(errors > 1e-6), 8):
+        for size in (1e-6, 1e-2, 1.0):
+            wrong = x.copy()
+            wrong[cell] += size * errors[cell]
+            bound = certify(problem, y, wrong).bound
+            assert bound is None or bound >= 0.999 * size
+    for size in (1e-6, 1e-2):  # of other counts that satisfy all that is known
+        noise = np.sqrt(problem.variances) * rng.standard_normal(y.size)
+        other = x + size * (P.estimate(y + noise, certify=False).values - x)
+        free = errors > 1e-6
+        assert certify(problem, y, other).bound >= 0.999 * (abs(other - x)[free] / errors[free]).max()
+    wrong = x.copy()
+    wrong[0] += 1e-3
+    assert certify(problem, y, wrong).bound is None
