@@ -336,7 +336,7 @@ class KnownExactly:
         moved[one] += amounts[one]
         moved[two] -= amounts[one]
         most = max(1 / root[cells[alone]].min(initial=np.inf), 2 / np.minimum(root[one], root[two]).min(initial=np.inf))
-        parted = abs(self.sums.figures_of(moved)) > FIXED * self.sums.figures_of(np.sign(root), power=1)
+        parted = abs(self.sums.figures_of(moved)) > 16 * ROUNDING * cells.size
         found[parted] = MARGIN / most if most else 0.0
         root[moved != 0] = 0.0
         return found, root
