@@ -15,7 +15,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.free_cells import FreeCells
-from blue_solvers.verification.placed_tables import PlacedTables
+from blue_solvers.verification.placed_tables import Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, spread
 from blue_solvers.verification.weighed_noise import (
     PIECE,
@@ -25,12 +25,13 @@ from blue_solvers.verification.weighed_noise import (
     least_squares,
     reciprocal,
     refined,
+    require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, Index
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
-MOST_SHARES = 100_000_000  # of these in what is known exactly
+MOST_SHARES = 50_000_000  # of these in what is known exactly
 MOST_FACTORED = 500  # rows of what is known exactly, whose products are factored; more take iterations
 DIRECTIONS = 4
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
@@ -133,6 +134,7 @@ class LeafSums:
         """
         by_figure, levels, found = sparse.csc_array(rows), self._places.levels, list[sparse.coo_array]()
         for (_, (count, width)), some in zip(self.cuts, self._places.leaves, strict=True):
+            require_time()
             whole = sparse.csr_array((rows.shape[0], count * width))
             for number, reach in {some.level: Reach.of_sets(some.rows, NO_MAP), **some.reach}.items():
                 level, areas = levels[number], reach.matrix(levels[number].rows)
@@ -144,7 +146,7 @@ class LeafSums:
                     used, place = np.unique(place, return_inverse=True)
                     entries = own.data, (own.coords[0], place * placed.table.size + cell)
                     few = sparse.csr_array(entries, shape=(own.shape[0], used.size * placed.table.size))
-                    whole += few @ sparse.kron(areas[used], level.cells_in(placed, reach.into, width), format="csr")
+                    whole += few @ sparse.kron(areas[used], _cells_in(level, placed, reach.into, width), format="csr")
             found.append(whole.tocoo() if some.margins is None else _moved(some.margins, whole))
             if sum(own.nnz for own in found) > MOST_SHARES:
                 raise NotCertifiedError(f"what is known exactly is of more than {MOST_SHARES:,} cells of leaves")
@@ -157,6 +159,14 @@ class LeafSums:
             if some.margins is not None:
                 found[cut] = some.margins.with_others(amounts[cut].reshape(shape)).ravel()
         return found
+
+
+def _cells_in(level: Level, placed: LevelTable, into: Index, width: int) -> sparse.csr_array:
+    """Which of so many cells, added to the level's by `into` or the same, a table's are sums of, (cells, width)."""
+    columns, column = level.columns[placed.cover], into if into.size else np.arange(width)
+    inside = np.flatnonzero((column >= columns.start) & (column < columns.stop))
+    entries = np.ones(inside.size), (placed.of_cover[column[inside] - columns.start], inside)
+    return sparse.csr_array(entries, shape=(placed.table.size, width))
 
 
 def _moved(margins: CommonMargins, shares: sparse.csr_array) -> sparse.coo_array:

@@ -272,13 +272,6 @@ class Level:
             return self.held(vector, rows)[:, :, self.columns[placed.cover]]
         return vector[:, start * rows : (start + size) * rows].reshape(len(vector), rows, size)
 
-    def cells_in(self, placed: LevelTable, into: Index, width: int) -> sparse.csr_array:
-        """Which of so many cells, added to the level's by `into` or the same, a table's are sums of, (cells, width)."""
-        columns, column = self.columns[placed.cover], into if into.size else np.arange(width)
-        inside = np.flatnonzero((column >= columns.start) & (column < columns.stop))
-        entries = np.ones(inside.size), (placed.of_cover[column[inside] - columns.start], inside)
-        return sparse.csr_array(entries, shape=(placed.table.size, width))
-
     def variances(self, rows: slice | Index) -> Float:
         """Of the tables that hold all others, (rows, cells)."""
         return side_by_side([placed.variance[rows] for placed in self.own], self.columns)
